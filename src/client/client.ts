@@ -13,7 +13,7 @@ interface TurnCalls {
   /** A stream of the session that begins with a snapshot. */
   readonly stream: () => AsyncIterable<StreamItem>;
   readonly submit: () => Promise<SubmittedTurn>;
-  readonly read: (turnId: string) => Promise<Turn>;
+  readonly readTurn: (turnId: string) => Promise<Turn>;
   readonly signal: AbortSignal | undefined;
 }
 
@@ -30,17 +30,17 @@ async function* followTurn(calls: TurnCalls): AsyncGenerator<StreamEvent, Turn, 
     if (item.type === 'event') {
       yield item.event;
       const { type, turn_id } = item.event;
-      if (turnId !== null && turn_id === turnId && ENDS.includes(type)) return calls.read(turnId);
+      if (turnId !== null && turn_id === turnId && ENDS.includes(type)) return calls.readTurn(turnId);
     } else if (turnId === null) {
       turnId = (await calls.submit()).turn_id;
     } else {
       // A later snapshot means that events between are gone, the turn's end perhaps among them.
-      const turn = await calls.read(turnId);
+      const turn = await calls.readTurn(turnId);
       if (turn.ended_at !== null) return turn;
     }
   }
   calls.signal?.throwIfAborted();
-  if (turnId !== null) return calls.read(turnId);
+  if (turnId !== null) return calls.readTurn(turnId);
   throw new ApiError(0, 'stream_closed', 'the stream ended before the turn was submitted', {});
 }
 
@@ -68,7 +68,7 @@ export function createMetisClient(server: ServerAddress) {
   const text = (path: string, options: Options) =>
     request<string>(server, 'GET', path, { signal: options?.signal, answer: 'text' });
   const send = <T>(method: string, path: string, options: Options, body?: unknown) =>
-    request<T>(server, method, path, { body, signal: options?.signal, headers: headersOf(options) });
+    request<T>(server, method, path, { body, signal: options?.signal, headers: makeHeaders(options) });
   const session = (id: string) => `/sessions/${encodeURIComponent(id)}`;
   const turn = (sessionId: string, id: string) => `${session(sessionId)}/turns/${encodeURIComponent(id)}`;
   const confirmation = (id: string) => `/confirmations/${encodeURIComponent(id)}`;
@@ -193,7 +193,7 @@ export function createMetisClient(server: ServerAddress) {
         stream: () =>
           streamSession(server, sessionId, { snapshot: true, include_worker_sessions, ...(signal ? { signal } : {}) }),
         submit: () => client.submitTurn(sessionId, body, options),
-        read: (turnId) => client.getTurn(sessionId, turnId, { signal }),
+        readTurn: (turnId) => client.getTurn(sessionId, turnId, { signal }),
         signal,
       });
     },
@@ -210,7 +210,7 @@ interface SubmitDelegation {
   (sessionId: string, body: Q.NewDelegation, options?: Q.SafeCallOptions): Promise<A.SubmittedDelegation>;
 }
 
-function headersOf(options: Partial<Q.WaitingCallOptions> = {}): NonNullable<RequestOptions['headers']> {
+function makeHeaders(options: Partial<Q.WaitingCallOptions> = {}): NonNullable<RequestOptions['headers']> {
   const { idempotencyKey, waitSeconds } = options;
   return {
     ...(idempotencyKey === undefined ? {} : { 'idempotency-key': idempotencyKey }),

@@ -1,7 +1,7 @@
 // A session's events as an async iterator that survives broken connections (06 §2-§4, §11).
 
 import type { WebSocket as Socket } from 'ws';
-import { ApiError, request, type ServerAddress, urlOf } from './request.ts';
+import { ApiError, request, resolveUrl, type ServerAddress } from './request.ts';
 import type { StreamEventType, StreamItem } from './stream-items.ts';
 
 // How long a stream waits before it connects anew (06 §11): the less a server brings, the more rarely it is asked.
@@ -66,7 +66,7 @@ async function connect(url: string, subscribe: object): Promise<Connection> {
     socket.send(JSON.stringify(subscribe));
   };
   socket.onmessage = (message) => {
-    const frame = frameOf(message.data);
+    const frame = parseFrame(message.data);
     if (frame === null) {
       // What follows a frame that cannot be read would leave a hole behind it.
       socket.onmessage = null;
@@ -77,7 +77,7 @@ async function connect(url: string, subscribe: object): Promise<Connection> {
   // What an error means is decided by the close that follows it.
   socket.onerror = () => {};
   socket.onclose = ({ code, reason }) => {
-    closed = { code, reason: codeOf(reason), opened };
+    closed = { code, reason: readCloseCode(reason), opened };
     wake();
   };
   return {
@@ -97,7 +97,7 @@ async function connect(url: string, subscribe: object): Promise<Connection> {
 }
 
 /** Null for what no Metis server sends. */
-function frameOf(data: unknown): Frame | null {
+function parseFrame(data: unknown): Frame | null {
   try {
     const frame = JSON.parse(String(data)) as Partial<Record<string, unknown>> | null;
     return isSound(frame) ? (frame as unknown as Frame) : null;
@@ -123,7 +123,7 @@ function isSound(frame: Partial<Record<string, unknown>> | null): boolean {
   }
 }
 
-function codeOf(reason: string): string {
+function readCloseCode(reason: string): string {
   try {
     const { code } = JSON.parse(reason) as { code?: unknown };
     return typeof code === 'string' ? code : '';
@@ -150,7 +150,7 @@ export interface StreamOptions {
   readonly snapshot?: boolean;
   /** Ends the stream, without an error. */
   readonly signal?: AbortSignal;
-  /** Told `false` when the connection is lost, and `true` when it stands, the first time and again. */
+  /** Called with `true` when the connection is open and with `false` when it is lost. */
   readonly connected?: (yes: boolean) => void;
 }
 
@@ -255,7 +255,7 @@ async function explainRefusal(server: ServerAddress, sessionId: string, signal?:
 }
 
 function streamUrl(server: ServerAddress, sessionId: string): string {
-  const url = urlOf(server, `/sessions/${encodeURIComponent(sessionId)}/stream`);
+  const url = resolveUrl(server, `/sessions/${encodeURIComponent(sessionId)}/stream`);
   url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
   return url.href;
 }

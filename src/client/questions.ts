@@ -127,13 +127,13 @@ interface CallReportQuery extends TraceReportQuery {
   readonly include_workers?: boolean | undefined;
 }
 export interface CostQuery<G extends string = string> extends CallReportQuery {
-  /** `none`, or one or two dimensions separated by a comma; `model` unless told. */
+  /** `none`, or one or two dimensions separated by a comma; `model` by default. */
   readonly group_by?: G | undefined;
   readonly order?: 'cost' | 'calls' | 'tokens' | 'key' | undefined;
   readonly dir?: 'asc' | 'desc' | undefined;
   readonly limit?: number | undefined;
   readonly cursor?: string | undefined;
-  /** `stamped` unless told, `current`, or a known pricing version. */
+  /** `stamped` by default, `current`, or a known pricing version. */
   readonly pricing?: string | undefined;
 }
 export interface SavingsQuery extends CallReportQuery {

@@ -5,7 +5,7 @@ export interface ServerAddress {
   readonly baseUrl: string;
   readonly token?: string | null;
   /**
-   * Called when nobody answers there. Once it has resolved, `baseUrl` is read again: a stream goes on, and a request is
+   * Called when no server answers at the address. Once it has resolved, `baseUrl` is read again: a stream goes on, and a request is
    * repeated where that is safe. Its rejection ends both.
    */
   readonly lost?: () => Promise<void>;
@@ -21,12 +21,12 @@ export interface RequestOptions {
   readonly query?: Parameters | undefined;
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
-  /** What a good answer is; JSON unless told. */
+  /** Type of a successful answer; JSON by default. */
   readonly answer?: 'text';
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The server said no: `code` is what a program dispatches on (05 §1.10). */
+/** The server answered with an error: programs decide by `code` (05 §1.10). */
 export class ApiError extends Error {
   /** HTTP status; 0 when a stream was refused after its upgrade. */
   readonly status: number;
@@ -42,8 +42,8 @@ export class ApiError extends Error {
   }
 }
 
-/** `path` begins with a slash and stands below the path of the base URL. */
-export function urlOf({ baseUrl }: ServerAddress, path: string): URL {
+/** `path` begins with a slash and is appended to the path of the base URL. */
+export function resolveUrl({ baseUrl }: ServerAddress, path: string): URL {
   // A URL takes them for steps upwards, however they are encoded: the request would go to another operation.
   if (/\/\.{1,2}(?:\/|$)/.test(path)) throw new ApiError(400, 'validation_error', 'an id cannot be "." or ".."', {});
   const base = new URL(baseUrl);
@@ -52,7 +52,7 @@ export function urlOf({ baseUrl }: ServerAddress, path: string): URL {
 
 /**
  * Sends JSON and returns the parsed answer, or its text where that is asked for. Throws `ApiError` for every status but 2xx and for an answer that is no
- * JSON, `TypeError` when nobody answers, the signal's reason when it is aborted.
+ * JSON, `TypeError` when no server answers, the signal's reason when it is aborted.
  */
 export async function request<T>(
   server: ServerAddress,
@@ -69,7 +69,7 @@ export async function request<T>(
   }
 }
 
-/** Nobody was there to take it, or taking it twice changes nothing. */
+/** Whether a request that failed can be sent again: no server took it, or a second one changes nothing. */
 function mayRepeat(error: unknown, method: string, { headers, signal }: RequestOptions): boolean {
   if (!(error instanceof TypeError) || signal?.aborted) return false;
   const { code } = (error.cause ?? {}) as { readonly code?: unknown };
@@ -82,7 +82,7 @@ async function requestOnce<T>(
   path: string,
   options: RequestOptions,
 ): Promise<T> {
-  const url = urlOf(server, path);
+  const url = resolveUrl(server, path);
   for (const [name, value] of Object.entries(options.query ?? {})) {
     // A list becomes `a,b`, as every list parameter is written.
     if (value !== undefined && value !== null) url.searchParams.set(name, String(value));
@@ -95,7 +95,7 @@ async function requestOnce<T>(
       ...options.headers,
     },
     ...(options.body === undefined ? {} : { body: JSON.stringify(options.body) }),
-    // No Metis server redirects: whoever does would be handed the request.
+    // No Metis server redirects. Another server must not get the request.
     redirect: 'manual',
     ...(options.signal ? { signal: options.signal } : {}),
   });

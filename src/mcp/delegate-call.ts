@@ -7,7 +7,7 @@ import {
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import type { DelegationResult, NewDelegation } from '#client/client.ts';
-import { resultOf } from '#protocol/api/worker-bodies.ts';
+import { makeDelegationResult } from '#protocol/api/worker-bodies.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
 import { toDelegationResult, toRunningResult } from './mcp-tools.ts';
 import type { Root } from './root-session.ts';
@@ -83,7 +83,7 @@ export async function delegate(
     if (worker === null) {
       const delegation = await findDelegation(client, session, tool_use_id);
       if (delegation === null) return toRunningResult(null);
-      return toDelegationResult(resultOf(delegation));
+      return toDelegationResult(makeDelegationResult(delegation));
     }
     // The same request with its key delegates only once, and is answered when the worker ends.
     const result = client
@@ -176,7 +176,7 @@ async function watchDelegation(
     if (end === 'stopped') return toRunningResult(worker);
     const delegation = await findWorkerDelegation(root.client, session, worker);
     if (delegation === null) return toRunningResult(worker);
-    return toDelegationResult(resultOf(delegation));
+    return toDelegationResult(makeDelegationResult(delegation));
   } finally {
     signal.removeEventListener('abort', onAbort);
     for (const open of questions.values()) open.abort();

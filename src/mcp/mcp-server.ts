@@ -14,7 +14,7 @@ import {
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import { ApiError, type NewDelegation } from '#client/client.ts';
-import { resultOf } from '#protocol/api/worker-bodies.ts';
+import { makeDelegationResult } from '#protocol/api/worker-bodies.ts';
 import { fromPusd, sumPusd, toPusd } from '#protocol/money.ts';
 import { type Answer, type ApprovalMode, type ApprovalState, delegate, resumeDelegation } from './delegate-call.ts';
 import {
@@ -218,7 +218,7 @@ async function reportWorkers(root: Root, ctx: ServerContext, input: Input, secon
     found = (await find()) ?? found;
   }
   if (found.ended_at === null) return toRunningResult(worker);
-  return toDelegationResult(resultOf(found));
+  return toDelegationResult(makeDelegationResult(found));
 }
 
 function invalidParams(message: string): ProtocolError {

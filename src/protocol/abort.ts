@@ -13,7 +13,7 @@ export function createScope(): AbortController {
 /** The reason every abort signal of the engine carries. */
 export class Cancelled extends Error {
   readonly reason: CancelReason;
-  /** What a person said about it, at most 200 characters. */
+  /** Text of the person who cancelled, at most 200 characters. */
   readonly detail: string | null;
 
   constructor(reason: CancelReason, detail: string | null = null) {

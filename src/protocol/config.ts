@@ -73,7 +73,7 @@ const GatewaySchema = z.strictObject({
 const MIN_LEASE_SECONDS = 3;
 const MAX_LEASE_SECONDS = 120;
 
-function urlOf(protocols: readonly string[], example: string) {
+function parseUrl(protocols: readonly string[], example: string) {
   return z
     .string()
     .refine((text) => !isTorn(text), {
@@ -94,14 +94,14 @@ function isTorn(text: string): boolean {
 
 const DatabaseSchema = z.strictObject({
   /** Null = SQLite, one process; else the switch to cluster mode. */
-  url: urlOf(['postgres:', 'postgresql:'], 'postgres://user:password@host:5432/database').nullable(),
+  url: parseUrl(['postgres:', 'postgresql:'], 'postgres://user:password@host:5432/database').nullable(),
   pool_size: z.int().min(2).max(1000),
   synchronous_commit: z.enum(['on', 'off']),
   start_timeout_seconds: z.number().min(0).max(86_400).nullable(),
 });
 
 const NatsSchema = z.strictObject({
-  url: urlOf(['nats:', 'tls:'], 'nats://host:4222').nullable(),
+  url: parseUrl(['nats:', 'tls:'], 'nats://host:4222').nullable(),
 });
 
 const ClusterSchema = z.strictObject({
@@ -110,7 +110,7 @@ const ClusterSchema = z.strictObject({
   /** Null = host name and port. */
   node_name: z.string().min(1).max(200).nullable(),
   /** Null = from the bound address. */
-  advertise_url: urlOf(['http:', 'https:'], 'http://host:8420').nullable(),
+  advertise_url: parseUrl(['http:', 'https:'], 'http://host:8420').nullable(),
   lease_seconds: z.int().min(MIN_LEASE_SECONDS).max(MAX_LEASE_SECONDS),
   max_turns: z.int().min(1).nullable(),
   /** The same on every node, so that it belongs to no folder of one. */

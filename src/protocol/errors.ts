@@ -1,6 +1,6 @@
 // The one error table: every public error code, its HTTP status and whether the same request may succeed later (05 §1.10).
 
-import { shortened } from './text/plain-text.ts';
+import { shortenText } from './text/plain-text.ts';
 
 export const ERRORS = {
   validation_error: { status: 400, retryable: false },
@@ -77,7 +77,9 @@ export class AppError extends Error {
 
 /** `validation_error` from its issues; the message names the first one, so that a person sees the field at once. */
 export function validationError(issues: readonly Issue[]): AppError {
-  const shown = issues.slice(0, MAX_ISSUES).map(({ path, message }) => ({ path: shortened(path, MAX_PATH), message }));
+  const shown = issues
+    .slice(0, MAX_ISSUES)
+    .map(({ path, message }) => ({ path: shortenText(path, MAX_PATH), message }));
   const first = shown[0];
   const more = issues.length > 1 ? ` (and ${issues.length - 1} more)` : '';
   const where = first && first.path !== '' ? `${first.path}: ` : '';

@@ -11,7 +11,7 @@ export type FileChange = z.infer<typeof FileChangeSchema>;
 /** What one tool call did to the workspace. */
 export interface CallChanges {
   readonly files: readonly FileChange[];
-  /** It ran commands, which may have changed files that nobody lists. */
+  /** It ran commands, which may have changed files that are not listed. */
   readonly shell: boolean;
 }
 

@@ -14,7 +14,7 @@ export function makeFolder(folder: string, mode = 0o777): void {
   try {
     fs.mkdirSync(folder, mode);
   } catch (cause) {
-    // Somebody else may have made it meanwhile.
+    // Another process may have made the folder meanwhile.
     if (!isFolder(folder)) throw cause;
   }
 }

@@ -126,7 +126,7 @@ export function textBlock(text: string): TextBlock {
 }
 
 /** Text blocks joined by a newline; '' when there is none. */
-export function textOf(content: readonly ContentBlock[]): string {
+export function joinText(content: readonly ContentBlock[]): string {
   return content
     .filter((b): b is TextBlock => b.type === 'text')
     .map((b) => b.text)

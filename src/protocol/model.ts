@@ -74,6 +74,6 @@ export const ModelSchema = z.object({
 export type Model = z.infer<typeof ModelSchema>;
 
 /** The text before the first colon of a model id. */
-export function providerOf(modelId: string): string {
+export function getProvider(modelId: string): string {
   return modelId.slice(0, modelId.indexOf(':'));
 }

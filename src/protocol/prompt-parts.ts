@@ -17,7 +17,7 @@ export interface Elision extends Step {
   readonly message_ids: readonly MessageId[];
 }
 
-/** Everything up to and with this message is told by a text. */
+/** A text replaces everything up to and with this message. */
 export interface HistorySummary extends Step {
   readonly kind: 'summary';
   readonly through_message_id: MessageId;
@@ -30,7 +30,7 @@ export type Checkpoint = Elision | HistorySummary;
 
 // A skill: a folder with a `SKILL.md`, instructions that a model reads when it needs them (10 §5).
 
-/** What the index of a prompt says of a skill. */
+/** A skill as the index of a prompt lists it. */
 export interface SkillEntry {
   readonly name: string;
   /** Trimmed; may hold line ends. */

@@ -6,7 +6,7 @@ import type { FileDigest } from './trusted-file.ts';
 
 export const WORKER_NAME_PATTERN = /^[A-Za-z0-9_-]{1,64}$/;
 const SCHEMA_REF_PATTERN = /^[A-Za-z0-9_][A-Za-z0-9_./-]*$/;
-/** What is more than a person writes is a mistake, or somebody's attempt. */
+/** More entries than a person writes are a mistake or an attack. */
 const MAX_ENTRIES = 1000;
 const MAX_RULES = 256;
 const MAX_SANDBOXES = 64;
@@ -54,7 +54,7 @@ export const ToolRuleSchema = z.strictObject({
   allowed: z.boolean().default(true),
   /** Null = decided as without a rule: a rule never frees a tool by what it leaves out. */
   approval_required: z.boolean().nullable().default(null),
-  /** Shown to whoever is asked. */
+  /** Shown to the person who approves the call. */
   description: z.string().max(1024).nullable().default(null),
 });
 export type ToolRule = z.infer<typeof ToolRuleSchema>;

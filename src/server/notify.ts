@@ -150,7 +150,7 @@ export function runReceiver(receiver: Receiver, key: string | null, parts: Recei
         for (const event of events) {
           if (ending.aborted) return;
           if (isWanted(event)) await tell(event, ending);
-          await notices.told(place, event.id);
+          await notices.markSent(place, event.id);
         }
         if (events.length > 0) continue;
       } catch (err) {

@@ -8,7 +8,7 @@ import { compilePattern, type Pattern } from '#core/policy/parsing/regular-expre
 import { faultOfValue, type Limits } from '#core/policy/parsing/text-limits.ts';
 import type { SchemaCompiler } from '#core/ports/tool-port.ts';
 import { type Issue, MAX_PATH } from '#protocol/errors.ts';
-import { shortened } from '#protocol/text/plain-text.ts';
+import { shortenText } from '#protocol/text/plain-text.ts';
 import type { JsonSchema } from '#protocol/tool.ts';
 
 // A time limit for synchronous work on untrusted input.
@@ -252,7 +252,7 @@ function toIssues(errors: readonly ErrorObject[]): Issue[] {
 
 /** Names in the value may be very long. */
 function cutPath(path: string): string {
-  return shortened(path, MAX_PATH);
+  return shortenText(path, MAX_PATH);
 }
 
 /** `/include/0/path` becomes `include[0].path`. */

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { cancelTurn } from '#core/engine/control-turn.ts';
 import { drain } from '#core/engine/lifecycle.ts';
-import { resultOf } from '#protocol/api/worker-bodies.ts';
+import { makeDelegationResult } from '#protocol/api/worker-bodies.ts';
 import { toolText } from '#protocol/tool.ts';
 import { type Parsed, startServer } from '../support/http.ts';
 import { gate, restart } from '../support/moments.ts';
@@ -104,7 +104,7 @@ describe('a delegation from outside', () => {
     expect(failed.payload).toMatchObject({ failure_mode: 'cancelled_by_user', cancel_scope: 'worker' });
     await until(async () => (await server.call('GET', `/sessions/${id}`)).body.status === 'idle');
     const [record] = (await server.call('GET', `/sessions/${id}/workers`)).body.workers;
-    expect(resultOf(record).error).toMatch(/^cancelled_by_user: worker cancelled directly by the user/);
+    expect(makeDelegationResult(record).error).toMatch(/^cancelled_by_user: worker cancelled directly by the user/);
   });
 
   test.each([

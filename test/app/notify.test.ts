@@ -112,7 +112,7 @@ describe('a receiver', () => {
       looks += 1;
       return [];
     };
-    const notices = { next, told: async () => {}, alone: async () => {} };
+    const notices = { next, markSent: async () => {}, alone: async () => {} };
     const [hook] = NotifySchema.parse([{ url: 'http://127.0.0.1:1/hook', events: ['turn.completed'] }]);
     const { store, journal } = t.engine;
     const one = runReceiver(hook!, null, { store, journal, notices, clock, log: silentLogger, fetch, secrets: [] });

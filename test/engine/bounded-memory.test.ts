@@ -9,7 +9,7 @@ import {
   type SessionStarts,
   secondsSince,
 } from '#core/engine/state/memory.ts';
-import { asReported, type PolicyLayer, UNREAD, unreported } from '#core/policy/routing/policy-layers.ts';
+import { asReported, findUnreported, type PolicyLayer, UNREAD } from '#core/policy/routing/policy-layers.ts';
 import type { SessionId, ToolUseId } from '#protocol/ids.ts';
 import { NO_TOKENS } from '#protocol/usage.ts';
 import { type LogLine, recordingLogger } from '../store/suite/world.ts';
@@ -34,9 +34,9 @@ it('1,000 trees are remembered that have the fault of a routing file in their lo
   const report = { policy_path: 'x', errors: [], using_last_known_good: false };
   let layer: PolicyLayer = { ...UNREAD, fault: { digest: 'd', report, told: new Set() } };
   for (let n = 0; n < 1000; n += 1) layer = asReported(layer, session(n));
-  expect(unreported(layer, session(0))).toBeNull();
+  expect(findUnreported(layer, session(0))).toBeNull();
   layer = asReported(layer, session(1000));
-  expect([unreported(layer, session(0)), unreported(layer, session(1)), layer.fault!.told.size]).toEqual([
+  expect([findUnreported(layer, session(0)), findUnreported(layer, session(1)), layer.fault!.told.size]).toEqual([
     report,
     null,
     1000,

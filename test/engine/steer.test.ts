@@ -1,7 +1,7 @@
 // Steering: what is said to a running turn is stored at once and read at its next step boundary (20 §4).
 import { describe, expect, it } from 'vitest';
 import { cancelTurn } from '#core/engine/control-turn.ts';
-import { textOf } from '#protocol/message.ts';
+import { joinText } from '#protocol/message.ts';
 import { toolText } from '#protocol/tool.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { at, gate, restart } from '../support/moments.ts';
@@ -16,7 +16,7 @@ const steer = (t: TestEngine, session: Parameters<TestEngine['submit']>[0], text
   t.submit(session, text, { if_busy: 'steer' });
 /** Roles and texts of the newest request's messages. */
 const said = (t: TestEngine) =>
-  t.adapter.requests.at(-1)!.messages.map((m) => (m.role === 'user' ? `user ${textOf(m.content)}` : m.role));
+  t.adapter.requests.at(-1)!.messages.map((m) => (m.role === 'user' ? `user ${joinText(m.content)}` : m.role));
 const steered = (t: TestEngine) => t.events.filter((e) => e.type === 'turn.steered');
 
 describe('a message for a running turn', () => {
@@ -145,7 +145,7 @@ describe('a message for a running turn', () => {
     await steer(t, session_id, 'look up as well');
     door.open();
     expect(await t.ended(turnId)).toMatchObject({ status: 'completed', output: 'done' });
-    const request = t.adapter.requests.find((r) => textOf(r.messages.at(-1)!.content) === 'look up as well');
+    const request = t.adapter.requests.find((r) => joinText(r.messages.at(-1)!.content) === 'look up as well');
     expect(request?.caller.is_worker).toBe(true);
     expect(steered(t)).toMatchObject([{ session_id, actor: 'worker' }]);
     await expect(steer(t, session_id, 'too late')).rejects.toMatchObject({ code: 'session_already_ended' });

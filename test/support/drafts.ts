@@ -2,7 +2,7 @@
 import type { Transient } from '#protocol/delta.ts';
 import type { LlmCallCompleted } from '#protocol/event/turn-events.ts';
 import { draft, type EventDraft, type PayloadOf } from '#protocol/event.ts';
-import { providerOf } from '#protocol/model.ts';
+import { getProvider } from '#protocol/model.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
 import { NO_TOKENS } from '#protocol/usage.ts';
@@ -59,7 +59,7 @@ export function callCompleted(
     parent: null,
     payload: {
       model: MODEL,
-      provider: providerOf(over.model ?? MODEL),
+      provider: getProvider(over.model ?? MODEL),
       stop_reason: 'end_turn',
       error_class: null,
       produced_tool_calls: 0,

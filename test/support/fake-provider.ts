@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { createAnthropicEventEncoder, readAnthropicRequest } from '#models/wire/anthropic-client.ts';
 import { createOpenAiEventEncoder, readOpenAiRequest } from '#models/wire/openai-client.ts';
 import type { ToolUseId } from '#protocol/ids.ts';
-import { type StopReason, textOf } from '#protocol/message.ts';
+import { joinText, type StopReason } from '#protocol/message.ts';
 import { NO_TOKENS, type TokenUsage } from '#protocol/usage.ts';
 import { type AnswerBlock, answerEvents } from './answer-events.ts';
 
@@ -168,7 +168,7 @@ function describe(req: IncomingMessage, text: string, number: number, res: Serve
   const read = WIRES[wire].read(text, (id) => id as ToolUseId);
   if (!read.ok) throw new Error(read.error);
   const asked = read.value;
-  const users = asked.messages.filter((m) => m.role === 'user').map((m) => textOf(m.content));
+  const users = asked.messages.filter((m) => m.role === 'user').map((m) => joinText(m.content));
   const spoken = asked.messages.findLastIndex((m) => m.role === 'assistant');
   const results = asked.messages.slice(spoken + 1).flatMap((m) => m.content.filter((b) => b.type === 'tool_result'));
   return {
@@ -181,7 +181,7 @@ function describe(req: IncomingMessage, text: string, number: number, res: Serve
     model: asked.model,
     system: asked.system ?? '',
     user: users.findLast((text) => text !== '') ?? '',
-    results: results.map((result) => textOf(result.content)),
+    results: results.map((result) => joinText(result.content)),
     tools: asked.tools.map((tool) => tool.name),
     disconnected: new Promise((resolve) => {
       res.on('close', () => {

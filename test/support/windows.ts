@@ -4,7 +4,7 @@ import type { ProviderAdapter } from '#core/ports/provider.ts';
 import type { ToolFactory } from '#core/ports/tool-port.ts';
 import { parseScenario, type Scenario } from '#models/scripted/scenario.ts';
 import type { ScriptedAdapter } from '#models/scripted/scripted-adapter.ts';
-import { type StoredMessage, textOf } from '#protocol/message.ts';
+import { joinText, type StoredMessage } from '#protocol/message.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { toolText } from '#protocol/tool.ts';
 import { must } from './engine.ts';
@@ -76,7 +76,7 @@ export function answering(
 /** The text that a message says, or that a tool answered. */
 export function saidIn(message: StoredMessage): string {
   const [block] = message.content;
-  return block?.type === 'tool_result' ? textOf(block.content) : textOf(message.content);
+  return block?.type === 'tool_result' ? joinText(block.content) : joinText(message.content);
 }
 
 /**

@@ -7,7 +7,7 @@ import { fromPusd, type Usd } from '#protocol/money.ts';
 import type { PolicyEvaluation, Refusal } from '#protocol/route.ts';
 import type { Tier } from '#protocol/scalars.ts';
 import { NO_TOKENS } from '#protocol/usage.ts';
-import { viewOf } from '../policy/context/shown-history.ts';
+import { viewHistory } from '../policy/context/shown-history.ts';
 import {
   type PatternConfig,
   type PolicyKind,
@@ -17,7 +17,7 @@ import {
   readPolicy,
   tierModel,
 } from '../policy/routing/policy-file.ts';
-import { layerErrors, located } from '../policy/routing/policy-layers.ts';
+import { addLocations, layerErrors } from '../policy/routing/policy-layers.ts';
 import type { Analytics } from '../ports/report-reader.ts';
 import { loadKnownToolset } from './definitions/find-workers.ts';
 import { cacheLifetime, maxOutputTokens } from './model-call/model-request.ts';
@@ -96,7 +96,7 @@ export async function checkPolicy(engine: Engine, text: string | null, workspace
     const kind = given ?? policyKind(yaml);
     const parsed = parsePolicy(yaml, kind, engine.registry);
     // A text that was sent is the one file there is.
-    const withFileNames = (lines: readonly string[]) => (text === null ? located(kind, lines) : lines);
+    const withFileNames = (lines: readonly string[]) => (text === null ? addLocations(kind, lines) : lines);
     if (parsed.ok) warnings.push(...withFileNames(policyWarnings(parsed.value, kind, engine.registry)));
     else errors.push(...withFileNames(parsed.error));
   }
@@ -220,7 +220,7 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
   const { messages } = apart.store;
   const earlier = await messages.history(session.id);
   const history = [
-    ...viewOf(earlier, await messages.checkpoints(session.id)),
+    ...viewHistory(earlier, await messages.checkpoints(session.id)),
     newUserMessage(apart, session, { turn_id: turnId, content: message.content, now }),
   ];
   const toolset = await loadKnownToolset(apart, session);

@@ -188,7 +188,7 @@ export function createTreeWork(engine: Engine): TreeWork {
       engine.outside.sessions().includes(root) ||
       // No request holds a tree that its own call has opened, nor an answer that is made in the background.
       hasCalls(engine.gateway, root) ||
-      engine.bus.watched(root),
+      engine.bus.isWatched(root),
     async takeUp(root) {
       await recover(engine, root);
       const resume = () => resumeAll(engine, root);

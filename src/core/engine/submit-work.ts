@@ -3,7 +3,7 @@ import { Cancelled, createScope, orAbort } from '#protocol/abort.ts';
 import {
   type DelegationReceipt,
   type DelegationResult,
-  resultOf,
+  makeDelegationResult,
   type SubmitDelegationBody,
 } from '#protocol/api/worker-bodies.ts';
 import { isoTime, sleep } from '#protocol/clock.ts';
@@ -335,5 +335,5 @@ export async function waitForDelegation(
 export async function readDelegationResult(engine: Engine, toolUseId: ToolUseId): Promise<DelegationResult | null> {
   const delegation = await engine.store.delegations.view(toolUseId);
   if (delegation === null || delegation.ended_at === null) return null;
-  return resultOf(delegation);
+  return makeDelegationResult(delegation);
 }

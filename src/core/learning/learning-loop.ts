@@ -2,7 +2,7 @@
 import { sleep } from '#protocol/clock.ts';
 import type { Transient } from '#protocol/delta.ts';
 import type { AnyEvent } from '#protocol/event.ts';
-import { textOf } from '#protocol/message.ts';
+import { joinText } from '#protocol/message.ts';
 import { recommend } from '../policy/learning/recommend-model.ts';
 import { JUDGED_TYPES, SESSION_RUBRIC, TURN_RUBRIC } from '../policy/learning/rubrics.ts';
 import type { Journal } from '../ports/journal-writer.ts';
@@ -52,7 +52,7 @@ export function createBacklog(wake: () => void, isReread: boolean): Backlog {
     if (delta.type !== 'message.complete' || turn_id === null) return;
     const { message_id, final_content } = delta.payload;
     const seen = open.get(turn_id);
-    if (seen !== undefined) seen.answer = { message_id, text: textOf(final_content) };
+    if (seen !== undefined) seen.answer = { message_id, text: joinText(final_content) };
   }
 
   /** What is over is given back where all of it was seen. */

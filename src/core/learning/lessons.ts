@@ -3,7 +3,7 @@ import type { Clock } from '#protocol/clock.ts';
 import { type AnyEvent, draft, type EventDraft, type PayloadOf } from '#protocol/event.ts';
 import type { IdGenerator, TurnId } from '#protocol/ids.ts';
 import { type PatternRecord, USER_RUBRIC, type Verdict } from '#protocol/learned-pattern.ts';
-import { textOf } from '#protocol/message.ts';
+import { joinText } from '#protocol/message.ts';
 import { fromPusd, type Usd } from '#protocol/money.ts';
 import { signed } from '../policy/learning/fingerprint.ts';
 import { JUDGED_TYPES, judgeSession, judgeTurn, type TurnVerdict } from '../policy/learning/rubrics.ts';
@@ -236,7 +236,7 @@ async function readLastText(
   const id = answers.at(-1)?.message_id ?? null;
   if (seen?.answer?.message_id === id) return seen?.answer?.text ?? '';
   const message = id === null ? null : await store.messages.get(id);
-  return message === null ? '' : textOf(message.content);
+  return message === null ? '' : joinText(message.content);
 }
 
 function readPricingVersion(events: readonly AnyEvent[]): string {

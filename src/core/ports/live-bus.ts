@@ -3,7 +3,7 @@ import type { Transient } from '#protocol/delta.ts';
 import type { Event } from '#protocol/event.ts';
 import type { SessionId } from '#protocol/ids.ts';
 
-/** An event with its payload as it was stored, so that nobody serialises it twice. */
+/** An event with its payload as it was stored, so that it is serialised once. */
 export interface PublishedEvent {
   readonly kind: 'event';
   readonly event: Event;
@@ -45,7 +45,7 @@ export interface Watch {
 
 export interface LiveBus {
   /**
-   * Calls every subscriber once, synchronously, in order of subscription. A throw is logged and disturbs nobody else.
+   * Calls every subscriber once, synchronously, in order of subscription. An error of one subscriber is logged and does not reach the others.
    * @param at in a cluster, for items of a tree: nodes that watch it get them too
    */
   publish(items: readonly Published[], at?: Position): void;
@@ -55,6 +55,6 @@ export interface LiveBus {
   openMessages(inScope: (sessionId: string) => boolean): readonly Transient[];
   /** One watcher a tree. What this node publishes of it goes to the subscribers alone. */
   watch(root: SessionId, watcher: Watcher): Watch;
-  /** In a cluster, whether somebody watches it here. */
-  watched(root: SessionId): boolean;
+  /** In a cluster, whether a watcher of this node follows the tree. */
+  isWatched(root: SessionId): boolean;
 }

@@ -18,6 +18,6 @@ export type Share =
   | { readonly ok: false; readonly elsewhere: Pusd };
 
 export interface DayLimit {
-  /** Takes money of one call. What fits the node's allowance asks nobody. Throws `storage_unavailable`. */
+  /** Takes money of one call. An amount within the node's allowance needs no request. Throws `storage_unavailable`. */
   take(limit: SharedLimit, amount: Pusd): Share | Promise<Share>;
 }

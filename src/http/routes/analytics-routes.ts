@@ -74,7 +74,7 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
         ...operation({
           id: 'getCost',
           tag: 'analytics',
-          summary: 'What calls cost, grouped.',
+          summary: 'Report the cost of model calls by group.',
           results: { 200: CostReportSchema },
           errors: ['validation_error'],
         }),
@@ -102,7 +102,7 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
         ...operation({
           id: 'getSavings',
           tag: 'analytics',
-          summary: 'What the same tokens would have cost on another model.',
+          summary: 'Report what the same tokens would have cost on another model.',
           results: { 200: SavingsReportSchema },
           errors: ['validation_error'],
         }),
@@ -125,7 +125,7 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
         ...operation({
           id: 'getRoutingStats',
           tag: 'analytics',
-          summary: 'Which routing slot chose, rejected and stood back how often.',
+          summary: 'Report how often each routing slot chose, rejected or deferred.',
           results: { 200: RoutingReportSchema },
           errors: ['validation_error'],
         }),
@@ -145,7 +145,7 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
         ...operation({
           id: 'getReliability',
           tag: 'analytics',
-          summary: 'How the calls of each model ended and how long they took.',
+          summary: 'Report how the calls of each model ended and how long they took.',
           results: { 200: ReliabilityReportSchema },
           errors: ['validation_error'],
         }),
@@ -165,7 +165,7 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
         ...operation({
           id: 'getQuality',
           tag: 'analytics',
-          summary: 'Shapes of task that a cheaper model does as well, and what that saves a day.',
+          summary: 'Report task shapes that a cheaper model does as well, with the saving per day.',
           results: { 200: QualityReportSchema },
           errors: ['validation_error', 'not_found', 'workspace_not_allowed', 'workspace_not_shared'],
         }),

@@ -31,7 +31,7 @@ export function confirmationRoutes(app: HttpApp, { engine }: RouteDeps): void {
         ...operation({
           id: 'listConfirmations',
           tag: 'confirmations',
-          summary: 'Prompts, oldest first; of a session with its descendants, or of all.',
+          summary: 'List confirmations, oldest first: of a session and its workers, or of all sessions.',
           results: { 200: ConfirmationListReply },
           errors: ['validation_error', 'not_found'],
         }),
@@ -55,7 +55,7 @@ export function confirmationRoutes(app: HttpApp, { engine }: RouteDeps): void {
         ...operation({
           id: 'getConfirmation',
           tag: 'confirmations',
-          summary: 'One prompt with the full input of its call.',
+          summary: 'Get one confirmation with the full input of its tool call.',
           results: { 200: ConfirmationDetailSchema },
           errors: ['validation_error', 'not_found'],
         }),
@@ -78,7 +78,7 @@ export function confirmationRoutes(app: HttpApp, { engine }: RouteDeps): void {
           id: 'answerConfirmation',
           owned: true,
           tag: 'confirmations',
-          summary: 'Answer a prompt. The first answer wins.',
+          summary: 'Answer a confirmation. The first answer is final.',
           results: {
             200: AnswerConfirmationReply,
           },

@@ -21,7 +21,7 @@ export function delegationRoutes(app: HttpApp, deps: RouteDeps): void {
           id: 'submitDelegation',
           owned: true,
           tag: 'workers',
-          summary: 'Delegate to a worker. With Prefer: wait=<seconds> its result is the answer once it has ended.',
+          summary: 'Delegate a task to a worker. With Prefer: wait=<seconds> the reply waits for the result.',
           headers: ['Idempotency-Key', 'Prefer'],
           results: { 200: DelegationResultSchema, 202: DelegationReceiptSchema },
           errors: [

@@ -69,7 +69,7 @@ export function historyRoutes(app: HttpApp, deps: RouteDeps): void {
         ...operation({
           id: 'listMessages',
           tag: 'history',
-          summary: 'Messages, ascending: the newest, or those around a boundary.',
+          summary: 'List messages, ascending: the newest, or those around a boundary.',
           results: {
             200: MessageListReply,
           },
@@ -95,7 +95,7 @@ export function historyRoutes(app: HttpApp, deps: RouteDeps): void {
           id: 'listEvents',
           headers: ['Last-Event-ID'],
           tag: 'history',
-          summary: 'Events, ascending; with Accept: text/event-stream a live stream of frames.',
+          summary: 'List events, ascending. With Accept: text/event-stream the reply is a live stream of frames.',
           results: {
             200: {
               content: {
@@ -126,7 +126,7 @@ export function historyRoutes(app: HttpApp, deps: RouteDeps): void {
         ...operation({
           id: 'listWorkers',
           tag: 'history',
-          summary: "The session's delegations, ascending, those that got no worker included.",
+          summary: 'List the delegations of a session, ascending, including those without a worker.',
           results: { 200: WorkerListReply },
           errors: ['validation_error', 'not_found'],
         }),
@@ -191,7 +191,7 @@ export function streamRoutes(app: HttpApp, { engine, hub, tokens }: RouteDeps): 
       ...operation({
         id: 'streamSession',
         tag: 'history',
-        summary: 'Live frames of a session over a WebSocket.',
+        summary: 'Stream live frames of a session over a WebSocket.',
         results: { 101: z.null().describe('Switching to WebSocket') },
         errors: ['validation_error', 'not_found', 'too_many_connections'],
       }),

@@ -32,7 +32,7 @@ export function metaRoutes(app: HttpApp, { engine, metrics, version, started, do
       schema: operation({
         id: 'getHealth',
         tag: 'meta',
-        summary: 'Alive, with what is going on.',
+        summary: 'Get the health of the server with its counts of active sessions, workers and turns.',
         open: 'everywhere',
         results: { 200: HealthReply },
         errors: [],
@@ -57,7 +57,7 @@ export function metaRoutes(app: HttpApp, { engine, metrics, version, started, do
       schema: operation({
         id: 'getReadiness',
         tag: 'meta',
-        summary: 'Whether a write would succeed.',
+        summary: 'Check whether the server can write.',
         open: 'everywhere',
         results: { 200: ReadinessReply },
         errors: ['node_unavailable'],
@@ -79,7 +79,7 @@ export function metaRoutes(app: HttpApp, { engine, metrics, version, started, do
       schema: operation({
         id: 'getMetrics',
         tag: 'meta',
-        summary: 'Counts since the start, for Prometheus.',
+        summary: 'Get the metrics since the start, in the format of Prometheus.',
         open: 'on_loopback',
         results: { 200: { content: { 'text/plain': { schema: z.string() } } } },
         errors: [],
@@ -95,7 +95,7 @@ export function metaRoutes(app: HttpApp, { engine, metrics, version, started, do
       schema: operation({
         id: 'getDocs',
         tag: 'meta',
-        summary: 'This document as a page to read.',
+        summary: 'Get this document as an HTML page.',
         open: 'everywhere',
         results: { 200: { content: { 'text/html': { schema: z.string() } } } },
         errors: ['rate_limit_exceeded'],
@@ -117,7 +117,7 @@ export function metaRoutes(app: HttpApp, { engine, metrics, version, started, do
       schema: operation({
         id: 'getOpenApi',
         tag: 'meta',
-        summary: 'This document.',
+        summary: 'Get this document.',
         results: { 200: Document },
         errors: [],
       }),
@@ -131,7 +131,7 @@ export function metaRoutes(app: HttpApp, { engine, metrics, version, started, do
       schema: operation({
         id: 'getEventSchema',
         tag: 'meta',
-        summary: 'The union of all stored events as JSON Schema.',
+        summary: 'Get the JSON Schema of all stored events.',
         results: { 200: Document },
         errors: [],
       }),
@@ -228,7 +228,7 @@ export function maintenanceRoutes(app: HttpApp, { engine }: RouteDeps): void {
         ...operation({
           id: 'pruneEvents',
           tag: 'maintenance',
-          summary: 'Delete events older than some days, of sessions that are at rest.',
+          summary: 'Delete events older than some days. Sessions with an open turn are skipped.',
           results: { 200: PruneEventsReply },
           errors: [],
         }),

@@ -3,7 +3,7 @@
 import { z } from 'zod';
 import type { Engine } from '#core/engine/create-engine.ts';
 import { checkPolicy, describePolicy, explainRoute, listPatterns } from '#core/engine/inspect-routing.ts';
-import { type AvailabilitySnapshot, availabilityOf, snapshot } from '#core/policy/registry/availability.ts';
+import { type AvailabilitySnapshot, describeAvailability, snapshot } from '#core/policy/registry/availability.ts';
 import {
   CheckRoutingBody,
   CheckRoutingReply,
@@ -32,7 +32,7 @@ export function modelRoutes(app: HttpApp, { engine }: RouteDeps): void {
       schema: operation({
         id: 'listModels',
         tag: 'models',
-        summary: 'Every registered model, by id.',
+        summary: 'List the registered models by id.',
         results: { 200: ModelListReply },
         errors: [],
       }),
@@ -55,7 +55,7 @@ function viewOf(engine: Engine, entry: ModelEntry, outages: AvailabilitySnapshot
     aliases: [...aliases],
     capabilities,
     configured: engine.registry.isConfigured(id),
-    availability: availabilityOf(outages, entry),
+    availability: describeAvailability(outages, entry),
     pricing: pricingOf(engine, entry),
   };
 }
@@ -86,7 +86,7 @@ export function pricingRoutes(app: HttpApp, { engine, priceVersions }: RouteDeps
         ...operation({
           id: 'getPricing',
           tag: 'models',
-          summary: 'Price versions, and the table of one of them.',
+          summary: 'List price versions with the price table of one of them.',
           results: { 200: PricingReply },
           errors: ['validation_error', 'not_found'],
         }),
@@ -134,7 +134,7 @@ export function routingRoutes(app: HttpApp, { engine }: RouteDeps): void {
         ...operation({
           id: 'getRoutingPolicy',
           tag: 'models',
-          summary: 'The routing policy a turn that starts now would meet.',
+          summary: 'Get the routing policy that applies to a turn that starts now.',
           results: { 200: RoutingPolicyReply },
           errors: ['validation_error', 'not_found', 'workspace_not_allowed', 'workspace_not_shared'],
         }),
@@ -151,7 +151,7 @@ export function routingRoutes(app: HttpApp, { engine }: RouteDeps): void {
         ...operation({
           id: 'checkRoutingPolicy',
           tag: 'models',
-          summary: 'Check the text of a routing file, or the files on disk; loads nothing.',
+          summary: 'Check the text of a routing file, or the files on disk. Nothing is loaded.',
           results: { 200: CheckRoutingReply },
           errors: ['not_found', 'workspace_not_allowed', 'workspace_not_shared'],
         }),
@@ -171,7 +171,7 @@ export function routingRoutes(app: HttpApp, { engine }: RouteDeps): void {
         ...operation({
           id: 'explainRoute',
           tag: 'models',
-          summary: 'Which model a message would get as the first of a new session, and why; runs and stores nothing.',
+          summary: 'Explain which model the first message of a new session would get. Nothing runs or is stored.',
           results: { 200: ExplainRouteReply },
           errors: [
             'not_found',
@@ -201,7 +201,7 @@ export function patternRoutes(app: HttpApp, { engine }: RouteDeps): void {
         ...operation({
           id: 'listPatterns',
           tag: 'models',
-          summary: 'Shapes of turns in a workspace, newest first, and how each model did with them.',
+          summary: 'List the turn shapes of a workspace, newest first, with the results of each model.',
           results: { 200: PatternListReply },
           errors: ['validation_error', 'not_found', 'workspace_not_allowed', 'workspace_not_shared'],
         }),

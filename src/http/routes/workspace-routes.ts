@@ -50,7 +50,7 @@ export function workerRoutes(app: HttpApp, { engine }: RouteDeps): void {
         ...operation({
           id: 'listWorkerDefinitions',
           tag: 'workers',
-          summary: 'The named workers of a workspace by name, invalid ones with everything that is wrong with them.',
+          summary: 'List the named workers of a workspace by name. Invalid ones come with their problems.',
           results: { 200: DefinitionListReply },
           errors: ['validation_error', 'not_found', 'workspace_not_allowed', 'workspace_not_shared'],
         }),
@@ -77,7 +77,7 @@ export function workerRoutes(app: HttpApp, { engine }: RouteDeps): void {
         ...operation({
           id: 'getWorkerDefinition',
           tag: 'workers',
-          summary: 'One named worker: its definition, its prompt, its problems.',
+          summary: 'Get one named worker with its definition, prompt and problems.',
           results: { 200: WorkerDetailSchema },
           errors: ['validation_error', 'not_found', 'workspace_not_allowed', 'workspace_not_shared'],
         }),
@@ -98,7 +98,7 @@ export function workerRoutes(app: HttpApp, { engine }: RouteDeps): void {
         ...operation({
           id: 'createWorkerDefinition',
           tag: 'workers',
-          summary: 'Keep a worker in its project: write its definition to .metis/workers.',
+          summary: 'Save a worker in its project. Its definition is written to .metis/workers.',
           results: { 201: WorkerDetailSchema },
           errors: ['not_found', 'workspace_not_allowed', 'workspace_not_shared', 'worker_exists', 'worker_read_only'],
         }),
@@ -117,7 +117,7 @@ export function workerRoutes(app: HttpApp, { engine }: RouteDeps): void {
         ...operation({
           id: 'replaceWorkerDefinition',
           tag: 'workers',
-          summary: 'Replace the definition of a worker; sessions that run go on with what they have.',
+          summary: 'Replace the definition of a worker. Active sessions keep the definition that they have.',
           results: { 200: WorkerDetailSchema },
           errors: ['not_found', 'workspace_not_allowed', 'workspace_not_shared', 'worker_locked', 'worker_read_only'],
         }),
@@ -136,7 +136,7 @@ export function workerRoutes(app: HttpApp, { engine }: RouteDeps): void {
         ...operation({
           id: 'deleteWorkerDefinition',
           tag: 'workers',
-          summary: 'Remove a worker from its project; sessions that run go on.',
+          summary: 'Remove a worker from its project. Active sessions keep running.',
           results: { 204: null },
           errors: [
             'validation_error',

@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
 import { OWN_FILE } from '#core/policy/parsing/text-limits.ts';
 import { readYaml } from '#core/policy/parsing/yaml.ts';
-import { StopReasonSchema, textOf } from '#protocol/message.ts';
+import { joinText, StopReasonSchema } from '#protocol/message.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { ErrorClassSchema } from '#protocol/scalars.ts';
@@ -182,13 +182,15 @@ interface Facts {
 export function collectFacts(request: CanonicalRequest): Facts {
   const user = request.messages.findLast((m) => m.role === 'user');
   const tool = request.messages.findLast((m) => m.role === 'tool');
-  const userText = user === undefined ? '' : textOf(user.content);
+  const userText = user === undefined ? '' : joinText(user.content);
   const task = request.caller.is_worker ? (request.system_prompt_volatile ?? '') : '';
   return {
     userText,
     searched: task === '' ? userText : `${userText}\n${task}`,
     toolResult:
-      tool === undefined ? '' : tool.content.map((b) => (b.type === 'tool_result' ? textOf(b.content) : '')).join('\n'),
+      tool === undefined
+        ? ''
+        : tool.content.map((b) => (b.type === 'tool_result' ? joinText(b.content) : '')).join('\n'),
   };
 }
 

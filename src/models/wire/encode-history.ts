@@ -1,8 +1,8 @@
 // Steps that every wire takes to encode a history: pair calls with results, collect system text, drop blocks (11.4).
 import { type Beginnings, createBeginnings } from '#core/policy/context/beginnings.ts';
 import type { ToolUseId } from '#protocol/ids.ts';
-import { type ContentBlock, type StoredMessage, textOf } from '#protocol/message.ts';
-import { type ModelEntry, providerOf } from '#protocol/model.ts';
+import { type ContentBlock, joinText, type StoredMessage } from '#protocol/message.ts';
+import { getProvider, type ModelEntry } from '#protocol/model.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
 import type { CodecLog } from './codec.ts';
 
@@ -102,7 +102,7 @@ function collectInlineTexts(messages: readonly StoredMessage[]): readonly string
   const known = systemBeginnings.of(messages);
   const texts = [...(known?.state ?? [])];
   for (let i = known?.count ?? 0; i < messages.length; i += 1)
-    if (messages[i]!.role === 'system') texts.push(textOf(messages[i]!.content));
+    if (messages[i]!.role === 'system') texts.push(joinText(messages[i]!.content));
   systemBeginnings.keep(messages, texts);
   return texts;
 }
@@ -139,7 +139,7 @@ export function findUnsupported(block: ContentBlock, message: StoredMessage, mod
         : `the model takes no ${block.media_type}`;
     case 'thinking':
     case 'redacted_thinking':
-      if (message.metadata.provider !== providerOf(model.id)) return 'written by another provider';
+      if (message.metadata.provider !== getProvider(model.id)) return 'written by another provider';
       return block.type === 'thinking' && !block.signature ? 'without signature' : null;
     default:
       return null;

@@ -59,7 +59,7 @@ export const AnswerConfirmationBody = z
   })
   .refine((b) => b.modified_input === null || b.modified_yaml === null, {
     path: ['modified_yaml'],
-    message: 'stands beside modified_input; send one of the two',
+    message: 'cannot be sent together with modified_input; send one of the two',
   });
 
 export const AnswerConfirmationReply = z.object({

@@ -141,7 +141,7 @@ export const DelegationResultSchema = z.object({
 export type DelegationResult = z.infer<typeof DelegationResultSchema>;
 
 /** Of a delegation that has ended. */
-export function resultOf(delegation: Delegation): DelegationResult {
+export function makeDelegationResult(delegation: Delegation): DelegationResult {
   const { changed_files, changed_files_truncated, shell_used, overlaps, failure_mode, error_message } = delegation;
   const startsWithMode = failure_mode === null || error_message?.startsWith(failure_mode);
   return {

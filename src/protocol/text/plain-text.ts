@@ -6,7 +6,7 @@ export function plainText(text: string): string {
 }
 
 /** A stranger's name or words on one line of at most `most` characters; what is cut off leaves three dots. */
-export function shortened(text: string, most: number): string {
+export function shortenText(text: string, most: number): string {
   const line = text.slice(0, most).replaceAll(/\s+/g, ' ');
   return text.length > most ? `${line}...` : line;
 }

@@ -1,7 +1,7 @@
 // A node of a cluster: PostgreSQL holds the truth and says who works on what (16). Loaded only when `database.url` is set.
 import { hostname } from 'node:os';
 import path from 'node:path';
-import { placesOf } from '#core/policy/cluster/tree-place.ts';
+import { listPlaces } from '#core/policy/cluster/tree-place.ts';
 import type { Config } from '#protocol/config.ts';
 import { makeFolder } from '#protocol/folder.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
@@ -126,7 +126,7 @@ function describeNode(
     url: cluster.advertise_url ?? at?.origin ?? '',
     version,
     schema,
-    places: placesOf({ node_name: name, shared_roots: cluster.shared_roots }),
+    places: listPlaces({ node_name: name, shared_roots: cluster.shared_roots }),
     // Each node's data folder may be called otherwise: what lies in it is what must be alike.
     configHash: sha256Hex(canonicalJson([withoutOwnKeys(config), ...alike]).replaceAll(dataDir, '~/.metis')),
   };

@@ -63,6 +63,6 @@ export function createNotices(pool: Pool, clock: Clock, log: Logger): Notices {
     },
     next: async (receiver, most) =>
       (await pool.send<EventRow>(NEXT, { receiver, most })).rows.map((row) => storedEvent(row) as AnyEvent),
-    told: async (receiver, event) => void (await pool.send(TOLD, { receiver, event })),
+    markSent: async (receiver, event) => void (await pool.send(TOLD, { receiver, event })),
   };
 }

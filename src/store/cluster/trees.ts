@@ -1,6 +1,6 @@
 // The trees of this node: claimed for requests and in sweeps, held under a lease, released when idle (16 §4).
 
-import { type Places, placeOf } from '#core/policy/cluster/tree-place.ts';
+import { findPlace, type Places } from '#core/policy/cluster/tree-place.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import type { Hold, Trees, TreeWork } from '#core/ports/tree-ownership.ts';
 import type { Clock } from '#protocol/clock.ts';
@@ -240,7 +240,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
     },
     lost: drop,
     giveUp: drop,
-    placeOf: (workspacePath) => placeOf(workspacePath, { node_name: self.name, ...options.files }),
+    placeOf: (workspacePath) => findPlace(workspacePath, { node_name: self.name, ...options.files }),
     holds: (root) => lease.valid() && entries.has(root),
     async hold(root, how = 'claim') {
       const known = lease.valid() ? entries.get(root) : undefined;

@@ -1,5 +1,5 @@
 // Decoded rows of sessions in use, so that a turn neither parses its history nor reads its session before every step.
-import { extended } from '#core/policy/context/session-history.ts';
+import { extendHistory } from '#core/policy/context/session-history.ts';
 import type { StoredMessage } from '#protocol/message.ts';
 import type { Usd } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
@@ -59,7 +59,7 @@ export function createHistoryCache(maxBytes: number): HistoryCache {
     put,
     append(message, bytes) {
       const entry = entries.get(message.session_id);
-      if (entry !== undefined) put(message.session_id, extended(entry.messages, message), entry.bytes + bytes);
+      if (entry !== undefined) put(message.session_id, extendHistory(entry.messages, message), entry.bytes + bytes);
     },
     drop,
   };

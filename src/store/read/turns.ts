@@ -3,7 +3,7 @@ import type { TurnReader, TurnTotals } from '#core/ports/store-reader.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import type { SessionId } from '#protocol/ids.ts';
-import { type ContentBlock, textOf } from '#protocol/message.ts';
+import { type ContentBlock, joinText } from '#protocol/message.ts';
 import { fromPusd, type Pusd } from '#protocol/money.ts';
 import { OPEN_TURN_STATUSES, type Turn } from '#protocol/turn.ts';
 import {
@@ -53,7 +53,7 @@ export function parseHandedBack(output_json: string | null | undefined): Turn['o
 
 /** What an answer says in words. */
 export function parseAnswerText(content_json: string): string {
-  return textOf(JSON.parse(content_json) as ContentBlock[]);
+  return joinText(JSON.parse(content_json) as ContentBlock[]);
 }
 
 export interface TurnFacts {
@@ -92,7 +92,7 @@ export function turnView(
     unread_inputs: inputs.length,
     inputs: inputs.map(({ id, content, submitted_at }) => ({
       id,
-      text: textOf(content),
+      text: joinText(content),
       submitted_at: isoTime(submitted_at),
     })),
     user_score: userScore(row),

@@ -3,9 +3,9 @@
 import { allTokens, costRow, costTotals, emptySums, type Sums, workerShare } from '#core/policy/analytics/cost-row.ts';
 import {
   coversAll,
+  findGrain,
   foldsWorkers,
   fromSortKey,
-  grainOf,
   type KeyName,
   keyNames,
   type Segment,
@@ -67,9 +67,9 @@ export interface WorkerGroup {
 export async function stampedCost(read: Read, query: CostQuery): Promise<CostAnswer> {
   const plan = planCost(query);
   const recorded = await recordedTimes(read);
-  const segments = splitWindow(query.window, recorded, grainOf(query));
+  const segments = splitWindow(query.window, recorded, findGrain(query));
   if (segments.length === 0 || !recorded) return costAnswer(plan, emptySums(), NO_GROUPS);
-  const whole = splitWindow(query.window, recorded, grainOf({ group_by: [], filter: query.filter }));
+  const whole = splitWindow(query.window, recorded, findGrain({ group_by: [], filter: query.filter }));
   const totals = (await readGroups(read, groupsSql(whole, [], plan.where), 0))[0]!.sums;
   if (plan.keys.length === 0) return costAnswer(plan, totals, NO_GROUPS);
   const rows = await readPage(read, plan, segments, coversAll(query.window, recorded));

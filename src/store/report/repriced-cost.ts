@@ -1,7 +1,7 @@
 // `/analytics/cost?pricing=`: every call of the window priced again under another version (07 §6, 08 §7).
 
 import { emptySums, type Sums } from '#core/policy/analytics/cost-row.ts';
-import { compareSortValues, fromSortKey, grainOf } from '#core/policy/analytics/rollup.ts';
+import { compareSortValues, findGrain, fromSortKey } from '#core/policy/analytics/rollup.ts';
 import type { CallPricer, CostAnswer } from '#core/ports/report-reader.ts';
 import type { CostQuery } from '#protocol/analytics.ts';
 import { MEASURES } from '../schema/rollups.ts';
@@ -35,7 +35,7 @@ export async function repricedCost(read: Read, query: CostQuery, pricer: CallPri
     columns: [...keys, ...columns],
     where: plan.where,
     pricer,
-    byDay: grainOf(query) === 'day',
+    byDay: findGrain(query) === 'day',
   };
   for await (const calls of rateGroups(read, asked)) {
     const values = calls.values.slice(0, keys.length);

@@ -1,7 +1,7 @@
 // `/analytics/savings`: what the same tokens would have cost on another model (07 §5).
 
 import { ratio } from '#core/policy/analytics/cost-row.ts';
-import { grainOf } from '#core/policy/analytics/rollup.ts';
+import { findGrain } from '#core/policy/analytics/rollup.ts';
 import type { CallPricer } from '#core/ports/report-reader.ts';
 import type { Savings, SavingsQuery } from '#protocol/analytics.ts';
 import { fromPusd } from '#protocol/money.ts';
@@ -20,7 +20,7 @@ export async function savings(read: Read, query: SavingsQuery, pricer: CallPrice
     columns: [everywhere('model'), everywhere('delegated_by_model')],
     where,
     pricer,
-    byDay: grainOf({ group_by: [], filter: query.filter }) === 'day',
+    byDay: findGrain({ group_by: [], filter: query.filter }) === 'day',
   };
   for await (const calls of rateGroups(read, asked)) {
     const [model, delegatedBy] = calls.values.map(String) as [string, string];

@@ -1,6 +1,6 @@
 // One MCP server of one workspace: started on demand, restarted after a failure, listed again on `list_changed` (09 §11.4).
 import { setImmediate } from 'node:timers/promises';
-import { type ListedTool, listedTools, quoted } from '#core/policy/mcp/listed-tools.ts';
+import { type ListedTool, listedTools, quoteName } from '#core/policy/mcp/listed-tools.ts';
 import { isMapping } from '#core/policy/parsing/yaml.ts';
 import { currentSchema } from '#core/policy/tools/current-schema.ts';
 import { ownInput, providerSchema, shownIssues } from '#core/policy/tools/provider-schema.ts';
@@ -186,7 +186,7 @@ export function createMcpServer(options: McpServerOptions): McpServer {
     // Each compilation may use its time limit: yield to the event loop.
     await setImmediate();
     const leaveOut = (reason: string) => {
-      problems.push(`has a tool ${quoted(listed.original)} that is left out: ${reason}`);
+      problems.push(`has a tool ${quoteName(listed.original)} that is left out: ${reason}`);
       return null;
     };
     // Arguments are always an object, even if the schema does not require it.

@@ -4,8 +4,8 @@ import { describe, expect, it } from 'vitest';
 import {
   compareSortValues,
   DAY_MS,
+  findGrain,
   fromSortKey,
-  grainOf,
   HOUR_MS,
   keyNames,
   type Segment,
@@ -95,14 +95,14 @@ describe('keyNames and grainOf', () => {
   });
 
   it('asks for hours exactly when sessions or hours are told apart, for trees when trees are', () => {
-    expect(grainOf({ group_by: ['parent_session'], filter: NO_FILTER })).toBe('parent_day');
-    expect(grainOf({ group_by: ['day', 'root_session'], filter: NO_FILTER })).toBe('parent_day');
-    expect(grainOf({ group_by: ['day'], filter: { ...NO_FILTER, parent_session: 'sess_1' } })).toBe('parent_day');
-    expect(grainOf({ group_by: ['workspace', 'worker_name'], filter: NO_FILTER })).toBe('day');
-    expect(grainOf({ group_by: ['day', 'model'], filter: { ...NO_FILTER, model: 'a:b' } })).toBe('day');
-    expect(grainOf({ group_by: ['day', 'session'], filter: NO_FILTER })).toBe('hour');
-    expect(grainOf({ group_by: ['hour'], filter: NO_FILTER })).toBe('hour');
-    expect(grainOf({ group_by: [], filter: { ...NO_FILTER, session: 'sess_1' } })).toBe('hour');
+    expect(findGrain({ group_by: ['parent_session'], filter: NO_FILTER })).toBe('parent_day');
+    expect(findGrain({ group_by: ['day', 'root_session'], filter: NO_FILTER })).toBe('parent_day');
+    expect(findGrain({ group_by: ['day'], filter: { ...NO_FILTER, parent_session: 'sess_1' } })).toBe('parent_day');
+    expect(findGrain({ group_by: ['workspace', 'worker_name'], filter: NO_FILTER })).toBe('day');
+    expect(findGrain({ group_by: ['day', 'model'], filter: { ...NO_FILTER, model: 'a:b' } })).toBe('day');
+    expect(findGrain({ group_by: ['day', 'session'], filter: NO_FILTER })).toBe('hour');
+    expect(findGrain({ group_by: ['hour'], filter: NO_FILTER })).toBe('hour');
+    expect(findGrain({ group_by: [], filter: { ...NO_FILTER, session: 'sess_1' } })).toBe('hour');
   });
 });
 

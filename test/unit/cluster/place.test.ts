@@ -1,6 +1,6 @@
 // Which nodes have the files of a tree, by the path of its workspace (16 §7).
 import { describe, expect, test } from 'vitest';
-import { placeOf, placesOf } from '#core/policy/cluster/tree-place.ts';
+import { findPlace, listPlaces } from '#core/policy/cluster/tree-place.ts';
 
 const cluster = {
   node_name: 'a',
@@ -18,15 +18,15 @@ describe('the place of a tree', () => {
     ['/srv', 'node:a'],
     ['/mnt/own/app', 'node:a'],
   ])('%s lies in %s', (path, place) => {
-    expect(placeOf(path, cluster)).toBe(place);
+    expect(findPlace(path, cluster)).toBe(place);
   });
 
   test('a root of the whole file system shares everything', () => {
-    expect(placeOf('/mnt/own/app', { node_name: 'a', shared_roots: ['/'], no_files: '' })).toBe('shared:/');
+    expect(findPlace('/mnt/own/app', { node_name: 'a', shared_roots: ['/'], no_files: '' })).toBe('shared:/');
   });
 
   test('a node has each place that one of its workspaces can lie in', () => {
-    expect(placesOf(cluster)).toEqual([
+    expect(listPlaces(cluster)).toEqual([
       'anywhere',
       'node:a',
       'shared:/srv/shared',

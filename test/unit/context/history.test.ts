@@ -1,6 +1,6 @@
 // The summary of a history is the same however the history came about (10 §1).
 import { expect, test } from 'vitest';
-import { extended, summaryOf } from '#core/policy/context/session-history.ts';
+import { extendHistory, measureHistory } from '#core/policy/context/session-history.ts';
 import { elidables, recentTurnsStart } from '#core/policy/context/window.ts';
 import { type StoredMessage, textBlock } from '#protocol/message.ts';
 import { message, text, ulidOf } from '../../support/messages.ts';
@@ -15,30 +15,30 @@ const more = { ...message(4, 'user', [text('c')]), turn_id: ulidOf(9) as never }
 
 test('grown in place, extended message by message, or whole at once', () => {
   const whole = { size: 100 + 16 + 1024 + 1, has_images: true, has_tool_results: true, turns: 2 };
-  expect(summaryOf([ask, answer, result, more])).toMatchObject(whole);
+  expect(measureHistory([ask, answer, result, more])).toMatchObject(whole);
 
   const grown = [ask];
-  expect(summaryOf(grown)).toMatchObject({ size: 40, has_images: false, has_tool_results: false, turns: 1 });
+  expect(measureHistory(grown)).toMatchObject({ size: 40, has_images: false, has_tool_results: false, turns: 1 });
   grown.push(answer, result);
-  expect(summaryOf(grown)).toMatchObject({ has_images: true, has_tool_results: true, turns: 1 });
+  expect(measureHistory(grown)).toMatchObject({ has_images: true, has_tool_results: true, turns: 1 });
   grown.push(more);
-  expect(summaryOf(grown)).toMatchObject(whole);
+  expect(measureHistory(grown)).toMatchObject(whole);
 
   let history: readonly StoredMessage[] = [];
   for (const next of [ask, answer, result, more]) {
     const before = history;
-    history = extended(before, next);
-    summaryOf(history);
+    history = extendHistory(before, next);
+    measureHistory(history);
     expect(before).toHaveLength(history.length - 1);
   }
-  expect(summaryOf(history)).toMatchObject(whole);
+  expect(measureHistory(history)).toMatchObject(whole);
 });
 
 test('an extension leaves the summary of what it extends alone', () => {
   const history = [ask];
-  summaryOf(history);
-  expect(summaryOf(extended(history, result))).toMatchObject({ has_images: true });
-  expect(summaryOf(history)).toMatchObject({ size: 40, has_images: false });
+  measureHistory(history);
+  expect(measureHistory(extendHistory(history, result))).toMatchObject({ has_images: true });
+  expect(measureHistory(history)).toMatchObject({ size: 40, has_images: false });
 });
 
 test('a message that a running turn reads begins no turn, and the answers before it are still unread', () => {
@@ -46,7 +46,7 @@ test('a message that a running turn reads begins no turn, and the answers before
   const answered = message(3, 'tool', [{ ...large, content: [textBlock('x'.repeat(10_000))] }]);
   const said = message(5, 'user', [text('faster')]);
   const view = [ask, answer, answered, said];
-  expect(summaryOf(view).turns).toBe(1);
+  expect(measureHistory(view).turns).toBe(1);
   expect(elidables(view)).toEqual({ old: [], recent: [] });
   expect(elidables([ask, answer, answered, more]).recent).toMatchObject([{ message_id: answered.id }]);
 

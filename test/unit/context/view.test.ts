@@ -1,6 +1,6 @@
 // What a summary replaces of a history, and which results stay whole while room is made (10 §7).
 import { describe, expect, test } from 'vitest';
-import { summaryMessage, viewOf } from '#core/policy/context/shown-history.ts';
+import { summaryMessage, viewHistory } from '#core/policy/context/shown-history.ts';
 import { elidables } from '#core/policy/context/window.ts';
 import type { HistorySummary } from '#protocol/prompt-parts.ts';
 import { message, messageId, text, toolResult, toolUse } from '../../support/messages.ts';
@@ -17,14 +17,14 @@ describe('a history behind a summary', () => {
   } as HistorySummary;
 
   test('is the summary and every later message; the last message that it covers is not sent again', () => {
-    expect(viewOf(history, [summary])).toEqual([summaryMessage(summary), history[2], history[3]]);
+    expect(viewHistory(history, [summary])).toEqual([summaryMessage(summary), history[2], history[3]]);
   });
 
   test('is the same when it grows message by message', () => {
     const checkpoints = [summary];
     for (let length = 1; length <= history.length; length += 1) {
       const expected = [summaryMessage(summary), ...history.slice(2, Math.max(2, length))];
-      expect(viewOf(history.slice(0, length), checkpoints)).toEqual(expected);
+      expect(viewHistory(history.slice(0, length), checkpoints)).toEqual(expected);
     }
   });
 });

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import {
   type Availability,
-  availabilityOf,
+  describeAvailability,
   emptyAvailability,
   expire,
   findOutage,
@@ -29,7 +29,7 @@ function callsOf(calls: readonly (readonly [number, ErrorClass | null])[], model
 const times = (n: number, error: ErrorClass | null, step: number) =>
   Array.from({ length: n }, (_, i) => [i * step, error] as const);
 const stateOf = (state: Availability, model: string, seconds: number) =>
-  availabilityOf(snapshot(state, seconds * 1000), registry.get(model)!);
+  describeAvailability(snapshot(state, seconds * 1000), registry.get(model)!);
 
 describe('a model', () => {
   it.each<ErrorClass>(['rate_limit', 'server_error', 'network', 'other'])(
@@ -148,7 +148,7 @@ describe('what a failure concerns', () => {
       0,
       two,
     );
-    const out = two.models.filter((one) => availabilityOf(snapshot(state, 0), one) !== 'healthy');
+    const out = two.models.filter((one) => describeAvailability(snapshot(state, 0), one) !== 'healthy');
     return { state, out: out.map((one) => one.id), triggers: transitions.map(({ trigger_reason }) => trigger_reason) };
   };
 

@@ -3,11 +3,11 @@ import { describe, expect, it } from 'vitest';
 import { policyVersion } from '#core/policy/routing/policy-file.ts';
 import {
   asReported,
+  findUnreported,
   layerErrors,
   nextLayer,
   policiesInForce,
   UNREAD,
-  unreported,
 } from '#core/policy/routing/policy-layers.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { GPT, HAIKU, OPUS, registryOf } from './world.ts';
@@ -34,7 +34,9 @@ function turns() {
       workspace: nextLayer(layers.workspace, own, { kind: 'workspace', registry: known.registry, now }),
       global: nextLayer(layers.global, shared, { kind: 'global', registry: known.registry, now }),
     };
-    const invalid = [unreported(next.workspace, root), unreported(next.global, root)].filter((fault) => fault !== null);
+    const invalid = [findUnreported(next.workspace, root), findUnreported(next.global, root)].filter(
+      (fault) => fault !== null,
+    );
     layers = { workspace: asReported(next.workspace, root), global: asReported(next.global, root) };
     return { ...policiesInForce(layers, known), layers, invalid };
   };

@@ -8,7 +8,7 @@ import { createModelRegistry, parseRegistry } from '#core/policy/registry/model-
 import { decideRoute } from '#core/policy/routing/chain.ts';
 import { tierModel } from '#core/policy/routing/policy-file.ts';
 import { defaultConfig } from '#protocol/config.ts';
-import { providerOf } from '#protocol/model.ts';
+import { getProvider } from '#protocol/model.ts';
 import { envOf, turn } from './world.ts';
 
 const path = new URL('../../../config/registry.yaml', import.meta.url);
@@ -28,7 +28,7 @@ describe('the shipped registry', () => {
       const env = { ...envOf({ registry }), registry };
       const provider = key ?? 'scripted';
       const first = (tier: string) =>
-        file.models.find((model) => model.tier === tier && providerOf(model.id) === provider)?.id;
+        file.models.find((model) => model.tier === tier && getProvider(model.id) === provider)?.id;
 
       const decision = decideRoute(turn(), env);
       expect(decision).toMatchObject({ chosen_model: first('balanced'), winner_index: 6, refused: null });
@@ -46,7 +46,7 @@ describe('the shipped registry', () => {
     const real = file.models.filter((model) => model.adapter !== 'scripted');
     const unknown = real.filter(({ id }) => {
       if (id in PUBLISHED) return false;
-      const provider = providerOf(id);
+      const provider = getProvider(id);
       const price = calcPrice({ input_tokens: 0, output_tokens: 0 }, id.slice(provider.length + 1), {
         providerId: provider,
       });

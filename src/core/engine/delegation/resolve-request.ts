@@ -4,7 +4,7 @@ import { contextIssue, parseDelegateInput, resolveContext } from '#core/policy/d
 import type { SharedFile } from '#core/ports/tool-port.ts';
 import type { CalledWorker, ContextItem, DelegateRequest } from '#protocol/delegate.ts';
 import type { Issue } from '#protocol/errors.ts';
-import { type ContentBlock, type ImageBlock, textOf } from '#protocol/message.ts';
+import { type ContentBlock, type ImageBlock, joinText } from '#protocol/message.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { ToolError } from '#protocol/tool.ts';
 import type { FoundWorker } from '#protocol/worker-definition.ts';
@@ -105,12 +105,12 @@ async function collectReferences(
     if (item.type === 'message') {
       const message = run.history.find((m) => m.id === item.message_id);
       if (!message) continue;
-      texts.set(item.message_id, textOf(message.content));
+      texts.set(item.message_id, joinText(message.content));
       images.push(...message.content.filter((b): b is ImageBlock => b.type === 'image'));
     } else if (item.type === 'tool_result') {
       const answer = run.history.find((m) => m.metadata.parent_tool_use_id === item.tool_use_id)?.content[0];
       if (answer?.type !== 'tool_result') continue;
-      texts.set(item.tool_use_id, textOf(answer.content));
+      texts.set(item.tool_use_id, joinText(answer.content));
       images.push(...answer.content.filter((b): b is ImageBlock => b.type === 'image'));
     } else if (item.type === 'file' && IMAGE_SUFFIX.test(item.path)) {
       const image = await engine.workspaces.readImage(run.session.workspace_path, item.path);

@@ -6,7 +6,7 @@ import { namedTools, type WorkerToolSet, workerTools } from '#core/policy/worker
 import { Cancelled } from '#protocol/abort.ts';
 import type { DelegateRequest, DelegationRecord } from '#protocol/delegate.ts';
 import type { ToolUseId } from '#protocol/ids.ts';
-import { type ContentBlock, textOf } from '#protocol/message.ts';
+import { type ContentBlock, joinText } from '#protocol/message.ts';
 import { toPusd } from '#protocol/money.ts';
 import { ok, type Result } from '#protocol/result.ts';
 import type { SessionRecord } from '#protocol/session.ts';
@@ -292,7 +292,7 @@ async function readEndedTurn(
         : turn.status === 'cancelled'
           ? { status: 'cancelled', reason: turn.cancel_reason ?? 'shutdown' }
           : { status: 'failed', message: turn.error_message ?? 'the turn failed' },
-    text: last ? textOf(last.content) : '',
+    text: last ? joinText(last.content) : '',
     llm_calls: turn.llm_call_count,
     tokens_exhausted: tokensLeft !== null && tokensLeft <= 0,
     refusal: null,

@@ -5,7 +5,7 @@ import { Cancelled } from '#protocol/abort.ts';
 import type { InsufficientContextRequest } from '#protocol/delegate.ts';
 import type { Issue } from '#protocol/errors.ts';
 import { TreeLost } from '#protocol/journal-batch.ts';
-import { type ContentBlock, textBlock, textOf } from '#protocol/message.ts';
+import { type ContentBlock, joinText, textBlock } from '#protocol/message.ts';
 import type { Result } from '#protocol/result.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { Interrupted, isHandOver, takeWhenFree, throwIfLost } from '../state/concurrency.ts';
@@ -186,7 +186,7 @@ export async function runWorkerTurn(
 /** The text of the newest assistant message of the turn, cut ones included. */
 function readTurnText(run: TurnRun): string {
   const last = run.history.findLast((m) => m.role === 'assistant');
-  return last && last.turn_id === run.turn.id ? textOf(last.content) : '';
+  return last && last.turn_id === run.turn.id ? joinText(last.content) : '';
 }
 
 function createOutputValidator(

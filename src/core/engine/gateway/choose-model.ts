@@ -2,7 +2,7 @@
 import { shownName } from '#core/policy/cut.ts';
 import { type NamedModel, namedModel, offeredModels, speaks } from '#core/policy/gateway/model-names.ts';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
-import { wiresOf } from '#core/policy/registry/adapter-config.ts';
+import { listWires } from '#core/policy/registry/adapter-config.ts';
 import { snapshot } from '#core/policy/registry/availability.ts';
 import type { ModelRegistry } from '#core/policy/registry/model-registry.ts';
 import { validationFailure } from '#core/policy/routing/candidate.ts';
@@ -11,7 +11,7 @@ import type { ClientWire } from '#protocol/client-wire.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import type { EventDraft } from '#protocol/event.ts';
-import { type ModelEntry, providerOf } from '#protocol/model.ts';
+import { getProvider, type ModelEntry } from '#protocol/model.ts';
 import type { RouteDecision, TurnContext } from '#protocol/route.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { listLimits } from '../money/budget-limits.ts';
@@ -156,7 +156,7 @@ function listOwnKeyAdapters(
 }
 
 function findFirstAdapter({ adapters }: ModelRegistry, wire: RequestFacts['wire']): string | null {
-  return [...adapters].find(([, config]) => wiresOf(config).includes(wire))?.[0] ?? null;
+  return [...adapters].find(([, config]) => listWires(config).includes(wire))?.[0] ?? null;
 }
 
 async function buildTurnContext(
@@ -208,7 +208,7 @@ const MADE_AT = 0;
 export function listGatewayModels(engine: Runtime & ModelCatalog & GatewayState) {
   const offered = offeredModels(engine.registry, listUsableAdapters(engine), null);
   const data = [
-    ...offered.map(({ name, model }) => toListEntry(name, model.id, providerOf(model.id))),
+    ...offered.map(({ name, model }) => toListEntry(name, model.id, getProvider(model.id))),
     ...(offered.length === 0 ? [] : [toListEntry('claude-auto', 'Metis decides', 'metis')]),
   ];
   return {

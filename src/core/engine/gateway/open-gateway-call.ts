@@ -10,7 +10,7 @@ import { AppError, validationError } from '#protocol/errors.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId, RequestId } from '#protocol/ids.ts';
 import { isClientKnown } from '#protocol/journal-batch.ts';
-import { type ModelEntry, providerOf } from '#protocol/model.ts';
+import { getProvider, type ModelEntry } from '#protocol/model.ts';
 import { fromPusd, toPusd } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { listLimits, minimumLimitUsd, type Spender } from '../money/budget-limits.ts';
@@ -305,7 +305,7 @@ function draftCallStarted({ session, model, facts, request_id, call_index }: Ann
     parent,
     payload: {
       model: model.id,
-      provider: providerOf(model.id),
+      provider: getProvider(model.id),
       estimated_input_tokens: facts.estimated_input_tokens,
       request_id,
       call_index,

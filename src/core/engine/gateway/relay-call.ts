@@ -5,7 +5,7 @@ import { type Splice, spliced } from '#core/policy/gateway/json-members.ts';
 import { boundKey } from '#core/policy/gateway/largest-bill.ts';
 import type { NamedModel } from '#core/policy/gateway/model-names.ts';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
-import { type AdapterConfig, wiresOf } from '#core/policy/registry/adapter-config.ts';
+import { type AdapterConfig, listWires } from '#core/policy/registry/adapter-config.ts';
 import { type RelayAnswer, RelayFault, type RelayHeaders, type RelayRequest } from '#core/ports/gateway-relay.ts';
 import { Cancelled, createScope } from '#protocol/abort.ts';
 import type { ClientWire } from '#protocol/client-wire.ts';
@@ -297,6 +297,7 @@ export async function fetchAnswer(
 
 function requireAdapter(engine: Runtime & ModelCatalog & GatewayState, wire: ClientWire): string {
   const usable = listUsableAdapters(engine);
-  for (const [id, config] of engine.registry.adapters) if (usable.has(id) && wiresOf(config).includes(wire)) return id;
+  for (const [id, config] of engine.registry.adapters)
+    if (usable.has(id) && listWires(config).includes(wire)) return id;
   throw new AppError('model_not_configured', `no adapter that speaks ${wire} has a key on this server`);
 }

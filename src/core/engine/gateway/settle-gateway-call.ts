@@ -6,7 +6,7 @@ import type { MeterReading } from '#core/ports/gateway-relay.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId, RequestId } from '#protocol/ids.ts';
 import { TreeLost } from '#protocol/journal-batch.ts';
-import { type ModelEntry, providerOf } from '#protocol/model.ts';
+import { getProvider, type ModelEntry } from '#protocol/model.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TokenUsage } from '#protocol/usage.ts';
 import { warnOfLimits } from '../money/budget-notices.ts';
@@ -101,7 +101,7 @@ function isClientsOwn(
 function commonPayload({ session, model, request_id }: AnnouncedCall) {
   return {
     model: model.id,
-    provider: providerOf(model.id),
+    provider: getProvider(model.id),
     request_id,
     is_worker: session.is_worker,
     parent_session_id: session.parent_session_id,

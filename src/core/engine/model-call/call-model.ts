@@ -1,7 +1,7 @@
 // The turn's next model call: a request that fits its window, and the call itself (00 §3 steps 3-4).
 
 import { messageSize } from '#core/policy/context/message-size.ts';
-import { summaryMessage, viewOf } from '#core/policy/context/shown-history.ts';
+import { summaryMessage, viewHistory } from '#core/policy/context/shown-history.ts';
 import {
   type EarlierTurns,
   earlierTurns,
@@ -10,13 +10,13 @@ import {
   transcript,
 } from '#core/policy/context/summary-request.ts';
 import { estimateRequest, estimateText } from '#core/policy/context/token-estimate.ts';
-import { asNeeded, type Elidable, elidables, savedBy, windowOf } from '#core/policy/context/window.ts';
-import { availabilityOf, snapshot } from '#core/policy/registry/availability.ts';
+import { asNeeded, type Elidable, elidables, getWindow, savedBy } from '#core/policy/context/window.ts';
+import { describeAvailability, snapshot } from '#core/policy/registry/availability.ts';
 import { tierModel } from '#core/policy/routing/policy-file.ts';
 import { AdapterError } from '#core/ports/provider.ts';
 import { isoTime } from '#protocol/clock.ts';
-import { plainMetadata, textBlock, textOf } from '#protocol/message.ts';
-import { type ModelEntry, providerOf } from '#protocol/model.ts';
+import { joinText, plainMetadata, textBlock } from '#protocol/message.ts';
+import { getProvider, type ModelEntry } from '#protocol/model.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
 import type { Elision, HistorySummary } from '#protocol/prompt-parts.ts';
 import { listLimits } from '../money/budget-limits.ts';
@@ -46,7 +46,7 @@ import { observeOutcome, settleSuccess } from './settle-call.ts';
 async function summarise(engine: ModelCallEngine, run: TurnRun, load: number): Promise<number> {
   // Its own call must be left to the turn.
   const allowed = !run.session.is_worker && run.tally.llm_calls === 0 && engine.config.turn.max_llm_calls > 1;
-  const turns = allowed ? earlierTurns(viewOf(run.history, run.checkpoints), run.checkpoints) : null;
+  const turns = allowed ? earlierTurns(viewHistory(run.history, run.checkpoints), run.checkpoints) : null;
   if (turns === null || run.signal.aborted) return load;
   const without = (why: string) => {
     const { id: session_id } = run.session;
@@ -66,7 +66,12 @@ async function summarise(engine: ModelCallEngine, run: TurnRun, load: number): P
       served: complete.served_model,
       latency: complete.latency_ms,
     });
-    const made = buildSummary(eng, run, { turns, text: textOf(complete.final_content).trim(), model: model.id, load });
+    const made = buildSummary(eng, run, {
+      turns,
+      text: joinText(complete.final_content).trim(),
+      model: model.id,
+      load,
+    });
     await eng.journal.commit({
       writes: made === null ? [] : [{ kind: 'checkpoint.insert', checkpoint: made }],
       emit: [
@@ -128,7 +133,7 @@ async function chooseSummaryModel(engine: ModelCallEngine, run: TurnRun): Promis
   const id = tierModel(policies, registry, 'fast');
   const model = id === null ? null : registry.get(id);
   if (model === null || !registry.isConfigured(model.id)) return 'no model of tier fast is configured';
-  if (availabilityOf(snapshot(routes.availability, clock.monotonic()), model) !== 'healthy')
+  if (describeAvailability(snapshot(routes.availability, clock.monotonic()), model) !== 'healthy')
     return `${model.id} is not available`;
   if (!model.capabilities.supports_system_prompt) return `${model.id} takes no system prompt`;
   const limited = (await listLimits(engine, run.session, run.caps)).length > 0;
@@ -139,7 +144,7 @@ async function chooseSummaryModel(engine: ModelCallEngine, run: TurnRun): Promis
 function withSummaryModel(engine: Pick<ModelCatalog, 'providers'>, run: TurnRun, model: ModelEntry): TurnRun {
   const adapter = engine.providers.get(model.adapter);
   if (adapter === undefined) throw new Error(`a configured model without an adapter: ${model.id}`);
-  const turn = { ...run.turn, provider: providerOf(model.id) };
+  const turn = { ...run.turn, provider: getProvider(model.id) };
   return { ...run, model, adapter, turn, cause: run.started_event_id };
 }
 
@@ -151,7 +156,7 @@ function buildSummaryRequest(
   turns: EarlierTurns,
 ): ModelRequest | null {
   const maxOutput = Math.min(MAX_SUMMARY_TOKENS, model.capabilities.max_output_tokens);
-  const window = windowOf(model, maxOutput);
+  const window = getWindow(model, maxOutput);
   const text = transcript(turns, run.checkpoints, window.budget - estimateText(SUMMARY_INSTRUCTIONS));
   if (text === null) return null;
   const { session, turn } = run;
@@ -240,7 +245,7 @@ async function makeRoom(engine: ModelCallEngine, run: TurnRun, prepared: ModelRe
 }
 
 function listElidables(run: TurnRun) {
-  return elidables(viewOf(run.history, run.checkpoints));
+  return elidables(viewHistory(run.history, run.checkpoints));
 }
 
 /** Takes the parts out of the view. Returns what the request then takes. */

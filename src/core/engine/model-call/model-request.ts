@@ -1,9 +1,9 @@
 // What a model call carries, and its announcement: `llm.call_started` is stored before the request leaves (00 §3 step 3).
 import { requestMessages } from '#core/policy/context/assemble.ts';
-import { summaryOf } from '#core/policy/context/session-history.ts';
-import { viewOf } from '#core/policy/context/shown-history.ts';
+import { measureHistory } from '#core/policy/context/session-history.ts';
+import { viewHistory } from '#core/policy/context/shown-history.ts';
 import { estimateRequest } from '#core/policy/context/token-estimate.ts';
-import { loadOf, windowOf } from '#core/policy/context/window.ts';
+import { getWindow, measureLoad } from '#core/policy/context/window.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId } from '#protocol/ids.ts';
 import type { StoredMessage } from '#protocol/message.ts';
@@ -24,7 +24,7 @@ type Source = Pick<
 /** The turn's next call. Calls of the history without a stored result are logged: there must be none. */
 export function buildModelRequest(engine: Runtime, run: Source, volatile: string | null): ModelRequest {
   const { session } = run;
-  const { messages, missing } = requestMessages(viewOf(run.history, run.checkpoints));
+  const { messages, missing } = requestMessages(viewHistory(run.history, run.checkpoints));
   if (missing.length > 0)
     engine.log.error({ session_id: session.id, tool_use_ids: missing }, 'tool calls without a stored result');
   const request: CanonicalRequest = {
@@ -56,8 +56,8 @@ export function buildModelRequest(engine: Runtime, run: Source, volatile: string
     purpose: 'turn',
     request,
     estimated,
-    load: loadOf(estimated, run.history, run.checkpoints),
-    window: windowOf(run.model, request.max_output_tokens),
+    load: measureLoad(estimated, run.history, run.checkpoints),
+    window: getWindow(run.model, request.max_output_tokens),
   };
 }
 
@@ -69,7 +69,7 @@ export function cacheLifetime(
   const { planner, worker } = engine.config.context.cache_ttl;
   const wanted = session.is_worker ? worker : planner;
   if (wanted !== 'auto') return wanted;
-  return summaryOf(history).had_pause ? '1h' : '5m';
+  return measureHistory(history).had_pause ? '1h' : '5m';
 }
 
 /** @param parent an event, or the index of an earlier one of the same batch */

@@ -10,12 +10,12 @@ import type { RouteEnv } from '#core/policy/routing/chain.ts';
 import type { RoutingPolicies } from '#core/policy/routing/policy-file.ts';
 import {
   asReported,
+  findUnreported,
   nextLayer,
   type PolicyLayer,
   type PolicyLayers,
   policiesInForce,
   UNREAD,
-  unreported,
 } from '#core/policy/routing/policy-layers.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { SessionId, TurnId } from '#protocol/ids.ts';
@@ -107,7 +107,7 @@ export function takeNotices(
   const place = { session_id: id, turn_id: null, parent: null };
   const own = routes.workspaces.get(workspace_path);
   const faults = [own ?? UNREAD, routes.global]
-    .map((layer) => unreported(layer, root))
+    .map((layer) => findUnreported(layer, root))
     .filter((fault) => fault !== null);
   if (own) routes.workspaces.set(workspace_path, asReported(own, root));
   routes.global = asReported(routes.global, root);

@@ -1,6 +1,6 @@
 // A turn's route: its context gathered, then decided. Admission and `POST /routing/explain` both come through here (03 §3).
 
-import { hasImage, summaryOf } from '#core/policy/context/session-history.ts';
+import { hasImage, measureHistory } from '#core/policy/context/session-history.ts';
 import { estimateRequest } from '#core/policy/context/token-estimate.ts';
 import { elidables, savedBy } from '#core/policy/context/window.ts';
 import { fingerprintOf, tracesOf, withPaths } from '#core/policy/learning/fingerprint.ts';
@@ -10,7 +10,7 @@ import type { ToolSet } from '#core/ports/tool-port.ts';
 import type { AppError } from '#protocol/errors.ts';
 import type { TurnId } from '#protocol/ids.ts';
 import type { Fingerprint } from '#protocol/learned-pattern.ts';
-import { type ContentBlock, type StoredMessage, textOf } from '#protocol/message.ts';
+import { type ContentBlock, joinText, type StoredMessage } from '#protocol/message.ts';
 import type { RouteDecision, TurnContext } from '#protocol/route.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';
@@ -84,7 +84,7 @@ function describeShape(turn: TurnToShape, message: StoredMessage, context: Unadv
   const traces = tracesOf(earlier, session.workspace_path, definition);
   return fingerprintOf(
     {
-      text: worker?.task ?? textOf(message.content),
+      text: worker?.task ?? joinText(message.content),
       has_images: context.message_has_images,
       estimated_input_tokens: context.estimated_input_tokens,
       workspace_hash: session.workspace_hash,
@@ -146,12 +146,12 @@ export async function routeTurn(engine: RoutingEngine, turn: TurnToRoute): Promi
     turn_id: turn.turn_id,
     estimated_input_tokens: estimated,
     smallest_input_tokens: smallestInputTokens(engine, history, estimated),
-    has_images: summaryOf(history).has_images,
+    has_images: measureHistory(history).has_images,
     message_has_images: hasImage(message),
     has_tool_definitions: tools.length > 0,
     has_system_prompt: (session.system_prompt ?? volatile) !== null,
     requires_structured_output: output_schema !== null,
-    document_media_types: summaryOf(history).document_types,
+    document_media_types: measureHistory(history).document_types,
     budget_limited: session.max_cost_usd !== null || (await listLimits(engine, session, turn.caps)).length > 0,
     per_message_override: turn.override,
     session_active_model: session.active_model,

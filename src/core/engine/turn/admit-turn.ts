@@ -1,13 +1,13 @@
 // Admission of a turn: route first, then one transaction that makes the turn exist (00 §3 step 2, 03 §10).
-import { extended, summaryOf } from '#core/policy/context/session-history.ts';
-import { viewOf } from '#core/policy/context/shown-history.ts';
+import { extendHistory, measureHistory } from '#core/policy/context/session-history.ts';
+import { viewHistory } from '#core/policy/context/shown-history.ts';
 import { routingRecord } from '#core/policy/routing/chain.ts';
 import type { Batch, Write } from '#core/ports/journal-writer.ts';
 import type { AppError } from '#protocol/errors.ts';
 import { draft, type Event } from '#protocol/event.ts';
 import type { EventId, TurnId } from '#protocol/ids.ts';
-import { type ContentBlock, textOf, withoutRaw } from '#protocol/message.ts';
-import { providerOf } from '#protocol/model.ts';
+import { type ContentBlock, joinText, withoutRaw } from '#protocol/message.ts';
+import { getProvider } from '#protocol/model.ts';
 import { ROUTING_MODE_OF, type RouteDecision } from '#protocol/route.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
@@ -68,12 +68,12 @@ export async function admitTurn(engine: AdmissionEngine, request: AdmissionReque
   const turnId = request.turn_id;
   const stored = await engine.store.messages.history(session.id);
   const userMessage = newUserMessage(engine, session, { turn_id: turnId, content: request.content, now });
-  const history = extended(stored, userMessage);
+  const history = extendHistory(stored, userMessage);
   const checkpoints = await engine.store.messages.checkpoints(session.id);
   const routed = await routeTurn(engine, {
     session,
     turn_id: turnId,
-    history: viewOf(history, checkpoints),
+    history: viewHistory(history, checkpoints),
     earlier: stored,
     override: request.override,
     worker,
@@ -105,7 +105,7 @@ export async function admitTurn(engine: AdmissionEngine, request: AdmissionReque
     status: 'in_flight',
     per_message_override: request.override,
     chosen_model: model.id,
-    provider: providerOf(model.id),
+    provider: getProvider(model.id),
     routing_mode: ROUTING_MODE_OF[decision.chain[decision.winner_index]!.policy],
     stop_reason: null,
     cancel_reason: null,
@@ -134,7 +134,7 @@ export async function admitTurn(engine: AdmissionEngine, request: AdmissionReque
   const about = {
     session,
     turn,
-    turn_index: summaryOf(history).turns,
+    turn_index: measureHistory(history).turns,
     model,
     wire_tools: effective.map(toWireTool),
     worker,
@@ -157,11 +157,11 @@ export async function admitTurn(engine: AdmissionEngine, request: AdmissionReque
         turn_id: turnId,
         parent: before ? before.emit.length - 1 : request.parent_event,
         payload: {
-          user_message_hash: sha256Hex(textOf(userMessage.content)),
+          user_message_hash: sha256Hex(joinText(userMessage.content)),
           user_message_id: userMessage.id,
           estimated_input_tokens: context.estimated_input_tokens,
           has_images: context.has_images,
-          has_tool_calls_in_history: summaryOf(stored).has_tool_results,
+          has_tool_calls_in_history: measureHistory(stored).has_tool_results,
         },
       }),
       routeDecidedEvent({ session_id: session.id, turn_id: turnId, parent: started }, decision, elapsed_ms, null),

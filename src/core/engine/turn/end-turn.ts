@@ -1,6 +1,6 @@
 // Ending a turn whose last step is behind it: one transaction with the one terminal event (00 §3 step 7).
 
-import { summaryOf } from '#core/policy/context/session-history.ts';
+import { measureHistory } from '#core/policy/context/session-history.ts';
 import { routingRecord } from '#core/policy/routing/chain.ts';
 import type { ToolCallState } from '#core/ports/store-reader.ts';
 import type { ToolSet } from '#core/ports/tool-port.ts';
@@ -182,7 +182,7 @@ export async function rebuildRun(
   const run: TurnBase = {
     session,
     turn,
-    turn_index: summaryOf(history).turns,
+    turn_index: measureHistory(history).turns,
     routing: routingRecord(decided.payload as unknown as RouteDecision),
     toolset: around.toolset,
     tools,

@@ -9,11 +9,11 @@ import { JournalConflict } from '#protocol/journal-batch.ts';
 import {
   type ContentBlock,
   type ImageBlock,
+  joinText,
   plainMetadata,
   type StoredMessage,
   type TextBlock,
   textBlock,
-  textOf,
 } from '#protocol/message.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { plainText } from '#protocol/text/plain-text.ts';
@@ -153,7 +153,7 @@ export function checkSteering({ content, override }: PreparedMessage, attachment
   if (attachments.length > 0) issues.push({ path: 'attachments', message: 'cannot steer a turn' });
   else if (content.some((block) => block.type !== 'text'))
     issues.push({ path: 'content', message: 'must be text alone to steer a turn' });
-  else if ([...textOf(content)].length > MAX_CHARACTERS)
+  else if ([...joinText(content)].length > MAX_CHARACTERS)
     issues.push({ path: 'content', message: `must have at most ${MAX_CHARACTERS} characters to steer a turn` });
   if (override !== null)
     issues.push({ path: 'per_message_override', message: 'a steered message runs on the model of its turn' });

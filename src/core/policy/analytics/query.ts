@@ -73,7 +73,7 @@ class Parameters {
     return this.fault(name, `must match ${pattern.source}`);
   }
 
-  oneOf<T extends string>(name: string, values: readonly T[], fallback: T): T {
+  parseEnum<T extends string>(name: string, values: readonly T[], fallback: T): T {
     const value = this.text(name);
     if (value === null) return fallback;
     const found = values.find((v) => v === value);
@@ -199,8 +199,8 @@ export interface CostRequest {
 export function parseCostQuery(raw: RawQuery, now: number): Result<CostRequest, readonly Issue[]> {
   const params = new Parameters(raw, COST_PARAMETERS);
   const groupBy = params.groupBy();
-  const order = params.oneOf<Order>('order', ORDERS, isTimeBucket(groupBy[0]) ? 'key' : 'cost');
-  const dir = params.oneOf<Direction>('dir', ['asc', 'desc'], order === 'key' ? 'asc' : 'desc');
+  const order = params.parseEnum<Order>('order', ORDERS, isTimeBucket(groupBy[0]) ? 'key' : 'cost');
+  const dir = params.parseEnum<Direction>('dir', ['asc', 'desc'], order === 'key' ? 'asc' : 'desc');
   const limit = params.limit();
   const filter = params.filter();
   const pricing = params.text('pricing') ?? 'stamped';

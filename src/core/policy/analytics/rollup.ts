@@ -73,7 +73,7 @@ const HOUR_FILTERS = ['session', 'door', 'caller'] as const;
 const HOUR_DIMENSIONS: ReadonlySet<Dimension> = new Set(['session', 'hour', 'door', 'caller']);
 
 /** The coarsest table that can answer. */
-export function grainOf({ group_by, filter }: Pick<CostQuery, 'group_by' | 'filter'>): Grain {
+export function findGrain({ group_by, filter }: Pick<CostQuery, 'group_by' | 'filter'>): Grain {
   if (HOUR_FILTERS.some((name) => filter[name] !== null) || group_by.some((d) => HOUR_DIMENSIONS.has(d))) return 'hour';
   const byTree = filter.parent_session !== null || group_by.some((d) => d === 'parent_session' || d === 'root_session');
   return byTree ? 'parent_day' : 'day';

@@ -1,7 +1,7 @@
 // Counts over routing decisions: who won, who was rejected and why, who stood back (07 §7.1).
 import type { RoutingStats, TraceQuery } from '#protocol/analytics.ts';
 import type { PayloadOf } from '#protocol/event.ts';
-import { providerOf } from '#protocol/model.ts';
+import { getProvider } from '#protocol/model.ts';
 import { type PolicyEvaluation, SLOTS } from '#protocol/route.ts';
 
 type Rejection = Omit<RoutingStats['rejections'][number], 'count'>;
@@ -26,7 +26,7 @@ export function createRouteCounter(filter: Pick<TraceQuery['filter'], 'model' | 
     if (unfiltered || model === null) return unfiltered;
     return (
       (filter.model === null || filter.model === model) &&
-      (filter.provider === null || filter.provider === providerOf(model))
+      (filter.provider === null || filter.provider === getProvider(model))
     );
   }
 
@@ -34,7 +34,7 @@ export function createRouteCounter(filter: Pick<TraceQuery['filter'], 'model' | 
     add({ refused: refusal, chain, chosen_model, winner_index }) {
       const winner = chain[winner_index];
       if (refusal === null && winner && isAbout(chosen_model)) wins.add({ model: chosen_model, policy: winner.policy });
-      const rejected = chain.flatMap(rejectionsOf);
+      const rejected = chain.flatMap(countRejections);
       for (const rejection of rejected) if (isAbout(rejection.model)) rejections.add(rejection);
       if (refusal !== null && (unfiltered || rejected.some(({ model }) => isAbout(model)))) refused[refusal] += 1;
       for (const { policy, verdict, reason, candidate_model } of chain) {
@@ -63,7 +63,7 @@ export function createRouteCounter(filter: Pick<TraceQuery['filter'], 'model' | 
 }
 
 /** A rule slot lists each rule it tried; its own verdict repeats the last of them and is not counted again. */
-function rejectionsOf({ policy, verdict, candidate_model, validation_failure, tried_rules }: PolicyEvaluation) {
+function countRejections({ policy, verdict, candidate_model, validation_failure, tried_rules }: PolicyEvaluation) {
   const tried = (tried_rules ?? []).map(
     (rule): Rejection => ({ policy, model: rule.candidate_model, validation_failure: rule.validation_failure }),
   );

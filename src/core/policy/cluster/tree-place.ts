@@ -17,7 +17,7 @@ export function sharedPlace(root: string): string {
 }
 
 /** All that a node can own. */
-export function placesOf({ node_name, shared_roots }: Omit<Places, 'no_files'>): readonly string[] {
+export function listPlaces({ node_name, shared_roots }: Omit<Places, 'no_files'>): readonly string[] {
   return [ANYWHERE, `node:${node_name}`, ...shared_roots.map(sharedPlace)];
 }
 
@@ -26,7 +26,7 @@ export function placesOf({ node_name, shared_roots }: Omit<Places, 'no_files'>):
  * alone has them.
  * @param workspacePath absolute, links resolved
  */
-export function placeOf(workspacePath: string, { node_name, shared_roots, no_files }: Places): string {
+export function findPlace(workspacePath: string, { node_name, shared_roots, no_files }: Places): string {
   if (workspacePath === no_files) return ANYWHERE;
   const root = shared_roots
     .filter((folder) => isBelow(workspacePath, [folder]))

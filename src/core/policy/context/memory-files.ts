@@ -28,8 +28,8 @@ const NEW_LINE = 0x0a;
 export function editMemory(file: MemoryFile, before: MemoryContent, edit: MemoryEdit): Result<Buffer, string> {
   const edited = edit.operation === 'consolidate' ? ok(Buffer.from(edit.content)) : editPart(file, before, edit);
   if (!edited.ok) return edited;
-  const { hard } = capsOf(file);
-  return edited.value.length > hard ? err(rejected(file, edited.value.length, hard)) : edited;
+  const { hard } = getCaps(file);
+  return edited.value.length > hard ? err(rejectEntry(file, edited.value.length, hard)) : edited;
 }
 
 function editPart(
@@ -41,13 +41,13 @@ function editPart(
   if (edit.operation === 'add') {
     const entry = edit.entry.trim();
     if (entry === '') return err('entry must be non-empty');
-    if (readInPart) return err(rejected(file, size + Buffer.byteLength(entry) + 1, capsOf(file).hard));
+    if (readInPart) return err(rejectEntry(file, size + Buffer.byteLength(entry) + 1, getCaps(file).hard));
     const gap = size > 0 && head[size - 1] !== NEW_LINE ? '\n' : '';
     return ok(Buffer.concat([head, Buffer.from(`${gap}${entry}\n`)]));
   }
   if (edit.old === '') return err('replace source must be non-empty');
   if (size === 0) return err(`${file} is empty; nothing to replace`);
-  if (readInPart) return err(rejected(file, size, capsOf(file).hard));
+  if (readInPart) return err(rejectEntry(file, size, getCaps(file).hard));
   const old = Buffer.from(edit.old);
   const at = head.indexOf(old);
   if (at < 0) return err(`replace source not found in ${file}`);
@@ -63,7 +63,7 @@ function occurrences(content: Buffer, sought: Buffer): number {
   return count;
 }
 
-function rejected(file: MemoryFile, bytes: number, cap: number): string {
+function rejectEntry(file: MemoryFile, bytes: number, cap: number): string {
   return `${file} write rejected: ${bytes} bytes exceeds hard cap ${cap}; consolidate before adding more`;
 }
 
@@ -73,7 +73,7 @@ export function memoryAnswer(
   operation: MemoryEdit['operation'],
   { before_size_bytes: before, after_size_bytes: after }: MemoryWrite,
 ): { readonly text: string; readonly over_soft_cap: boolean } {
-  const over_soft_cap = after > capsOf(file).soft;
+  const over_soft_cap = after > getCaps(file).soft;
   const said = {
     add: `appended to ${file} (${after} bytes total)`,
     replace: `replaced in ${file} (${after} bytes total)`,
@@ -82,6 +82,6 @@ export function memoryAnswer(
   return { text: `${said}${over_soft_cap ? ' — over soft cap; consider memory_consolidate' : ''}`, over_soft_cap };
 }
 
-function capsOf(file: MemoryFile): { readonly soft: number; readonly hard: number } {
+function getCaps(file: MemoryFile): { readonly soft: number; readonly hard: number } {
   return MEMORY_FILES.find(({ name }) => name === file)!;
 }

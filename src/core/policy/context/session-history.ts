@@ -43,7 +43,7 @@ const NOTHING: Counted = {
 // Stored messages never change and a history only grows, so what was summed up of an array stays true of its beginning.
 const summaries = new WeakMap<readonly StoredMessage[], Counted>();
 
-export function summaryOf(history: readonly StoredMessage[]): HistorySummary {
+export function measureHistory(history: readonly StoredMessage[]): HistorySummary {
   let summary = summaries.get(history) ?? NOTHING;
   if (summary.count === history.length) return summary;
   for (let i = summary.count; i < history.length; i += 1) summary = withMessage(summary, history[i]!);
@@ -52,7 +52,10 @@ export function summaryOf(history: readonly StoredMessage[]): HistorySummary {
 }
 
 /** A new history, whose summary is the old one's and the messages'. */
-export function extended(history: readonly StoredMessage[], ...messages: readonly StoredMessage[]): StoredMessage[] {
+export function extendHistory(
+  history: readonly StoredMessage[],
+  ...messages: readonly StoredMessage[]
+): StoredMessage[] {
   const longer = [...history, ...messages];
   const known = summaries.get(history);
   if (known !== undefined) summaries.set(longer, known);

@@ -11,7 +11,7 @@ import {
 } from '#protocol/message.ts';
 import type { Checkpoint, HistorySummary } from '#protocol/prompt-parts.ts';
 import { decodedBytes } from './image-blocks.ts';
-import { extended } from './session-history.ts';
+import { extendHistory } from './session-history.ts';
 
 // How a message is shown whose large parts were taken out of the view: a line in place of each (10 §7).
 
@@ -28,7 +28,7 @@ export function callNames(message: StoredMessage): CallNames {
 const shortForms = new WeakMap<StoredMessage, StoredMessage>();
 
 /** @param names of the calls that a tool message may answer */
-export function elided(message: StoredMessage, names: CallNames): StoredMessage {
+export function elideMessage(message: StoredMessage, names: CallNames): StoredMessage {
   const known = shortForms.get(message);
   if (known !== undefined) return known;
   const short = { ...message, content: message.content.map((block) => shortBlock(block, names)) };
@@ -77,7 +77,7 @@ const views = new WeakMap<readonly Checkpoint[], Seen>();
  * The history itself where there is no checkpoint.
  * @param checkpoints of the session, oldest first
  */
-export function viewOf(
+export function viewHistory(
   history: readonly StoredMessage[],
   checkpoints: readonly Checkpoint[],
 ): readonly StoredMessage[] {
@@ -93,9 +93,9 @@ export function viewOf(
   for (const message of history.slice(start.count)) {
     if (message.id <= through) continue;
     if (message.role === 'assistant') names = callNames(message);
-    added.push(shortened.has(message.id) ? elided(message, names) : message);
+    added.push(shortened.has(message.id) ? elideMessage(message, names) : message);
   }
-  const view = extended(start.view, ...added);
+  const view = extendHistory(start.view, ...added);
   views.set(checkpoints, { count: history.length, last: history.at(-1) ?? null, view, names });
   return view;
 }

@@ -1,7 +1,7 @@
 // How large a request is, by the guess that routing and compaction use; money uses a bound (10 §1, 14 §2).
 import { codePoints } from './message-size.ts';
 import { type RequestParts, type SentParts, schemaText } from './request-prompt.ts';
-import { summaryOf } from './session-history.ts';
+import { measureHistory } from './session-history.ts';
 
 // Tools never change, so each is measured once.
 const toolSizes = new WeakMap<RequestParts['tools'][number], number>();
@@ -14,7 +14,7 @@ export function estimateText(...texts: readonly string[]): number {
 /** Tokens of a request by the same guess. Tool names are not counted. */
 export function estimateRequest(request: SentParts): number {
   let size = codePoints(request.system_prompt ?? '') + codePoints(request.system_prompt_volatile ?? '');
-  size += summaryOf(request.messages).size;
+  size += measureHistory(request.messages).size;
   for (const tool of request.tools) size += toolSize(tool);
   if (request.output_schema !== null) size += codePoints(schemaText(request.output_schema));
   return tokens(size);

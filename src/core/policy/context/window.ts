@@ -7,7 +7,7 @@ import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import { promptTokens } from '#protocol/usage.ts';
 import { messageSize } from './message-size.ts';
 import { hasImage } from './session-history.ts';
-import { type CallNames, callNames, elided, isLargeResult } from './shown-history.ts';
+import { type CallNames, callNames, elideMessage, isLargeResult } from './shown-history.ts';
 
 const START = 0.85;
 const STOP = 0.6;
@@ -27,7 +27,7 @@ export interface Window {
   readonly stop: number;
 }
 
-export function windowOf(model: ModelEntry, maxOutputTokens: number): Window {
+export function getWindow(model: ModelEntry, maxOutputTokens: number): Window {
   const budget = model.capabilities.max_context_tokens - maxOutputTokens - MARGIN_TOKENS;
   return { budget, start: START * budget, stop: STOP * budget };
 }
@@ -38,7 +38,7 @@ export function windowOf(model: ModelEntry, maxOutputTokens: number): Window {
  * @param estimated the guess for the whole request
  * @param history of the session, not its view
  */
-export function loadOf(
+export function measureLoad(
   estimated: number,
   history: readonly StoredMessage[],
   checkpoints: readonly Checkpoint[],
@@ -97,7 +97,7 @@ function unreadAnswersStart(view: readonly StoredMessage[]): number {
 function elidable(message: StoredMessage, names: CallNames): Elidable {
   return {
     message_id: message.id,
-    saved: Math.floor((messageSize(message) - messageSize(elided(message, names))) / 4),
+    saved: Math.floor((messageSize(message) - messageSize(elideMessage(message, names))) / 4),
   };
 }
 

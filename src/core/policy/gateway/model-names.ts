@@ -2,7 +2,7 @@
 import { AUTO_NAMES, type ClientWire, WIRE_PATHS } from '#protocol/client-wire.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import { shownName } from '../cut.ts';
-import { wiresOf } from '../registry/adapter-config.ts';
+import { listWires } from '../registry/adapter-config.ts';
 import type { ModelRegistry } from '../registry/model-registry.ts';
 
 /** What the gateway asks of the registry. */
@@ -32,7 +32,7 @@ const UNLISTED = {
 /** Whether the model's adapter speaks the wire. */
 export function speaks(registry: GatewayRegistry, model: ModelEntry, wire: ClientWire): boolean {
   const adapter = registry.adapters.get(model.adapter);
-  return adapter !== undefined && wiresOf(adapter).includes(wire);
+  return adapter !== undefined && listWires(adapter).includes(wire);
 }
 
 /**
@@ -57,7 +57,7 @@ export function namedModel(
     if (model !== undefined) return { model, sent: null };
   }
   for (const [adapter, config] of registry.adapters)
-    if (usable.has(adapter) && wiresOf(config).includes(wire)) return { model: unlisted(adapter, name), sent: null };
+    if (usable.has(adapter) && listWires(config).includes(wire)) return { model: unlisted(adapter, name), sent: null };
   return null;
 }
 
@@ -83,7 +83,7 @@ export function whyUnlisted({ models, adapters }: GatewayRegistry, name: string)
   const names = wireNames(name);
   const wires = models.flatMap(({ wire_name, adapter }) => {
     const config = adapters.get(adapter);
-    return config !== undefined && names.has(wire_name) ? wiresOf(config) : [];
+    return config !== undefined && names.has(wire_name) ? listWires(config) : [];
   });
   const paths = [...new Set(wires)].map((wire) => WIRE_PATHS[wire]);
   if (paths.length > 0) return `${shownName(name)} is served at ${paths.join(' and ')}`;
@@ -129,7 +129,7 @@ export function offeredModels(
   const offered = registry.models.filter(({ adapter, ...rest }) => {
     const config = registry.adapters.get(adapter);
     if (config === undefined || !usable.has(adapter)) return false;
-    return wire === null ? wiresOf(config).length > 0 : speaks(registry, { adapter, ...rest }, wire);
+    return wire === null ? listWires(config).length > 0 : speaks(registry, { adapter, ...rest }, wire);
   });
   const count = new Map<string, number>();
   for (const { wire_name } of offered) count.set(wire_name, (count.get(wire_name) ?? 0) + 1);

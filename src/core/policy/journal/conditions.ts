@@ -26,11 +26,11 @@ interface Conditions {
 }
 
 /** Throws `JournalConflict('turn_closed' | 'session_ended')` for an event behind the end that the batch itself brings. */
-export function conditionsOf({ writes, emit }: PreparedBatch): Conditions {
+export function listConditions({ writes, emit }: PreparedBatch): Conditions {
   const turns = new Set<string>();
   const sessions = new Set<string>();
   for (const write of writes) {
-    const turn = turnOf(write);
+    const turn = findTurn(write);
     if (turn !== null) turns.add(turn);
   }
   // Within the batch a terminal event closes its turn or session for the events after it.
@@ -53,7 +53,7 @@ export function conditionsOf({ writes, emit }: PreparedBatch): Conditions {
 }
 
 /** The existing turn that a write adds to. */
-function turnOf(write: Write): string | null {
+function findTurn(write: Write): string | null {
   switch (write.kind) {
     case 'message.insert':
       return write.message.turn_id;

@@ -3,7 +3,7 @@
 import { z } from 'zod';
 import { CATALOG, type EventType, type PayloadOf } from '#protocol/event.ts';
 import { type MessageMetadata, MessageMetadataSchema, RoutingDecisionRecordSchema } from '#protocol/message.ts';
-import { providerOf } from '#protocol/model.ts';
+import { getProvider } from '#protocol/model.ts';
 import { type PolicyEvaluation, PolicyEvaluationSchema, SLOTS } from '#protocol/route.ts';
 import { UsageSchema } from '#protocol/usage.ts';
 import { notEvaluated } from '../routing/candidate.ts';
@@ -16,11 +16,11 @@ type JsonObject = Readonly<Record<string, unknown>>;
 type Defaults = JsonObject;
 
 /** Null for what may be null, else `false`, `0` and the empty list. */
-export function defaultsOf(schema: z.ZodObject): Defaults {
-  return Object.fromEntries(Object.entries(schema.shape).map(([name, field]) => [name, defaultOf(field)]));
+export function readDefaults(schema: z.ZodObject): Defaults {
+  return Object.fromEntries(Object.entries(schema.shape).map(([name, field]) => [name, readDefault(field)]));
 }
 
-function defaultOf(field: unknown): unknown {
+function readDefault(field: unknown): unknown {
   if (field instanceof z.ZodNullable) return null;
   if (field instanceof z.ZodBoolean) return false;
   if (field instanceof z.ZodNumber) return 0;
@@ -81,9 +81,12 @@ const CLEAN_TEXT = JSON.stringify(CLEAN);
 const NAMED_BY_MODEL: ReadonlySet<string> = new Set<EventType>(['llm.call_started', 'llm.call_completed']);
 
 const DEFAULTS: ReadonlyMap<string, Values> = new Map(
-  Object.entries(CATALOG).map(([type, { payload }]) => [type, { ...defaultsOf(payload), ...USUAL[type as EventType] }]),
+  Object.entries(CATALOG).map(([type, { payload }]) => [
+    type,
+    { ...readDefaults(payload), ...USUAL[type as EventType] },
+  ]),
 );
-const EVALUATION = defaultsOf(PolicyEvaluationSchema);
+const EVALUATION = readDefaults(PolicyEvaluationSchema);
 
 /**
  * The text that a payload is stored as: 0.8 kB instead of 2.1 for the five events of a plain turn. What is left out is
@@ -92,7 +95,7 @@ const EVALUATION = defaultsOf(PolicyEvaluationSchema);
 export function storedPayload(type: EventType, payload: Values, place: Place): string {
   const kept = sparse(DEFAULTS.get(type)!, payload);
   if (kept.root_session_id === place.session_id) kept.root_session_id = undefined;
-  if (NAMED_BY_MODEL.has(type) && kept.provider === providerOf(kept.model as string)) kept.provider = undefined;
+  if (NAMED_BY_MODEL.has(type) && kept.provider === getProvider(kept.model as string)) kept.provider = undefined;
   if (type === 'route.decided') storeRoute(kept, payload as Route);
   if (type === 'eval.completed') storeEval(kept, payload as Eval, place);
   return JSON.stringify(kept);
@@ -104,21 +107,21 @@ export function wholePayload(type: string, stored: Values, place: Place): Values
   if (defaults === undefined) return stored;
   const payload = whole(defaults, stored);
   if ('root_session_id' in defaults) payload.root_session_id ??= place.session_id;
-  if (NAMED_BY_MODEL.has(type)) payload.provider ??= providerOf(payload.model as string);
+  if (NAMED_BY_MODEL.has(type)) payload.provider ??= getProvider(payload.model as string);
   if (type === 'route.decided') wholeRoute(payload, stored);
   if (type === 'eval.completed') {
-    payload.subject_id ??= subjectOf(payload.subject_kind as Eval['subject_kind'], place);
+    payload.subject_id ??= findSubject(payload.subject_kind as Eval['subject_kind'], place);
     payload.signals ??= CLEAN;
   }
   return payload;
 }
 
 function storeEval(kept: Record<string, unknown>, { subject_kind, subject_id, signals }: Eval, place: Place): void {
-  if (subject_id === subjectOf(subject_kind, place)) kept.subject_id = undefined;
+  if (subject_id === findSubject(subject_kind, place)) kept.subject_id = undefined;
   if (JSON.stringify(signals) === CLEAN_TEXT) kept.signals = undefined;
 }
 
-function subjectOf(kind: Eval['subject_kind'], { session_id, turn_id }: Place): string | null {
+function findSubject(kind: Eval['subject_kind'], { session_id, turn_id }: Place): string | null {
   return kind === 'turn' ? turn_id : session_id;
 }
 
@@ -158,9 +161,9 @@ function wholeChain(stored: StoredChain = []): Route['chain'] {
   return [...said, ...SLOTS.slice(said.length).map((policy) => notEvaluated(policy, last.policy))];
 }
 
-const METADATA = defaultsOf(MessageMetadataSchema);
-const ROUTING = defaultsOf(RoutingDecisionRecordSchema);
-const USAGE = defaultsOf(UsageSchema);
+const METADATA = readDefaults(MessageMetadataSchema);
+const ROUTING = readDefaults(RoutingDecisionRecordSchema);
+const USAGE = readDefaults(UsageSchema);
 
 /** What a message's metadata is stored as; its status is a column of its row. */
 export function storedMetadata({ status: _, routing, usage, ...metadata }: MessageMetadata): string {

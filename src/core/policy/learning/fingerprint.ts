@@ -11,7 +11,7 @@ import type { StoredMessage } from '#protocol/message.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';
 import { createBeginnings } from '../context/beginnings.ts';
-import { defaultsOf, sparse, whole } from '../journal/stored-payload.ts';
+import { readDefaults, sparse, whole } from '../journal/stored-payload.ts';
 
 // What tools a session called and which files they touched, summed up message by message (12 §12.2).
 
@@ -153,7 +153,7 @@ export function signed(fingerprint: Fingerprint): {
 
 // The shape of a turn as its row holds it: without what a missing field stands for, and what its session knows (12 §12.2).
 
-const DEFAULTS = defaultsOf(FingerprintSchema);
+const DEFAULTS = readDefaults(FingerprintSchema);
 
 /** What has to be stored of a shape. */
 export function storedFingerprint({ workspace_hash: _, ...shape }: Fingerprint): Record<string, unknown> {

@@ -44,7 +44,7 @@ export function listedTools(server: string, config: McpServerConfig, listed: rea
     const first = found.get(toolKey(name));
     if (first !== undefined) {
       warnings.push(
-        `has the tools ${quoted(first.original)} and ${quoted(entry.name)}, whose names rules do not tell apart; the second is left out`,
+        `has the tools ${quoteName(first.original)} and ${quoteName(entry.name)}, whose names rules do not tell apart; the second is left out`,
       );
       continue;
     }
@@ -78,9 +78,9 @@ interface Entry {
 function faultOfEntry(entry: unknown): string | null {
   if (!isMapping(entry) || typeof entry.name !== 'string' || entry.name === '') return 'lists a tool without a name';
   if (entry.name.length > MAX_ORIGINAL_NAME) return `lists a tool with a name of ${entry.name.length} characters`;
-  if (!isMapping(entry.inputSchema)) return `has a tool ${quoted(entry.name)} without an input schema`;
+  if (!isMapping(entry.inputSchema)) return `has a tool ${quoteName(entry.name)} without an input schema`;
   if (isMapping(entry.execution) && entry.execution.taskSupport === 'required') {
-    return `has a tool ${quoted(entry.name)} that runs as a task only, which is not supported`;
+    return `has a tool ${quoteName(entry.name)} that runs as a task only, which is not supported`;
   }
   return null;
 }
@@ -92,6 +92,6 @@ function plainDescription(given: unknown): string {
 }
 
 /** A server's name for a tool, fit for one line of a log. */
-export function quoted(name: string): string {
+export function quoteName(name: string): string {
   return JSON.stringify(name.length > 100 ? `${name.slice(0, 100)}...` : name);
 }

@@ -35,7 +35,7 @@ export function readProjectServers(text: string): ProjectServers {
   const warnings: string[] = [];
   const keys = new Map<string, string>();
   for (const [written, entry] of Object.entries(given)) {
-    const where = `mcpServers.${shortened(written)}`;
+    const where = `mcpServers.${shortenPath(written)}`;
     const name = serverName(written);
     if (name === null) warnings.push(`${where}: the name cannot be used; begin it with a letter and keep it short`);
     else if (keys.has(plainKey(name)))
@@ -82,15 +82,15 @@ function readServer(entry: unknown, where: string, warnings: string[]): McpServe
   }
   const known = Object.fromEntries(Object.entries(rest).filter(([key]) => KEYS.includes(key)));
   const ignored = Object.keys(rest).filter((key) => !KEYS.includes(key));
-  if (ignored.length > 0) warnings.push(`${where}: ${shortened(ignored.join(', '))} is not read from a project file`);
+  if (ignored.length > 0) warnings.push(`${where}: ${shortenPath(ignored.join(', '))} is not read from a project file`);
   const parsed = McpServerSchema.safeParse({ transport, ...known });
   if (parsed.success) return parsed.data;
   const [issue] = plainIssues(parsed.error);
-  warnings.push(`${shortened([where, ...(issue?.path ?? [])].join('.'))}: ${issue?.message}; the server is not used`);
+  warnings.push(`${shortenPath([where, ...(issue?.path ?? [])].join('.'))}: ${issue?.message}; the server is not used`);
   return null;
 }
 
-function shortened(name: string): string {
+function shortenPath(name: string): string {
   const line = name.replaceAll(/\s+/g, ' ');
   return line.length > 100 ? `${line.slice(0, 100)}...` : line;
 }
@@ -112,21 +112,21 @@ interface Expanded {
  */
 export function expandVariables(server: McpServerConfig, lookup: (name: string) => string | undefined): Expanded {
   const missing = new Set<string>();
-  const filled = (text: string) =>
+  const fillText = (text: string) =>
     text.replace(VARIABLE, (_, name: string, fallback: string | undefined) => {
       const value = lookup(name) || fallback;
       if (value === undefined) missing.add(name);
       return value ?? '';
     });
   const all = (texts: Readonly<Record<string, string>>) =>
-    Object.fromEntries(Object.entries(texts).map(([key, text]) => [key, filled(text)]));
+    Object.fromEntries(Object.entries(texts).map(([key, text]) => [key, fillText(text)]));
   const { command, args, env, url, headers } = server;
   const expanded: McpServerConfig = {
     ...server,
-    ...(command === undefined ? {} : { command: filled(command) }),
-    ...(args === undefined ? {} : { args: args.map(filled) }),
+    ...(command === undefined ? {} : { command: fillText(command) }),
+    ...(args === undefined ? {} : { args: args.map(fillText) }),
     ...(env === undefined ? {} : { env: all(env) }),
-    ...(url === undefined ? {} : { url: filled(url) }),
+    ...(url === undefined ? {} : { url: fillText(url) }),
     ...(headers === undefined ? {} : { headers: all(headers) }),
   };
   return { server: expanded, missing: [...missing] };

@@ -1,4 +1,4 @@
-// What a receiver outside is sent of an event, and how it is signed (20 §7).
+// The body of a notice about an event, and its signature (20 §7).
 import { createHmac } from 'node:crypto';
 import type { AnyEvent } from '#protocol/event.ts';
 import { scrub } from '#protocol/text/scrub.ts';
@@ -14,16 +14,16 @@ export interface NoticeAround {
 
 /** The body. Every text of an event that may quote people, files or commands is scrubbed and cut to 500 characters. */
 export function noticeBody(event: AnyEvent, around: NoticeAround): string {
-  const payload = event.sensitivity === 'private' ? told(event.payload, around) : event.payload;
+  const payload = event.sensitivity === 'private' ? scrubValue(event.payload, around) : event.payload;
   return JSON.stringify({ event: { ...event, payload } });
 }
 
-function told(value: unknown, around: NoticeAround): unknown {
+function scrubValue(value: unknown, around: NoticeAround): unknown {
   if (typeof value === 'string') return cutText(scrub(value, around), MAX_TEXT);
-  if (Array.isArray(value)) return value.map((item) => told(item, around));
+  if (Array.isArray(value)) return value.map((item) => scrubValue(item, around));
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(
-    Object.entries(value).map(([key, item]) => [cutText(scrub(key, around), MAX_TEXT), told(item, around)]),
+    Object.entries(value).map(([key, item]) => [cutText(scrub(key, around), MAX_TEXT), scrubValue(item, around)]),
   );
 }
 

@@ -71,12 +71,12 @@ function plainMessage(issue: ZodIssue): string {
   switch (issue.code) {
     case 'invalid_type':
       if (!message.startsWith('Invalid input: ')) return message;
-      return message.endsWith('received undefined') ? 'is required' : `must be ${kindOf(issue.expected)}`;
+      return message.endsWith('received undefined') ? 'is required' : `must be ${nameKind(issue.expected)}`;
     case 'invalid_value':
-      return /^Invalid (input|option): /.test(message) ? `must be ${choiceOf(issue.values)}` : message;
+      return /^Invalid (input|option): /.test(message) ? `must be ${describeChoice(issue.values)}` : message;
     case 'invalid_union':
-      if ('options' in issue && Array.isArray(issue.options)) return `must be ${choiceOf(issue.options)}`;
-      return message === 'Invalid input' ? kindsOf(issue) : message;
+      if ('options' in issue && Array.isArray(issue.options)) return `must be ${describeChoice(issue.options)}`;
+      return message === 'Invalid input' ? nameKinds(issue) : message;
     case 'too_small':
       return message.startsWith('Too small: ') ? lowerBound(issue) : message;
     case 'too_big':
@@ -88,43 +88,43 @@ function plainMessage(issue: ZodIssue): string {
   }
 }
 
-function kindOf(expected: string): string {
+function nameKind(expected: string): string {
   return KINDS[expected] ?? expected;
 }
 
-function kindsOf({ errors }: UnionIssue): string {
+function nameKinds({ errors }: UnionIssue): string {
   const issues = errors.flat();
   if (issues.some((issue) => issue.message.endsWith('received undefined'))) return 'is required';
   const kinds = issues.flatMap((issue) => {
-    if (issue.code === 'invalid_type') return [kindOf(issue.expected)];
-    return issue.code === 'invalid_value' ? issue.values.map(quoted) : [];
+    if (issue.code === 'invalid_type') return [nameKind(issue.expected)];
+    return issue.code === 'invalid_value' ? issue.values.map(quoteValue) : [];
   });
   return `must be ${kinds.length === 0 ? 'of another form' : [...new Set(kinds)].join(' or ')}`;
 }
 
-function choiceOf(values: readonly unknown[]): string {
+function describeChoice(values: readonly unknown[]): string {
   const more = values.length > MAX_CHOICES ? `, … (${values.length} in all)` : '';
-  return `${values.length > 1 ? 'one of ' : ''}${values.slice(0, MAX_CHOICES).map(quoted).join(', ')}${more}`;
+  return `${values.length > 1 ? 'one of ' : ''}${values.slice(0, MAX_CHOICES).map(quoteValue).join(', ')}${more}`;
 }
 
-function quoted(value: unknown): string {
+function quoteValue(value: unknown): string {
   return typeof value === 'string' ? JSON.stringify(value) : String(value);
 }
 
 function lowerBound({ origin, minimum, inclusive }: z.core.$ZodIssueTooSmall): string {
-  const measure = measureOf(origin, minimum);
+  const measure = describeMeasure(origin, minimum);
   if (measure === null) return `must be ${inclusive ? 'at least' : 'more than'} ${minimum}`;
   return Number(minimum) === 1 ? 'must not be empty' : `must have at least ${minimum} ${measure}`;
 }
 
 function upperBound({ origin, maximum, inclusive }: z.core.$ZodIssueTooBig): string {
-  const measure = measureOf(origin, maximum);
+  const measure = describeMeasure(origin, maximum);
   if (measure === null) return `must be ${inclusive ? 'at most' : 'less than'} ${maximum}`;
   return `must have at most ${maximum} ${measure}`;
 }
 
 /** What is counted; null for numbers. */
-function measureOf(origin: string, count: number | bigint): string | null {
+function describeMeasure(origin: string, count: number | bigint): string | null {
   const one = Number(count) === 1;
   if (origin === 'string') return one ? 'character' : 'characters';
   return origin === 'array' || origin === 'set' ? `item${one ? '' : 's'}` : null;
@@ -137,10 +137,10 @@ function measureOf(origin: string, count: number | bigint): string | null {
  * @param at key path of the value that was checked
  */
 export function issueLines(error: z.ZodError, at: string): string[] {
-  return plainIssues(error).map(({ path, message }) => `${dotted(path, at)}: ${message}`);
+  return plainIssues(error).map(({ path, message }) => `${formatPath(path, at)}: ${message}`);
 }
 
-function dotted(path: readonly PropertyKey[], at: string): string {
+function formatPath(path: readonly PropertyKey[], at: string): string {
   return path.reduce<string>(
     (prefix, key) => (typeof key === 'number' ? `${prefix}[${key}]` : `${prefix}.${String(key)}`),
     at,

@@ -1,7 +1,7 @@
 // YAML from outside: 1.2 core schema, one document, no duplicate keys, within limits of bytes, depth and values.
 import { constructFromEvents, EVENT_ID, getScalarValue, parseEvents, YAMLException } from 'js-yaml';
 import { err, ok, type Result } from '#protocol/result.ts';
-import { shortened } from '#protocol/text/plain-text.ts';
+import { shortenText } from '#protocol/text/plain-text.ts';
 import { faultOfValue, type Limits, lineAt, tooDeep, tooLong, tooMany } from './text-limits.ts';
 
 const MAX_ALIASES = 100;
@@ -22,7 +22,8 @@ export function readYaml(text: string, limits: Limits): Result<unknown, string> 
     let documents = 0;
     for (const event of events) {
       if (event.type === EVENT_ID.DOCUMENT) documents++;
-      else if (event.type !== EVENT_ID.POP && ++nodes > limits.nodes) return err(tooMany(limits, lineOf(event, text)));
+      else if (event.type !== EVENT_ID.POP && ++nodes > limits.nodes)
+        return err(tooMany(limits, findLine(event, text)));
     }
     if (documents > 1) return err(SEVERAL);
     const [value] = constructFromEvents(events, { source: text, maxAliases: MAX_ALIASES });
@@ -39,11 +40,11 @@ export function isMapping(value: unknown): value is Readonly<Record<string, unkn
 }
 
 function reason(error: unknown, limits: Limits): string {
-  if (!(error instanceof YAMLException)) return `malformed YAML: ${shortened(String(error), MAX_MESSAGE)}`;
+  if (!(error instanceof YAMLException)) return `malformed YAML: ${shortenText(String(error), MAX_MESSAGE)}`;
   const line = error.mark === undefined ? undefined : error.mark.line + 1;
   if (error.reason.startsWith('nesting exceeded')) return tooDeep(limits, line);
   const place = error.mark === undefined ? '' : ` at line ${line}, column ${error.mark.column + 1}`;
-  return `malformed YAML: ${shortened(error.reason, MAX_MESSAGE)}${place}`;
+  return `malformed YAML: ${shortenText(error.reason, MAX_MESSAGE)}${place}`;
 }
 
 /** The line that an error of `readYaml` names; null where it names none. */
@@ -53,7 +54,7 @@ export function lineOfError(error: string): number | null {
 }
 
 /** Unknown for an empty value without an anchor, which has no place of its own. */
-function lineOf(event: ReturnType<typeof parseEvents>[number], text: string): number | undefined {
+function findLine(event: ReturnType<typeof parseEvents>[number], text: string): number | undefined {
   const places = [
     'valueStart' in event ? event.valueStart : -1,
     'start' in event ? event.start : -1,
@@ -79,8 +80,8 @@ export function lineFinder(text: string, limits: Limits): (path: readonly Proper
     const walk = (path: readonly PropertyKey[], keyed: number | null): void => {
       const event = events[at++];
       if (event === undefined || event.type === EVENT_ID.POP) return;
-      const place = keyed ?? placeOf(event);
-      if (place !== null) lines.set(keyOf(path), lineAt(text, place));
+      const place = keyed ?? findOffset(event);
+      if (place !== null) lines.set(formatKey(path), lineAt(text, place));
       if (event.type === EVENT_ID.SEQUENCE) {
         for (let i = 0; !isPop(events[at]); i++) walk([...path, i], null);
         at++;
@@ -89,7 +90,7 @@ export function lineFinder(text: string, limits: Limits): (path: readonly Proper
           const key = events[at]!;
           if (key.type === EVENT_ID.SCALAR) {
             at++;
-            walk([...path, getScalarValue(text, key)], placeOf(key));
+            walk([...path, getScalarValue(text, key)], findOffset(key));
           } else {
             // A key that is a collection belongs to no definition of ours.
             walk([...path, ''], null);
@@ -106,7 +107,7 @@ export function lineFinder(text: string, limits: Limits): (path: readonly Proper
   }
   return (path) => {
     for (let length = path.length; length > 0; length--) {
-      const line = lines.get(keyOf(path.slice(0, length)));
+      const line = lines.get(formatKey(path.slice(0, length)));
       if (line !== undefined) return line;
     }
     return null;
@@ -117,12 +118,12 @@ function isPop(event: Event | undefined): boolean {
   return event === undefined || event.type === EVENT_ID.POP;
 }
 
-function placeOf(event: Event): number | null {
+function findOffset(event: Event): number | null {
   if ('valueStart' in event && event.valueStart >= 0) return event.valueStart;
   if ('start' in event && event.start >= 0) return event.start;
   return 'anchorStart' in event && event.anchorStart >= 0 ? event.anchorStart : null;
 }
 
-function keyOf(path: readonly PropertyKey[]): string {
+function formatKey(path: readonly PropertyKey[]): string {
   return JSON.stringify(path.map(String));
 }

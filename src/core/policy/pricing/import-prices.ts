@@ -1,6 +1,6 @@
 // From the data of a public price collection to a table of ours: a pure mapping, run when the table is made (08 §10).
 import { Decimal } from 'decimal.js';
-import { providerOf } from '#protocol/model.ts';
+import { getProvider } from '#protocol/model.ts';
 import type { RawEntry, RawTable } from './price-file.ts';
 
 /** A rate in US dollars per million tokens; a tier holds for the whole call above `start` prompt tokens. */
@@ -72,7 +72,7 @@ export function importPrices(from: {
   const sources = [from.source];
   for (const id of new Set(from.ids)) {
     if (Object.hasOwn(SCRIPTED, id)) continue;
-    const provider = providerOf(id);
+    const provider = getProvider(id);
     const hit = from.lookup(provider, id.slice(provider.length + 1));
     const published = Object.hasOwn(PUBLISHED, id) ? PUBLISHED[id] : undefined;
     if (hit === null && published !== undefined) {

@@ -1,5 +1,5 @@
 // The price table: files parsed and checked, overlays merged, rates looked up as integers (08 §2, §3, §5, §8).
-import { type ModelEntry, providerOf } from '#protocol/model.ts';
+import { getProvider, type ModelEntry } from '#protocol/model.ts';
 import { type Pusd, ZERO_PUSD } from '#protocol/money.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 import { NO_TOKENS, promptTokens, type TokenUsage } from '#protocol/usage.ts';
@@ -118,7 +118,7 @@ function createTable(head: TableHead, models: Readonly<Record<string, ResolvedEn
   const ratesFor = (model: string, prompt: number): RateSet | null => {
     const known = rates.get(model);
     if (known !== undefined) return ratesAt(known.base, known.steps, prompt);
-    return free.has(providerOf(model)) ? ZERO_RATES : null;
+    return free.has(getProvider(model)) ? ZERO_RATES : null;
   };
   return {
     version: head.version,
@@ -126,7 +126,7 @@ function createTable(head: TableHead, models: Readonly<Record<string, ResolvedEn
     importedOn: head.importedOn,
     contentHash: contentHash(models),
     models,
-    has: (model) => rates.has(model) || free.has(providerOf(model)),
+    has: (model) => rates.has(model) || free.has(getProvider(model)),
     ratesFor,
     cost(model, usage) {
       const set = ratesFor(model, promptTokens(usage));
@@ -145,7 +145,7 @@ function resolveAll(models: Readonly<Record<string, RawEntry>>): Record<string, 
 
 /** The id of the model that answered; null when the provider named none, or the one that was asked for. */
 export function servedModelId(model: Pick<ModelEntry, 'id' | 'wire_name'>, served: string | null): string | null {
-  return served === null || served === model.wire_name ? null : `${providerOf(model.id)}:${served}`;
+  return served === null || served === model.wire_name ? null : `${getProvider(model.id)}:${served}`;
 }
 
 /** Whether another model than the one asked answered, one that has a price of its own. */

@@ -87,7 +87,7 @@ const TYPE_WIRES: Readonly<Record<AdapterConfig['type'], readonly ClientWire[]>>
 };
 
 /** The wires on which clients of the gateway reach the adapter; a scripted one has no address to send anything to. */
-export function wiresOf({ type, options }: AdapterConfig): readonly ClientWire[] {
+export function listWires({ type, options }: AdapterConfig): readonly ClientWire[] {
   return type === 'scripted' ? [] : (options.wires ?? TYPE_WIRES[type]);
 }
 

@@ -1,7 +1,7 @@
 // Which models and providers are out, as a fold over the outcomes of model calls (03 §11). Pure: state in, state out.
 
 import type { z } from 'zod';
-import { type AvailabilitySchema, type ModelEntry, providerOf } from '#protocol/model.ts';
+import { type AvailabilitySchema, getProvider, type ModelEntry } from '#protocol/model.ts';
 import type { OutageScope, OutageTrigger } from '#protocol/route.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';
 
@@ -72,7 +72,7 @@ type ModelKey = Pick<ModelEntry, 'id' | 'adapter'>;
 
 /** Models of one provider that are called with one key: a refused key closes these and no others. */
 export function providerKey({ id, adapter }: ModelKey): string {
-  return `${adapter}/${providerOf(id)}`;
+  return `${adapter}/${getProvider(id)}`;
 }
 
 export interface CallOutcome {
@@ -107,7 +107,7 @@ export function recordOutcome(
   const { id } = outcome.model;
   const key = providerKey(outcome.model);
   const { failure } = outcome;
-  const provider = providerOf(id);
+  const provider = getProvider(id);
   const current = endOutages(
     state,
     (outage) => now >= outage.since + OUTAGE_MS,
@@ -122,13 +122,13 @@ export function recordOutcome(
     return { state: { ...healed, failures: without(healed.failures, [id]) }, transitions: [] };
   }
   const isListed = registry.models.some((model) => model.id === id);
-  const effect = effectOf(failure);
+  const effect = classifyFailure(failure);
   if (effect === 'credentials') {
     if (current.providers.has(key)) return { state: current, transitions: [] };
     const models = registry.models.filter((model) => providerKey(model) === key).map((model) => model.id);
     const outage = {
       scope: 'provider_wide',
-      trigger: triggerOf(failure),
+      trigger: findTrigger(failure),
       provider,
       key,
       models,
@@ -144,7 +144,7 @@ export function recordOutcome(
   if (effect === 'counted' && (run.length < FAILURES_TO_TRIP || now - run[0]! > FAILURE_WINDOW_MS)) {
     return { state: { ...current, failures: new Map(current.failures).set(id, run) }, transitions: [] };
   }
-  const trigger = effect === 'counted' ? '5_consecutive_failures' : triggerOf(failure);
+  const trigger = effect === 'counted' ? '5_consecutive_failures' : findTrigger(failure);
   const outage = { scope: 'model_specific', trigger, provider, key, models: [id], since: now } as const;
   return {
     state: {
@@ -159,14 +159,14 @@ export function recordOutcome(
 type Effect = 'credentials' | 'model' | 'counted' | 'none';
 
 /** Whom a failure concerns: every model of the key, the model alone, the model after several, or the request alone. */
-function effectOf({ error_class, error_detail }: CallFailure): Effect {
+function classifyFailure({ error_class, error_detail }: CallFailure): Effect {
   if (error_detail === 'model_denied' || error_detail === 'model_not_found') return 'model';
   if (error_detail === 'credit_too_low') return 'none';
   if (error_class === 'auth') return error_detail === 'forbidden' ? 'counted' : 'credentials';
   return COUNTED.has(error_class) ? 'counted' : 'none';
 }
 
-function triggerOf({ error_detail }: CallFailure): OutageTrigger {
+function findTrigger({ error_detail }: CallFailure): OutageTrigger {
   if (error_detail === 'model_denied' || error_detail === 'model_not_found') return error_detail;
   return error_detail === 'quota_exhausted' ? 'quota_exhausted' : 'auth_error';
 }
@@ -209,7 +209,7 @@ export function findOutage(snap: AvailabilitySnapshot, model: ModelKey): OpenOut
 }
 
 /** A model's state as `GET /models` shows it. */
-export function availabilityOf(snap: AvailabilitySnapshot, model: ModelKey): z.infer<typeof AvailabilitySchema> {
+export function describeAvailability(snap: AvailabilitySnapshot, model: ModelKey): z.infer<typeof AvailabilitySchema> {
   if (snap.providers.has(providerKey(model))) return 'provider_unavailable';
   return snap.models.has(model.id) ? 'model_unavailable' : 'healthy';
 }

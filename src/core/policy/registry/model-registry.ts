@@ -4,9 +4,9 @@ import { z } from 'zod';
 import { AppError } from '#protocol/errors.ts';
 import {
   CapabilitiesSchema,
+  getProvider,
   MODEL_ID_PATTERN,
   type ModelEntry,
-  providerOf,
   TokenizerNameSchema,
 } from '#protocol/model.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
@@ -63,12 +63,12 @@ export function parseRegistry(
   path: string,
   known: KnownModels = () => new Map(),
 ): Result<RegistryFile, string[]> {
-  const located = (errors: readonly string[]) => err(errors.map((line) => `${path}: ${line}`));
+  const failWith = (errors: readonly string[]) => err(errors.map((line) => `${path}: ${line}`));
   const yaml = readYaml(text, OWN_FILE);
-  if (!yaml.ok) return located([yaml.error]);
+  if (!yaml.ok) return failWith([yaml.error]);
   const root = yaml.value;
   if (!isMapping(root))
-    return located(['must be a mapping with the key models, and adapters where they are not only known providers']);
+    return failWith(['must be a mapping with the key models, and adapters where they are not only known providers']);
 
   const errors = Object.keys(root)
     .filter((key) => key !== 'models' && key !== 'adapters')
@@ -92,7 +92,7 @@ export function parseRegistry(
       errors.push(`models.${id}.adapter: unknown adapter ${JSON.stringify(entry.adapter)}; declare it under adapters`);
   }
   errors.push(...aliasClashes(models));
-  return errors.length > 0 ? located(errors) : ok({ models, adapters });
+  return errors.length > 0 ? failWith(errors) : ok({ models, adapters });
 }
 
 /** @param configuredAdapters ids of the adapters that can serve calls */
@@ -141,7 +141,7 @@ function readModel(id: string, value: unknown, known: KnownModels, errors: strin
     errors.push(...issueLines(parsed.error, at));
     return null;
   }
-  const { tier, can_delegate, aliases, adapter = providerOf(id), wire_name, pricing_id } = parsed.data;
+  const { tier, can_delegate, aliases, adapter = getProvider(id), wire_name, pricing_id } = parsed.data;
   const like = parsed.data.capabilities === undefined ? (known().get(id) ?? null) : null;
   const capabilities = parsed.data.capabilities ?? like?.capabilities;
   if (capabilities === undefined) {

@@ -1,5 +1,5 @@
 // A slot's candidate and the ten checks it must pass (03 §5, §7).
-import { type ModelEntry, providerOf } from '#protocol/model.ts';
+import { getProvider, type ModelEntry } from '#protocol/model.ts';
 import type { PolicyEvaluation, SlotName, TurnContext, ValidationFailure } from '#protocol/route.ts';
 import { speaks } from '../gateway/model-names.ts';
 import { type AvailabilitySnapshot, findOutage, providerKey } from '../registry/availability.ts';
@@ -125,5 +125,5 @@ const CHECKS: readonly Check[] = [
 function outage(modelId: string, { registry, availability }: CheckEnv): string {
   const model = registry.get(modelId);
   const isWide = model !== null && availability.providers.has(providerKey(model));
-  return isWide ? `all ${providerOf(modelId)} models unavailable` : 'model-specific outage';
+  return isWide ? `all ${getProvider(modelId)} models unavailable` : 'model-specific outage';
 }

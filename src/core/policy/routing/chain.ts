@@ -1,7 +1,7 @@
 // The seven slots in their order: one decision, what a refusal tells the caller, what a message keeps of it (03 §5).
 import { AppError } from '#protocol/errors.ts';
 import type { RoutingDecisionRecord } from '#protocol/message.ts';
-import { type ModelEntry, providerOf } from '#protocol/model.ts';
+import { getProvider, type ModelEntry } from '#protocol/model.ts';
 import {
   type OutageTrigger,
   type PolicyEvaluation,
@@ -44,7 +44,7 @@ function describeOutage(modelId: string, known: Known): { text: string; detail: 
 }
 
 function explain(trigger: OutageTrigger, model: ModelEntry, { registry }: Known) {
-  const provider = providerOf(model.id);
+  const provider = getProvider(model.id);
   const variable = keyVariable(model.adapter, registry.adapters.get(model.adapter)?.api_key_env ?? null);
   const key = `${variable} (environment, or .env in the data folder)`;
   switch (trigger) {
@@ -119,7 +119,7 @@ export function routeError(decision: RouteDecision, ctx: TurnContext, env: Route
     const model = choice.candidate_model!;
     const fallback = chain[decision.winner_index]!.candidate_model!;
     const { policy: source, validation_failure } = choice;
-    const why = explained(model, validation_failure!, ctx, env);
+    const why = explainRejection(model, validation_failure!, ctx, env);
     const message = `${model} cannot serve this turn: ${why}; choose another model, ${fallback} could`;
     return new AppError('explicit_model_rejected', message, {
       source,
@@ -131,7 +131,7 @@ export function routeError(decision: RouteDecision, ctx: TurnContext, env: Route
   }
   const tried = triedCandidates(chain);
   // Two places may have proposed the same model: once says it all.
-  const lines = new Set(tried.map(({ model, reason }) => `${model} (${explained(model, reason, ctx, env)})`));
+  const lines = new Set(tried.map(({ model, reason }) => `${model} (${explainRejection(model, reason, ctx, env)})`));
   const listed = [...lines].join(', ');
   let message = tried.length > 0 ? `no model can serve this turn: ${listed}` : 'no model is configured for this turn';
   if (decision.fallback_costlier) {
@@ -203,12 +203,12 @@ function isCostlierFallback(chain: readonly PolicyEvaluation[], chosen: string, 
   return chosenRate === null || askedRate === null || chosenRate > askedRate;
 }
 
-function explained(modelId: string, failure: string, ctx: TurnContext, env: RouteEnv): string {
+function explainRejection(modelId: string, failure: string, ctx: TurnContext, env: RouteEnv): string {
   if (failure === 'provider_unavailable') return `${failure}: ${describeOutage(modelId, env)?.text ?? 'it is out'}`;
   if (failure === 'wrong_wire' && ctx.requested !== null) return `${failure}: it does not speak ${ctx.requested.wire}`;
   if (failure === 'wrong_credentials') return `${failure}: the client's own key is for another address`;
   if (failure === 'not_configured' && env.registry.get(modelId) !== null)
-    return `${failure}: the server has no key for ${providerOf(modelId)}`;
+    return `${failure}: the server has no key for ${getProvider(modelId)}`;
   if (failure === 'not_priced') return `${failure}: ${whyUnpriced(modelId, ctx, env)}`;
   if (failure !== 'exceeds_context_window') return failure;
   const limit = env.registry.get(modelId)?.capabilities.max_context_tokens;
@@ -233,9 +233,9 @@ function whyUnpriced(modelId: string, { requested }: TurnContext, env: RouteEnv)
 
 // Providers with a usable adapter and a model that is not out.
 function alternativeProviders(tried: readonly Tried[], env: RouteEnv): string[] {
-  const known = new Set(tried.map(({ model }) => providerOf(model)));
+  const known = new Set(tried.map(({ model }) => getProvider(model)));
   const healthy = env.registry.models.filter(
     (model) => env.registry.isConfigured(model.id) && findOutage(env.availability, model) === null,
   );
-  return [...new Set(healthy.map(({ id }) => providerOf(id)))].filter((provider) => !known.has(provider));
+  return [...new Set(healthy.map(({ id }) => getProvider(id)))].filter((provider) => !known.has(provider));
 }

@@ -99,11 +99,11 @@ export function parsePolicy(
     pattern: root.pattern == null ? null : readPattern(root.pattern, errors),
     rules: root.rules == null ? [] : compileRules(root.rules, 'rules', errors, modelRef),
   };
-  return errors.length > 0 ? err(bounded(errors)) : ok(file);
+  return errors.length > 0 ? err(limitErrors(errors)) : ok(file);
 }
 
 /** One line each: names from the file stand in them. */
-function bounded(errors: readonly string[]): string[] {
+function limitErrors(errors: readonly string[]): string[] {
   const lines = errors.slice(0, MAX_ERRORS).map((line) => {
     const plain = line.replaceAll(/\s+/g, ' ');
     return plain.length > MAX_ERROR_LENGTH ? `${plain.slice(0, MAX_ERROR_LENGTH)}...` : plain;

@@ -73,7 +73,7 @@ export function nextLayer(
 }
 
 /** The report of a rejected file that no event of this tree carries yet. */
-export function unreported({ fault }: PolicyLayer, root: SessionId): PolicyFault | null {
+export function findUnreported({ fault }: PolicyLayer, root: SessionId): PolicyFault | null {
   return fault === null || fault.told.has(root) ? null : fault.report;
 }
 
@@ -110,12 +110,12 @@ export function policiesInForce(
 }
 
 /** Lines about one of two files, with which it is. */
-export function located(kind: PolicyKind, lines: readonly string[]): string[] {
+export function addLocations(kind: PolicyKind, lines: readonly string[]): string[] {
   return lines.map((line) => `${kind} file: ${line}`);
 }
 
 /** Everything wrong with the files on disk, the workspace's first; empty = both are in force as they are. */
 export function layerErrors(layers: PolicyLayers): string[] {
   const kinds = ['workspace', 'global'] as const;
-  return kinds.flatMap((kind) => located(kind, layers[kind].fault?.report.errors ?? []));
+  return kinds.flatMap((kind) => addLocations(kind, layers[kind].fault?.report.errors ?? []));
 }

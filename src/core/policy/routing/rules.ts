@@ -26,7 +26,7 @@ interface Facts {
   readonly text: string;
   readonly lowerText: () => string;
   /** Which expressions of a file are found in the text. */
-  readonly matched: (patterns: PatternSet) => ReadonlySet<number>;
+  readonly findMatches: (patterns: PatternSet) => ReadonlySet<number>;
   readonly estimated_input_tokens: number;
   readonly message_has_images: boolean;
   readonly cost_today_usd: string;
@@ -69,7 +69,7 @@ export function collectFacts(ctx: TurnContext): Facts {
       lower ??= text.toLowerCase();
       return lower;
     },
-    matched: (patterns) => {
+    findMatches: (patterns) => {
       const known = found.get(patterns) ?? patterns.match(text);
       found.set(patterns, known);
       return known;
@@ -96,7 +96,7 @@ export function compilePredicate(value: unknown, at: string, errors: string[], s
   const parts = Object.entries(value)
     .filter(([key]) => Object.hasOwn(COMPILERS, key))
     .map(([key, operand]) => COMPILERS[key]!(operand, `${at}.${key}`, errors, scope));
-  return allOf(parts);
+  return combineAll(parts);
 }
 
 const COMPILERS: Readonly<Record<string, Compile>> = {
@@ -108,7 +108,7 @@ const COMPILERS: Readonly<Record<string, Compile>> = {
       const pattern = patterns.add(flags ? value.slice(flags[0].length) : value, flags?.[1]);
       spent.steps += pattern.steps;
       if (spent.steps > MAX_STEPS) return fault(errors, `${at}: ${TOO_LARGE}`);
-      return ({ matched }) => matched(patterns).has(pattern.at);
+      return ({ findMatches: matched }) => matched(patterns).has(pattern.at);
     } catch (thrown) {
       return fault(errors, `${at}: ${thrown instanceof Error ? thrown.message : 'not a regular expression'}`);
     }
@@ -151,7 +151,7 @@ const COMPILERS: Readonly<Record<string, Compile>> = {
     const parts = compileList(value, at, errors, scope);
     return (facts) => parts.some((part) => part(facts));
   },
-  all_of: (value, at, errors, scope) => allOf(compileList(value, at, errors, scope)),
+  all_of: (value, at, errors, scope) => combineAll(compileList(value, at, errors, scope)),
   not(value, at, errors, scope) {
     const part = compilePredicate(value, at, errors, inside(scope));
     return (facts) => !part(facts);
@@ -173,7 +173,7 @@ function matchesGlob(name: string, parts: readonly string[]): boolean {
   return at <= name.length - last.length;
 }
 
-function allOf(parts: readonly Predicate[]): Predicate {
+function combineAll(parts: readonly Predicate[]): Predicate {
   return parts.length === 1 ? parts[0]! : (facts) => parts.every((part) => part(facts));
 }
 

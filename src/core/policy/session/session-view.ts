@@ -80,7 +80,7 @@ export function sessionView(record: SessionRecord, facts: SessionFacts): Session
     turn_count: record.turn_count,
     current_turn_id: open_turn?.id ?? null,
     current_turn_status: open_turn?.status ?? null,
-    status: statusOf(record, open_turn),
+    status: findStatus(record, open_turn),
     ended_at: record.ended_at === null ? null : isoTime(record.ended_at),
     disposition: record.disposition,
     created_at: isoTime(record.created_at),
@@ -103,19 +103,19 @@ export function sessionView(record: SessionRecord, facts: SessionFacts): Session
     task: delegation?.task ?? null,
     max_cost_usd: record.max_cost_usd,
     on_reached: record.on_reached,
-    budget: limit === null ? null : budgetOf(limit, own.cost_pusd, workers.cost_pusd),
+    budget: limit === null ? null : viewBudget(limit, own.cost_pusd, workers.cost_pusd),
     waiting_on: facts.waiting_on,
   };
 }
 
-function statusOf({ ended_at }: SessionRecord, openTurn: SessionFacts['open_turn']): SessionStatus {
+function findStatus({ ended_at }: SessionRecord, openTurn: SessionFacts['open_turn']): SessionStatus {
   if (ended_at !== null) return 'ended';
   if (openTurn === null) return 'idle';
   return openTurn.status === 'interrupted' ? 'interrupted' : 'running';
 }
 
 /** What the ledger knows; reservations live in memory and are added by whoever holds them (14 §4). */
-function budgetOf(limit: string, own: bigint, workers: bigint): BudgetView {
+function viewBudget(limit: string, own: bigint, workers: bigint): BudgetView {
   const spent = own + workers;
   const remaining = toPusd(limit) - spent;
   return {

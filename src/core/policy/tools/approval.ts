@@ -138,14 +138,17 @@ export function approvalPayload(
   input: Readonly<Record<string, unknown>>,
   secrets: readonly string[],
 ): Record<string, unknown> | null {
-  const shown = (value: unknown, most: number) =>
+  const shortenValue = (value: unknown, most: number) =>
     typeof value === 'string' ? scrubExcerpt(value, most, secrets) : null;
   if (tool.group === 'sandbox.write') {
     const content = input.content ?? input.new;
     const bytes = typeof content === 'string' ? Buffer.byteLength(content) : 0;
-    return { path: givenPaths(tool.path_fields, input)[0] ?? null, bytes, excerpt: shown(content, MAX_EXCERPT) };
+    return { path: givenPaths(tool.path_fields, input)[0] ?? null, bytes, excerpt: shortenValue(content, MAX_EXCERPT) };
   }
   if (tool.group === 'worker.call')
-    return { worker: tool.spawns === 'worker_call' ? input.worker : tool.name, input: shown(input.input, MAX_PAYLOAD) };
+    return {
+      worker: tool.spawns === 'worker_call' ? input.worker : tool.name,
+      input: shortenValue(input.input, MAX_PAYLOAD),
+    };
   return null;
 }

@@ -167,7 +167,7 @@ class Folding {
     if (ref !== '#' && !ref.startsWith('#/')) throw new Impossible(`refers to ${JSON.stringify(ref)} at its root`);
     let node: unknown = this.#root;
     for (const part of ref.split('/').slice(1)) {
-      const name = unescaped(part);
+      const name = unescapePointer(part);
       const next: unknown = Array.isArray(node)
         ? node[Number(name)]
         : isMapping(node)
@@ -184,7 +184,7 @@ function ownValue(node: JsonSchema, name: string): unknown {
   return Object.hasOwn(node, name) ? node[name] : undefined;
 }
 
-function unescaped(part: string): string {
+function unescapePointer(part: string): string {
   try {
     return decodeURIComponent(part).replaceAll('~1', '/').replaceAll('~0', '~');
   } catch {

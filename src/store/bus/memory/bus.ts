@@ -20,6 +20,6 @@ export function createBus(log: Logger): LiveBus {
     subscribe: subscribers.add,
     openMessages: open.list,
     watch: () => WATCH,
-    watched: () => false,
+    isWatched: () => false,
   };
 }

@@ -187,7 +187,7 @@ export function createClusterBus(options: ClusterBusOptions): ClusterBus {
     forget(root) {
       if (!followed.has(root)) trees.delete(root);
     },
-    watched: (root) => followed.has(root),
+    isWatched: (root) => followed.has(root),
     async close() {
       timer?.cancel();
       for (const one of [...followed.values()]) unfollow(one);

@@ -1,6 +1,6 @@
 // Sessions and turns that commits are made for: what was found of them once holds until their end is written.
 
-import { conditionsOf, turnRefusal } from '#core/policy/journal/conditions.ts';
+import { listConditions, turnRefusal } from '#core/policy/journal/conditions.ts';
 import type { PreparedBatch, SessionStamp } from '#core/policy/journal/prepare.ts';
 import { SYSTEM_SESSION } from '#protocol/event.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
@@ -49,7 +49,7 @@ export function createLiveSessions(): LiveSessions {
     const ended = new Set<string>();
 
     function guard(batch: PreparedBatch, tx: PoolTx): void {
-      const needed = conditionsOf(batch);
+      const needed = listConditions(batch);
       for (const turn of needed.turns) {
         if (openTurns.has(turn) && !ended.has(turn)) continue;
         tx.run(ENDED_TURN, [turn], ({ rows }) => {

@@ -1,6 +1,6 @@
 // Holds a batch against the state before it: its turns and sessions must not have ended (02 §3.5).
 import type Database from 'better-sqlite3';
-import { conditionsOf, turnRefusal } from '#core/policy/journal/conditions.ts';
+import { listConditions, turnRefusal } from '#core/policy/journal/conditions.ts';
 import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
 import type { TurnStatus } from '#protocol/turn.ts';
@@ -19,7 +19,7 @@ export function createGuard(db: Database.Database, sessions: LiveSessions): Guar
   const openTurns = new Set<string>();
 
   return (batch) => {
-    const needed = conditionsOf(batch);
+    const needed = listConditions(batch);
     for (const turn of needed.turns) {
       if (openTurns.has(turn)) continue;
       const status = endedTurn.get(turn)?.status;

@@ -42,7 +42,7 @@ interface Allowance {
 }
 
 const ROOM = `SELECT
-    (SELECT coalesce(sum(a.open_pusd), 0) FROM day_allowances a JOIN nodes n ON n.id = a.node_id
+    (SELECT coalesce(CAST(sum(a.open_pusd) AS bigint), 0) FROM day_allowances a JOIN nodes n ON n.id = a.node_id
       WHERE a.pool = @pool AND a.node_id <> @node AND n.lease_until > now()) AS elsewhere,
     (SELECT count(*) FROM nodes n WHERE n.lease_until > now()) AS nodes`;
 const RAISE = `INSERT INTO day_allowances (pool, node_id, open_pusd)

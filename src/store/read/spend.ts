@@ -5,7 +5,7 @@ import type { Spent } from '#core/policy/session/session-view.ts';
 import type { SpendReader, TurnTotals } from '#core/ports/store-reader.ts';
 import type { Pusd } from '#protocol/money.ts';
 import { TOKEN_COUNTS } from '../schema/rollups.ts';
-import { WITH_TREE } from '../schema/words.ts';
+import { sumIntegers, WITH_TREE } from '../schema/words.ts';
 import type { Reads } from './reads.ts';
 
 /** Read with integers as bigint, likewise below. */
@@ -21,9 +21,10 @@ export interface LastCall {
   readonly ts_ms: number;
 }
 
-const SPENT = 'coalesce(sum(cost_pusd), 0) AS cost_pusd, coalesce(sum(unpriced_calls), 0) AS unpriced';
-const SUMS = `count(*) AS calls, coalesce(sum(cost_pusd), 0) AS cost_pusd,
-  ${TOKEN_COUNTS.map((count) => `coalesce(sum(${count}), 0) AS ${count}`).join(', ')}`;
+const SPENT = `coalesce(${sumIntegers('cost_pusd')}, 0) AS cost_pusd, coalesce(${sumIntegers('unpriced_calls')}, 0) AS unpriced`;
+const PUSD = `coalesce(${sumIntegers('cost_pusd')}, 0) AS pusd`;
+const SUMS = `count(*) AS calls, coalesce(${sumIntegers('cost_pusd')}, 0) AS cost_pusd,
+  ${TOKEN_COUNTS.map((count) => `coalesce(${sumIntegers(count)}, 0) AS ${count}`).join(', ')}`;
 
 export const OF_SESSION = `SELECT ${SPENT} FROM session_hours WHERE session_id = ?`;
 export const OF_TREE = `SELECT ${SPENT} FROM session_hours WHERE root_session_id = ?`;
@@ -35,12 +36,12 @@ export const CALLS = `SELECT ${SUMS} FROM llm_calls WHERE session_id = ?`;
 /** Ids tell what came last, whatever the wall clock said; the plus keeps the search inside the session's own rows. */
 export const LAST_CALL =
   'SELECT model, pricing_version, ts_ms FROM llm_calls WHERE session_id = ? ORDER BY +event_id DESC LIMIT 1';
-export const WHOLE_DAYS = 'SELECT coalesce(sum(cost_pusd), 0) AS pusd FROM rollup_day WHERE day >= ?';
+export const WHOLE_DAYS = `SELECT ${PUSD} FROM rollup_day WHERE day >= ?`;
 /** The first day, when it is entered in its middle. */
-export const EDGE = 'SELECT coalesce(sum(cost_pusd), 0) AS pusd FROM ledger_calls WHERE ts_ms >= ? AND ts_ms < ?';
+export const EDGE = `SELECT ${PUSD} FROM ledger_calls WHERE ts_ms >= ? AND ts_ms < ?`;
 
 /** Whole hours: days do not tell callers apart. */
-export const OF_CALLER = 'SELECT coalesce(sum(cost_pusd), 0) AS pusd FROM session_hours WHERE hour >= ? AND caller = ?';
+export const OF_CALLER = `SELECT ${PUSD} FROM session_hours WHERE hour >= ? AND caller = ?`;
 
 export function toSpent(row: SpentRow): Spent {
   return { cost_pusd: row.cost_pusd, unpriced: row.unpriced > 0n };

@@ -4,6 +4,7 @@ import type { KeyName, Segment, SortTerm, SortValues } from '#core/policy/analyt
 import { OPTIONAL_KEYS } from '#core/policy/analytics/rollup.ts';
 import type { CallFilter } from '#protocol/analytics.ts';
 import { CALL_MEASURES, MEASURES } from '../schema/rollups.ts';
+import { sumIntegers } from '../schema/words.ts';
 
 /** An expression over each of the sources. */
 export type Column = Readonly<Record<Segment['source'], string>>;
@@ -95,7 +96,7 @@ export function groupsSql(
     ];
     return `SELECT ${select.join(', ')} FROM ${table} WHERE ${unit} >= ? AND ${unit} < ?${where.sql}`;
   });
-  const sums = measures.map((name) => `coalesce(SUM(${name}), 0) AS ${name}`);
+  const sums = measures.map((name) => `coalesce(${sumIntegers(name)}, 0) AS ${name}`);
   if (measures === MEASURES) sums.push(...OTHER_SUMS);
   const groupBy = keys.length > 0 ? ` GROUP BY ${keys.join(', ')}` : '';
   return {
@@ -110,8 +111,8 @@ export function parentsSql(measures: readonly Measure[]): Where {
 }
 
 const OTHER_SUMS = [
-  'coalesce(SUM(CASE WHEN is_worker = 1 THEN cost_pusd ELSE 0 END), 0) AS worker_cost_pusd',
-  'coalesce(SUM(CASE WHEN is_worker = 1 THEN calls ELSE 0 END), 0) AS worker_calls',
+  `coalesce(${sumIntegers('CASE WHEN is_worker = 1 THEN cost_pusd ELSE 0 END')}, 0) AS worker_cost_pusd`,
+  `coalesce(${sumIntegers('CASE WHEN is_worker = 1 THEN calls ELSE 0 END')}, 0) AS worker_calls`,
   '0 AS stamped_pusd',
   '0 AS missing_calls',
 ];

@@ -7,6 +7,7 @@ import { promptAbove, promptSteps } from '#core/policy/pricing/price-table.ts';
 import type { CallPricer } from '#core/ports/report-reader.ts';
 import type { TimeWindow } from '#protocol/analytics.ts';
 import { CALL_MEASURES, MEASURES } from '../schema/rollups.ts';
+import { sumIntegers } from '../schema/words.ts';
 import type { Column, Where } from './cost-sql.ts';
 import { ledgerSlices, type Read, recordedTimes } from './slices.ts';
 
@@ -59,7 +60,7 @@ export async function* rateGroups(read: Read, query: RateQuery): AsyncGenerator<
 }
 
 function daysSql(columns: RateQuery['columns'], where: Where): string {
-  const sums = [...MEASURES, 'billed_1h_tokens'].map((name) => `SUM(${name}) AS ${name}`);
+  const sums = [...MEASURES, 'billed_1h_tokens'].map((name) => `${sumIntegers(name)} AS ${name}`);
   const keys = columns.map((_, i) => `k${i}`);
   return `SELECT ${[...columns.map(({ days }, i) => `${days} AS k${i}`), 'prompt_class AS step', ...sums].join(', ')}
     FROM rollup_day WHERE day >= ? AND day < ?${where.sql} GROUP BY ${[...keys, 'step'].join(', ')}`;
@@ -71,7 +72,7 @@ function sliceSql(columns: RateQuery['columns'], steps: number, where: Where): s
   const select = [
     ...columns.map(({ calls }, i) => `${calls} AS k${i}`),
     `${passed || '0'} AS step`,
-    ...[...MEASURES, 'billed_1h_tokens' as const].map((name) => `SUM(${CALL_MEASURES[name]}) AS ${name}`),
+    ...[...MEASURES, 'billed_1h_tokens' as const].map((name) => `${sumIntegers(CALL_MEASURES[name])} AS ${name}`),
   ];
   return `SELECT ${select.join(', ')} FROM llm_calls
     WHERE ts_ms >= ? AND ts_ms < ? AND seq <= ?${where.sql}

@@ -1,5 +1,6 @@
 // The rollups of the ledger: their keys, their measures, and what a call adds to each (07 §9.3).
 import { DAY_MS, HOUR_MS, PROMPT_CLASSES } from '#core/policy/analytics/rollup.ts';
+import { sumIntegers } from './words.ts';
 
 /** Summed per rollup row; the ledger has columns of the same names. */
 export const TOKEN_COUNTS = [
@@ -105,7 +106,7 @@ export function rollupFromCalls({ bucket, key, attributes, measures }: Rollup): 
     ...key.map((column) => (column === 'prompt_class' ? `${PROMPT_CLASS} AS prompt_class` : column)),
     // The key determines them: they are fixed at the creation of the session.
     ...attributes.map((column) => `MIN(${column}) AS ${column}`),
-    ...measures.map((measure) => `SUM(${CALL_MEASURES[measure]}) AS ${measure}`),
+    ...measures.map((measure) => `${sumIntegers(CALL_MEASURES[measure])} AS ${measure}`),
   ];
   const groups = [...(bucket ? [bucket.name] : []), ...key];
   return `SELECT ${columns.join(', ')} FROM llm_calls GROUP BY ${groups.join(', ')}`;

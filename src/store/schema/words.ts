@@ -32,6 +32,11 @@ export const WITH_TREE = `WITH RECURSIVE tree(id, depth) AS (
   SELECT ?, 0 UNION ALL
   SELECT s.id, tree.depth + 1 FROM sessions s JOIN tree ON s.parent_session_id = tree.id)`;
 
+/** PostgreSQL's sum of integers is a decimal; as an integer again it raises beyond 64 bits, as SQLite's does (01 §11.2). */
+export function sumIntegers(expression: string): string {
+  return `CAST(sum(${expression}) AS bigint)`;
+}
+
 /** Key in `meta`: the greatest id that pruning has deleted. */
 export const PRUNED_THROUGH = 'pruned_through_id';
 

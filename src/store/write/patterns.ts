@@ -1,6 +1,7 @@
 // Changes of learned patterns; sums are kept by the database, so that a purge in between is not undone (12 §12.3).
 import { JournalConflict } from '#core/ports/journal-writer.ts';
 import { toPusd } from '#protocol/money.ts';
+import { sumIntegers } from '../schema/words.ts';
 import type { Appliers, Tx } from './transaction.ts';
 
 export const DROP_EMPTY = `
@@ -53,7 +54,7 @@ export const SUBTRACT = `
     FROM (
       SELECT p.fingerprint_id, p.primary_model, count(*) AS turns, count(p.score) AS scored,
         coalesce(sum(p.score), 0.0) AS score_sum,
-        sum(coalesce((SELECT sum(c.cost_pusd) FROM ledger_calls c WHERE c.turn_id = t.id), 0)) AS cost_pusd,
+        ${sumIntegers(`coalesce((SELECT ${sumIntegers('c.cost_pusd')} FROM ledger_calls c WHERE c.turn_id = t.id), 0)`)} AS cost_pusd,
         sum(coalesce(t.wall_time_seconds, 0.0)) * 1000.0 AS latency_ms
       FROM turns t CROSS JOIN pattern_turns p ON p.turn_id = t.id
       WHERE t.session_id IN (SELECT value FROM json_each(?))

@@ -1,4 +1,4 @@
-// Texts of `store/sql` as PostgreSQL spells them. They are written for SQLite, whose hints it has no need of.
+// Shared texts of the store as PostgreSQL spells them. They are written for SQLite, whose hints it has no need of.
 
 /** A statement with its values bound by position; `names` says which of an object's fields go where. */
 export interface Translated {
@@ -28,12 +28,12 @@ const known = new Map<string, Translated>();
 /** Texts come from code, never from a request; the reports combine their parts to more texts than are worth keeping. */
 const MAX_KNOWN = 1024;
 
-/** `?` or `@name` for values; sums of integers stay integers, so that one beyond 64 bits raises (01 §11.2). */
+/** `?` or `@name` for values. */
 export function translated(sql: string): Translated {
   const found = known.get(sql);
   if (found !== undefined) return found;
   if (known.size >= MAX_KNOWN) known.clear();
-  let text = withIntegerSums(RULES.reduce((left, [from, to]) => left.replace(from, to), sql));
+  let text = RULES.reduce((left, [from, to]) => left.replace(from, to), sql);
   const names: string[] = [];
   let placed = 0;
   text = text.replaceAll(/\?|@(\w+)/g, (_, name: string | undefined) => {
@@ -46,29 +46,4 @@ export function translated(sql: string): Translated {
   const result = { text, names };
   known.set(sql, result);
   return result;
-}
-
-/** PostgreSQL's sum of `bigint` is `numeric`. Sums of other numbers are told by a fraction within. */
-function withIntegerSums(sql: string): string {
-  let out = '';
-  let from = 0;
-  for (const match of sql.matchAll(/\bsum\(/gi)) {
-    if (match.index < from) continue;
-    const end = closing(sql, match.index + match[0].length);
-    const inner = sql.slice(match.index + match[0].length, end);
-    const isReal = /score|seconds/.test(inner);
-    out += `${sql.slice(from, match.index)}${isReal ? `sum(${inner})` : `CAST(sum(${withIntegerSums(inner)}) AS bigint)`}`;
-    from = end + 1;
-  }
-  return out + sql.slice(from);
-}
-
-/** Where the bracket closes that was opened before `from`. */
-function closing(sql: string, from: number): number {
-  let depth = 1;
-  for (let i = from; i < sql.length; i++) {
-    if (sql[i] === '(') depth += 1;
-    else if (sql[i] === ')' && --depth === 0) return i;
-  }
-  throw new RangeError('a bracket is open');
 }

@@ -11,7 +11,7 @@ import { createTrees } from '#store/cluster/trees.ts';
 import { openDatabase } from '#store/postgres/connection/open.ts';
 import { createAnalytics } from '#store/postgres/report/analytics.ts';
 import { verifyRollups } from '#store/postgres/report/verify.ts';
-import { store } from '#store/postgres/write/event-log.ts';
+import { writeEvents } from '#store/postgres/write/event-log.ts';
 import { createJournal } from '#store/postgres/write/journal.ts';
 import { rebuildRollups } from '#store/postgres/write/rebuild.ts';
 import { ownSchema } from '../support/services.ts';
@@ -71,7 +71,7 @@ export async function startDatabase(service: string, statementMs?: number): Prom
     project: (call, stamp) =>
       pool.transaction(async (tx) => {
         const fact = costFact(call, stamp);
-        store(
+        writeEvents(
           { typeNumbers: pool.typeNumbers, events: [], facts: [{ ...fact, session_key: fact.session_id }] },
           tx,
           new Set(),

@@ -5,7 +5,7 @@ import { systemClock } from '#protocol/clock.ts';
 import type { Delta } from '#protocol/delta.ts';
 import { withoutRaw } from '#protocol/message.ts';
 import { NO_TOKENS, type Usage } from '#protocol/usage.ts';
-import { createSeals, hmacOf } from '#store/bus/nats/frame.ts';
+import { createHmacFor, createSeals } from '#store/bus/nats/frame.ts';
 import { openLink } from '#store/bus/nats/link.ts';
 import { frameKey } from '#store/cluster/standing.ts';
 import { released } from '../store/postgres/world.ts';
@@ -313,7 +313,7 @@ test('a seal is an HMAC-SHA-256, whatever the length of its key', () => {
   for (const length of [0, 1, 63, 64, 65, 200]) {
     const key = Buffer.alloc(length, 'k');
     const expected = createHmac('sha256', key).update('head').update('body').digest('hex');
-    expect(hmacOf(key)('head', Buffer.from('body')).toString('hex')).toBe(expected);
+    expect(createHmacFor(key)('head', Buffer.from('body')).toString('hex')).toBe(expected);
   }
 });
 

@@ -78,7 +78,7 @@ export async function claim(pool: Pool, by: Claimant, root: string): Promise<Cla
 
 export const claimOrphans = (pool: Pool, by: Claimant) => take(pool, CLAIM_ORPHANS, by);
 
-export const claimOf = (pool: Pool, by: Claimant, lapsed: string) => take(pool, CLAIM_OF, { ...by, lapsed });
+export const claimLapsedTrees = (pool: Pool, by: Claimant, lapsed: string) => take(pool, CLAIM_OF, { ...by, lapsed });
 
 export async function abandon(send: Send, lapsed: string): Promise<void> {
   await send(ABANDON, { lapsed });
@@ -102,11 +102,11 @@ export async function look(send: Send, by: Claimant): Promise<Look> {
   return { ...row, orphans: row.orphans === 1, dead: row.dead === 1 };
 }
 
-export async function rootsOf(send: Send, node: string): Promise<readonly string[]> {
+export async function listRoots(send: Send, node: string): Promise<readonly string[]> {
   return (await send<{ root: string }>(OWN, [node])).rows.map(({ root }) => root);
 }
 
-export async function ownerOf(send: Send, root: string): Promise<Owner | null> {
+export async function readOwner(send: Send, root: string): Promise<Owner | null> {
   return (await send<Owner>(OWNER, [root])).rows[0] ?? null;
 }
 

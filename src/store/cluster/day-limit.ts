@@ -60,7 +60,7 @@ export function createDayLimit({ pool, trees, leaseSeconds, clock, log }: DayLim
   const leaseMs = leaseSeconds * 1000;
   const allowances = new Map<string, Allowance>();
 
-  function allowanceOf(name: string): Allowance {
+  function getAllowance(name: string): Allowance {
     const known = allowances.get(name);
     if (known !== undefined) return known;
     const none: Allowance = {
@@ -154,7 +154,7 @@ export function createDayLimit({ pool, trees, leaseSeconds, clock, log }: DayLim
 
   return {
     take(limit, amount) {
-      const own = allowanceOf(limit.pool);
+      const own = getAllowance(limit.pool);
       if (own.waiting === 0 && fits(own, amount)) return granted(own, amount);
       return inTurn(own, () => raised(own, limit, amount));
     },

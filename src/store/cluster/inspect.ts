@@ -1,6 +1,6 @@
 // What a start would find in the database of a cluster and in its shared roots; changes nothing (17 §2).
 import type { NodeInfo } from '#core/ports/tree-ownership.ts';
-import { sending } from '../postgres/connection/client.ts';
+import { createSend } from '../postgres/connection/client.ts';
 import { connectClient } from '../postgres/connection/connect.ts';
 import { filesIn, knownVersion, serverVersion } from '../postgres/connection/migrate.ts';
 import { startupFault } from '../postgres/connection/open.ts';
@@ -29,7 +29,7 @@ export async function inspectCluster(
     await requireSessionMode(url);
     const client = await connectClient(url, {});
     try {
-      const send = sending(client);
+      const send = createSend(client);
       const version = await serverVersion(send);
       const files = filesIn(migrationsDir);
       const known = await knownVersion(send, files.length);

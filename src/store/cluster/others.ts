@@ -13,14 +13,14 @@ const NOT_REACHED =
 /** Warns of nodes that are configured otherwise, and of those that give out the address of this one. */
 export async function warnOfOthers(send: Send, self: NodeSelf, log: Logger): Promise<void> {
   const others = (await readNodes(send, self.configHash)).filter(({ name }) => name !== self.name);
-  const warnOf = (nodes: readonly NodeInfo[], text: string) => {
+  const warnAbout = (nodes: readonly NodeInfo[], text: string) => {
     if (nodes.length > 0) log.warn({ nodes: nodes.map(({ name }) => name) }, text);
   };
-  warnOf(
+  warnAbout(
     others.filter((each) => !each.config_matches),
     NOT_ALIKE,
   );
-  warnOf(
+  warnAbout(
     others.filter(({ url }) => url === self.url),
     NOT_REACHED,
   );

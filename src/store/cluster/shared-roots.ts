@@ -71,7 +71,7 @@ async function requireMark(root: string, cluster: string, isFirst: boolean): Pro
   try {
     await fs.writeFile(file, `${cluster}\n`, { flag: 'wx', mode: 0o644, flush: true });
   } catch (cause) {
-    throw mismatch(root, `${file} cannot be written (${reasonOf(cause)}); let the server write there`);
+    throw mismatch(root, `${file} cannot be written (${describeFault(cause)}); let the server write there`);
   }
 }
 
@@ -86,7 +86,7 @@ async function isMarked(root: string, cluster: string | null, isFirst: boolean):
   try {
     real = await fs.realpath(root);
   } catch (cause) {
-    throw mismatch(root, `it cannot be opened (${reasonOf(cause)}); mount it, or correct the path`);
+    throw mismatch(root, `it cannot be opened (${describeFault(cause)}); mount it, or correct the path`);
   }
   // Paths of workspaces have no links in them.
   if (real !== root) throw mismatch(root, `it leads to ${real}; name that folder, the same on each node`);
@@ -109,8 +109,8 @@ async function readMark(root: string, file: string): Promise<string | null> {
     // Without O_NONBLOCK a FIFO would hang the start.
     handle = await fs.open(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   } catch (cause) {
-    if (reasonOf(cause) === 'ENOENT') return null;
-    throw mismatch(root, `${file} cannot be read (${reasonOf(cause)})`);
+    if (describeFault(cause) === 'ENOENT') return null;
+    throw mismatch(root, `${file} cannot be read (${describeFault(cause)})`);
   }
   try {
     if (!(await handle.stat()).isFile()) throw mismatch(root, `${file} is no file`);
@@ -122,7 +122,7 @@ async function readMark(root: string, file: string): Promise<string | null> {
   }
 }
 
-function reasonOf(cause: unknown): string {
+function describeFault(cause: unknown): string {
   return String((cause as NodeJS.ErrnoException).code ?? cause);
 }
 

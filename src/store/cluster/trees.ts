@@ -13,12 +13,12 @@ import {
   type Claimant,
   type Claimed,
   claim,
-  claimOf,
+  claimLapsedTrees,
   claimOrphans,
+  listRoots,
   look,
-  ownerOf,
+  readOwner,
   release,
-  rootsOf,
 } from './claim.ts';
 import type { Held, HeldTrees } from './held.ts';
 import { createLease } from './lease.ts';
@@ -160,12 +160,12 @@ export function createTrees(options: TreesOptions): NodeTrees {
     if (found.orphans) await takeAll(() => claimOrphans(pool, claimant()));
     for (const lapsed of found.lapsed) {
       await abandon(pool.send, lapsed);
-      await takeAll(() => claimOf(pool, claimant(), lapsed));
+      await takeAll(() => claimLapsedTrees(pool, claimant(), lapsed));
     }
     // A claim whose answer was lost left a row behind, and so did a tree that was dropped.
     if (dropped || found.own !== here) {
       dropped = leaving.size > 0;
-      for (const root of await rootsOf(pool.send, lease.node)) {
+      for (const root of await listRoots(pool.send, lease.node)) {
         // What was read of it may be old by now: the next sweep reads it again.
         if (written.has(root)) dropped = true;
         else if (!entries.has(root) && !claims.has(root) && !leaving.has(root)) {
@@ -254,7 +254,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
           const claimed = await claimOne(root);
           if (claimed !== null && entries.get(root) === claimed) return own(claimed);
         }
-        const owner = await ownerOf(pool.send, root);
+        const owner = await readOwner(pool.send, root);
         return owner && { own: false, url: owner.url, epoch: owner.epoch, place: owner.place };
       } catch (error) {
         throw journalFault(error);

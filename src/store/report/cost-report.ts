@@ -21,9 +21,9 @@ import {
   type Column,
   groupsSql,
   keyColumn,
-  measuresOf,
   pageSql,
   parentsSql,
+  sortMeasures,
   type Where,
   whereFilter,
   whereIn,
@@ -73,7 +73,7 @@ export async function stampedCost(read: Read, query: CostQuery): Promise<CostAns
   const totals = (await readGroups(read, groupsSql(whole, [], plan.where), 0))[0]!.sums;
   if (plan.keys.length === 0) return costAnswer(plan, totals, NO_GROUPS);
   const rows = await readPage(read, plan, segments, coversAll(query.window, recorded));
-  const workers = plan.folded ? await workersOf(read, plan, segments, rows) : [];
+  const workers = plan.folded ? await readWorkers(read, plan, segments, rows) : [];
   return costAnswer(plan, totals, { groups: rows, workers, repriced: false });
 }
 
@@ -140,7 +140,7 @@ async function readPage(read: Read, plan: CostPlan, segments: readonly Segment[]
 
   const everyParent = all && where.sql === '' && keys.join() === 'parent_session_id';
   const rank = page(
-    everyParent ? parentsSql(measuresOf(terms)) : groupsSql(segments, columns, where, measuresOf(terms)),
+    everyParent ? parentsSql(sortMeasures(terms)) : groupsSql(segments, columns, where, sortMeasures(terms)),
   );
   const ranked = (await read<KeyRow>(rank.sql, ...rank.values)).map((row) => keyValues(row, keys.length));
   const sessions = ranked.map((values) => values[many]);
@@ -161,7 +161,7 @@ async function readGroups(read: Read, { sql, values }: Where, keyCount: number):
 }
 
 /** Worker calls behind the rows of a page, one group per row, worker session and model. */
-async function workersOf(
+async function readWorkers(
   read: Read,
   plan: CostPlan,
   segments: readonly Segment[],

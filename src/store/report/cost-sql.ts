@@ -125,7 +125,7 @@ const TERM_MEASURES: Readonly<Record<'cost' | 'calls' | 'tokens', readonly Measu
 };
 
 /** The sums that rows must have to be put in this order. */
-export function measuresOf(terms: readonly SortTerm[]): readonly Measure[] {
+export function sortMeasures(terms: readonly SortTerm[]): readonly Measure[] {
   return terms.flatMap(({ by }) => (by === 'cost' || by === 'calls' || by === 'tokens' ? TERM_MEASURES[by] : []));
 }
 

@@ -47,7 +47,7 @@ export async function quality(read: Read, { workspace_path, since, tiers }: Qual
       learned.scored_turns += Number(scored_turns);
     }
     const onSeveral = [...shapes.values()].filter((outcomes) => outcomes.length > 1);
-    const found = compareModels(onSeveral.map(onModels), (model) => tiers.get(model));
+    const found = compareModels(onSeveral.map(toModelOutcomes), (model) => tiers.get(model));
     learned.comparisons_total += found.length;
     const good = found.filter(({ verdict }) => verdict === 'as_good');
     saved = sumPusd([saved, ...good.map(({ saving_per_day_usd }) => toPusd(saving_per_day_usd))]);
@@ -57,9 +57,9 @@ export async function quality(read: Read, { workspace_path, since, tiers }: Qual
   return { ...learned, saving_per_day_usd: fromPusd(saved), comparisons: [...comparisons] };
 }
 
-function onModels(rows: readonly Row[]): ShapeOnModels {
+function toModelOutcomes(rows: readonly Row[]): ShapeOnModels {
   return {
-    ...shapeOf(rows[0]!),
+    ...toShape(rows[0]!),
     outcomes: rows.map((row) => ({
       model: row.model,
       sample_size: Number(row.sample_size),
@@ -71,7 +71,7 @@ function onModels(rows: readonly Row[]): ShapeOnModels {
   };
 }
 
-function shapeOf({ fingerprint_id, structural_json }: Row): Omit<ShapeOnModels, 'outcomes'> {
+function toShape({ fingerprint_id, structural_json }: Row): Omit<ShapeOnModels, 'outcomes'> {
   const { intent_tags, file_extensions, tool_names, estimated_input_tokens_bucket, has_images } = JSON.parse(
     structural_json,
   ) as Fingerprint;

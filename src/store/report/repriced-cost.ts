@@ -51,14 +51,14 @@ export async function repricedCost(read: Read, query: CostQuery, pricer: CallPri
     add(entry(workers, groupId([id, session_id, model]), worker).sums);
   }
   return costAnswer(plan, totals, {
-    groups: pageOf(plan, [...groups.values()]),
+    groups: cutPage(plan, [...groups.values()]),
     workers: [...workers.values()],
     repriced: true,
   });
 }
 
 /** Groups after the cursor in their order, and one more than the page holds if there is one. */
-function pageOf(plan: CostPlan, groups: readonly Group[]): Group[] {
+function cutPage(plan: CostPlan, groups: readonly Group[]): Group[] {
   const compare = compareSortValues(plan.terms);
   const after = plan.query.after && fromSortKey(plan.terms, plan.query.after);
   return groups

@@ -46,7 +46,7 @@ export async function* ledgerSlices(
   const through = newest?.through ?? null;
   if (through === null) return;
   const boundary = async ({ from, to }: TimeWindow) =>
-    timeOf(
+    toTime(
       await read(
         `SELECT ts_ms AS time FROM ledger_calls WHERE ts_ms >= ? AND ts_ms < ?
          ORDER BY ts_ms LIMIT 1 OFFSET ${LEDGER_SLICE_ROWS}`,
@@ -57,7 +57,7 @@ export async function* ledgerSlices(
   for await (const slice of timeSlices(window, boundary)) yield { ...slice, through };
 }
 
-function timeOf([row]: readonly { readonly time: bigint }[]): number | null {
+function toTime([row]: readonly { readonly time: bigint }[]): number | null {
   return row === undefined ? null : Number(row.time);
 }
 
@@ -70,5 +70,5 @@ export function eventSlices(
 ): AsyncGenerator<TimeWindow> {
   const next = `SELECT timestamp_ms AS time FROM event_rows WHERE ${typeIs(type)} AND timestamp_ms >= ? AND timestamp_ms < ?
     ORDER BY timestamp_ms LIMIT 1 OFFSET ?`;
-  return timeSlices(window, async ({ from, to }) => timeOf(await read(next, from, to, rows)));
+  return timeSlices(window, async ({ from, to }) => toTime(await read(next, from, to, rows)));
 }

@@ -17,10 +17,10 @@ export const COMPARISONS: readonly { readonly sql: string; readonly line: (row: 
     const stored = `SELECT ${rollupColumns(rollup).join(', ')} FROM ${rollup.table}`;
     const derived = rollupFromCalls(rollup);
     return [
-      { sql: onlyIn(derived, stored), line: (row) => `${rollup.table} lacks ${listed(row)}` },
+      { sql: onlyIn(derived, stored), line: (row) => `${rollup.table} lacks ${formatRow(row)}` },
       {
         sql: onlyIn(stored, derived),
-        line: (row) => `${rollup.table} has ${listed(row)}, which llm_calls do not give`,
+        line: (row) => `${rollup.table} has ${formatRow(row)}, which llm_calls do not give`,
       },
     ];
   },
@@ -29,7 +29,7 @@ export const COMPARISONS: readonly { readonly sql: string; readonly line: (row: 
 function onlyIn(left: string, right: string): string {
   return `SELECT * FROM (${left}) AS these EXCEPT SELECT * FROM (${right}) AS those LIMIT ${MAX_DIFFERENCES}`;
 }
-function listed(row: Values): string {
+function formatRow(row: Values): string {
   return Object.entries(row)
     .map(([column, value]) => `${column}=${value}`)
     .join(' ');

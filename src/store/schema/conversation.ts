@@ -32,7 +32,7 @@ import {
 } from '#protocol/turn.ts';
 
 /** CHECK that a column holds one of these values; a NULL passes. */
-function oneOf(table: string, column: string, values: readonly string[]) {
+function checkValues(table: string, column: string, values: readonly string[]) {
   return check(`${table}_${column}`, sql.raw(`${column} IN (${values.map((v) => `'${v}'`).join(', ')})`));
 }
 function flag(table: string, column: string) {
@@ -92,11 +92,11 @@ export const sessions = sqliteTable(
       sql`is_worker = (parent_session_id IS NOT NULL) AND (is_worker AND door <> 'gateway') = (parent_tool_use_id IS NOT NULL)`,
     ),
     check('sessions_end', sql`(ended_at IS NULL) = (disposition IS NULL)`),
-    oneOf('sessions', 'disposition', DispositionSchema.options),
-    oneOf('sessions', 'worker_origin', WorkerOriginSchema.options),
-    oneOf('sessions', 'approval_mode', ApprovalModeSchema.options),
-    oneOf('sessions', 'on_reached', OnReachedSchema.options),
-    oneOf('sessions', 'door', DoorSchema.options),
+    checkValues('sessions', 'disposition', DispositionSchema.options),
+    checkValues('sessions', 'worker_origin', WorkerOriginSchema.options),
+    checkValues('sessions', 'approval_mode', ApprovalModeSchema.options),
+    checkValues('sessions', 'on_reached', OnReachedSchema.options),
+    checkValues('sessions', 'door', DoorSchema.options),
   ],
 );
 
@@ -134,13 +134,13 @@ export const turns = sqliteTable(
   (t) => [
     index('turns_session').on(t.session_id, t.id),
     uniqueIndex('turns_open').on(t.session_id).where(sql`status IN ('in_flight','cancelling','interrupted')`),
-    oneOf('turns', 'status', TurnStatusSchema.options),
-    oneOf('turns', 'routing_mode', RoutingModeSchema.options),
-    oneOf('turns', 'stop_reason', TurnStopReasonSchema.options),
-    oneOf('turns', 'cancel_reason', CancelReasonSchema.options),
-    oneOf('turns', 'interrupted_reason', InterruptedReasonSchema.options),
-    oneOf('turns', 'error_code', TurnErrorCodeSchema.options),
-    oneOf('turns', 'error_class', ErrorClassSchema.options),
+    checkValues('turns', 'status', TurnStatusSchema.options),
+    checkValues('turns', 'routing_mode', RoutingModeSchema.options),
+    checkValues('turns', 'stop_reason', TurnStopReasonSchema.options),
+    checkValues('turns', 'cancel_reason', CancelReasonSchema.options),
+    checkValues('turns', 'interrupted_reason', InterruptedReasonSchema.options),
+    checkValues('turns', 'error_code', TurnErrorCodeSchema.options),
+    checkValues('turns', 'error_class', ErrorClassSchema.options),
     flag('turns', 'retryable'),
   ],
 );
@@ -180,8 +180,8 @@ export const messages = sqliteTable(
   (t) => [
     index('messages_session').on(t.session_id, t.id),
     index('messages_turn').on(t.turn_id, t.id),
-    oneOf('messages', 'role', RoleSchema.options),
-    oneOf('messages', 'status', MessageStatusSchema.exclude(['partial']).options),
+    checkValues('messages', 'role', RoleSchema.options),
+    checkValues('messages', 'status', MessageStatusSchema.exclude(['partial']).options),
   ],
 );
 
@@ -214,7 +214,7 @@ export const tool_calls = sqliteTable(
     index('tool_calls_session').on(t.session_id, t.status),
     index('tool_calls_turn').on(t.turn_id),
     index('tool_calls_message').on(t.message_id),
-    oneOf('tool_calls', 'status', ToolCallStatusSchema.options),
+    checkValues('tool_calls', 'status', ToolCallStatusSchema.options),
   ],
 );
 
@@ -256,11 +256,11 @@ export const delegations = sqliteTable(
   (t) => [
     index('delegations_parent').on(t.parent_session_id, t.tool_use_id),
     index('delegations_open').on(t.parent_turn_id).where(sql`status IN ('running','interrupted')`),
-    oneOf('delegations', 'entry', EntrySchema.options),
-    oneOf('delegations', 'tier', TierSchema.options),
-    oneOf('delegations', 'context_mode', ContextModeSchema.options),
-    oneOf('delegations', 'status', DelegationStatusSchema.options),
-    oneOf('delegations', 'failure_mode', FailureModeSchema.options),
+    checkValues('delegations', 'entry', EntrySchema.options),
+    checkValues('delegations', 'tier', TierSchema.options),
+    checkValues('delegations', 'context_mode', ContextModeSchema.options),
+    checkValues('delegations', 'status', DelegationStatusSchema.options),
+    checkValues('delegations', 'failure_mode', FailureModeSchema.options),
   ],
 );
 
@@ -292,8 +292,8 @@ export const confirmations = sqliteTable(
     index('confirmations_open').on(t.id).where(sql`decision IS NULL`),
     index('confirmations_granted').on(t.root_session_id, t.key_hash).where(sql`scope = 'identical'`),
     index('confirmations_session').on(t.session_id, t.id),
-    oneOf('confirmations', 'decision', DecisionSchema.options),
-    oneOf('confirmations', 'scope', ScopeSchema.options),
-    oneOf('confirmations', 'resolved_by', ResolvedBySchema.options),
+    checkValues('confirmations', 'decision', DecisionSchema.options),
+    checkValues('confirmations', 'scope', ScopeSchema.options),
+    checkValues('confirmations', 'resolved_by', ResolvedBySchema.options),
   ],
 );

@@ -20,7 +20,7 @@ import type { Pool } from '#store/postgres/connection/pool.ts';
 import { createReadDatabase } from '#store/postgres/connection/reads.ts';
 import { verifyRollups } from '#store/postgres/report/verify.ts';
 import { createJournal } from '#store/postgres/write/journal.ts';
-import { placeOf, ROOT_OF } from '#store/postgres/write/place.ts';
+import { findPlace, ROOT_OF } from '#store/postgres/write/place.ts';
 import { rebuildRollups } from '#store/postgres/write/rebuild.ts';
 import { createStore } from '#store/read/store.ts';
 import { ownSchema, type Schema } from '../../support/services.ts';
@@ -217,7 +217,7 @@ function holding(journal: Journal, trees: NodeTrees, pool: Pool): Journal {
   return {
     ...journal,
     async commit(batch) {
-      const place = placeOf(prepareBatch(batch));
+      const place = findPlace(prepareBatch(batch));
       if (place !== null) await hold(place.by === 'root' ? 'session' : place.by, place.id);
       return journal.commit(batch);
     },

@@ -19,7 +19,7 @@ export interface OpenMessages {
   /** One `message.start` per open message, with its content so far. */
   list(inScope: (sessionId: string) => boolean): readonly Transient[];
   /** The message in mid-stream of this session; null when it says nothing. */
-  idOf(sessionId: string): string | null;
+  messageId(sessionId: string): string | null;
 }
 
 /** One message at most is open per session, because one turn at most runs in it. */
@@ -50,7 +50,7 @@ export function createOpenMessages(): OpenMessages {
       for (const [sessionId, message] of open) if (inScope(sessionId)) found.push(asStart(message));
       return found;
     },
-    idOf: (sessionId) => open.get(sessionId)?.payload.message_id ?? null,
+    messageId: (sessionId) => open.get(sessionId)?.payload.message_id ?? null,
   };
 }
 

@@ -9,7 +9,7 @@ import { createSubscribers } from '../memory/subscribers.ts';
 import { createInbox, type Inbox } from './inbox.ts';
 import type { Link } from './link.ts';
 import { createOutbox } from './outbox.ts';
-import { settled } from './settle.ts';
+import { settleMessage } from './settle.ts';
 import { createTree, type Tree } from './tree.ts';
 
 export interface ClusterBusOptions {
@@ -66,7 +66,7 @@ export function createClusterBus(options: ClusterBusOptions): ClusterBus {
     if (up) void poll();
   });
 
-  function treeOf(root: string): Tree {
+  function getTree(root: string): Tree {
     const tree = trees.get(root) ?? createTree(root);
     trees.set(root, tree);
     return tree;
@@ -83,8 +83,8 @@ export function createClusterBus(options: ClusterBusOptions): ClusterBus {
     ask(tree);
   }
 
-  function publishOf(items: readonly Published[], at: Position): void {
-    const tree = treeOf(at.root);
+  function publishCommit(items: readonly Published[], at: Position): void {
+    const tree = getTree(at.root);
     const { ends, gap } = tree.own(items, at, clock.now());
     tell(tree, ends);
     if (gap) followed.get(at.root)?.watcher.gap();
@@ -92,7 +92,7 @@ export function createClusterBus(options: ClusterBusOptions): ClusterBus {
   }
 
   function follow(root: string, watcher: Watcher): Followed {
-    const tree = treeOf(root);
+    const tree = getTree(root);
     tree.watch();
     const inbox = createInbox(tree, options, {
       deliver: (items) => tell(tree, items),
@@ -146,7 +146,7 @@ export function createClusterBus(options: ClusterBusOptions): ClusterBus {
     // Without NATS nothing is on its way.
     if (behind.size > 0 && link?.up()) await sleep(clock, LATE_FRAME_MS);
     for (const [{ tree }, seq] of behind) if (tree.skipTo(seq)) missed(tree);
-    for (const { tree } of others) if (tree.watched) tell(tree, await settled(tree, options));
+    for (const { tree } of others) if (tree.watched) tell(tree, await settleMessage(tree, options));
   }
   /** Those of which something was committed that was not heard, with the number of its commit. */
   async function read(others: readonly Followed[]): Promise<ReadonlyMap<Followed, number>> {
@@ -175,7 +175,7 @@ export function createClusterBus(options: ClusterBusOptions): ClusterBus {
   return {
     publish(items, at) {
       // Of a tree that was taken away nothing is told to others: they read what was committed.
-      if (at !== undefined && (owns(at.root) || followed.has(at.root))) publishOf(items, at);
+      if (at !== undefined && (owns(at.root) || followed.has(at.root))) publishCommit(items, at);
       if (items.length > 0) subscribers.call(items);
     },
     subscribe: subscribers.add,

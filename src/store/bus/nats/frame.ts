@@ -130,21 +130,21 @@ interface Seals {
 
 /** @param key known to the nodes of one cluster */
 export function createSeals(key: Buffer): Seals {
-  const hmac = hmacOf(key);
-  const sealOf = (subject: string, body: Uint8Array) => hmac(`${subject}\n`, body).subarray(0, SEAL_BYTES);
+  const hmac = createHmacFor(key);
+  const createSeal = (subject: string, body: Uint8Array) => hmac(`${subject}\n`, body).subarray(0, SEAL_BYTES);
   return {
     seal(subject, text) {
       const size = Buffer.byteLength(text);
       const bytes = Buffer.allocUnsafe(SEAL_BYTES + size);
       bytes.write(text, SEAL_BYTES, size, 'utf8');
-      sealOf(subject, bytes.subarray(SEAL_BYTES)).copy(bytes);
+      createSeal(subject, bytes.subarray(SEAL_BYTES)).copy(bytes);
       return bytes;
     },
     open(subject, data) {
       if (data.length <= SEAL_BYTES || data.length > MAX_FRAME_BYTES) return null;
       const bytes = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
       const body = bytes.subarray(SEAL_BYTES);
-      if (!timingSafeEqual(sealOf(subject, body), bytes.subarray(0, SEAL_BYTES))) return null;
+      if (!timingSafeEqual(createSeal(subject, body), bytes.subarray(0, SEAL_BYTES))) return null;
       const json = readJson(body.toString('utf8'), LIMITS);
       if (!json.ok) return null;
       const frame = FrameSchema.safeParse(json.value);
@@ -160,7 +160,7 @@ const BLOCK_BYTES = 64;
  * HMAC-SHA-256 (RFC 2104) of both parts together. The key's share of the work is done once: `createHmac` takes four
  * times as long for a short text as this does.
  */
-export function hmacOf(key: Buffer): (head: string, body: Uint8Array) => Buffer {
+export function createHmacFor(key: Buffer): (head: string, body: Uint8Array) => Buffer {
   const block = Buffer.alloc(BLOCK_BYTES);
   (key.length > BLOCK_BYTES ? createHash('sha256').update(key).digest() : key).copy(block);
   const inner = createHash('sha256').update(block.map((byte) => byte ^ 0x36));

@@ -86,7 +86,7 @@ export function createInbox(tree: Tree, { store, clock, log }: InboxParts, out: 
   function withInput(transient: Transient): Transient {
     const { session_id, delta } = transient;
     if (delta.type !== 'tool.use_end') return transient;
-    const json = readJson(tree.inputOf(session_id, delta.payload.tool_use_id) ?? '', MODEL_JSON);
+    const json = readJson(tree.toInput(session_id, delta.payload.tool_use_id) ?? '', MODEL_JSON);
     const isObject = json.ok && typeof json.value === 'object' && json.value !== null && !Array.isArray(json.value);
     const final_input = isObject ? (json.value as Record<string, unknown>) : {};
     return { ...transient, delta: { ...delta, payload: { ...delta.payload, final_input } } };

@@ -54,11 +54,11 @@ export async function natsFault(url: string): Promise<string | null> {
     await (await connectTo(url, { reconnect: false, timeout: PING_MS })).close();
     return null;
   } catch (error) {
-    return reasonOf(error);
+    return describeFault(error);
   }
 }
 
-function reasonOf(error: unknown): string {
+function describeFault(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
@@ -126,7 +126,7 @@ export function openLink({ url, name, clock, log }: LinkOptions): Link {
       } catch (error) {
         if (!told)
           log.warn(
-            { reason: reasonOf(error) },
+            { reason: describeFault(error) },
             'NATS does not answer: events of trees on other nodes come from the database',
           );
         told = true;

@@ -3,7 +3,7 @@ import type { Position, Published } from '#core/ports/live-bus.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { createSeals, type FrameBody, MAX_FRAME_BYTES } from './frame.ts';
 import type { Link } from './link.ts';
-import { type Head, packed } from './pack.ts';
+import { type Head, packItems } from './pack.ts';
 import type { Tree } from './tree.ts';
 
 export interface OutboxParts {
@@ -36,7 +36,7 @@ export function createOutbox(parts: OutboxParts, known: (root: string) => Tree |
 
   function transmit({ root }: Tree, items: readonly Published[], head: Head): void {
     const subject = treeSubject(root);
-    for (const text of packed(items, head)) {
+    for (const text of packItems(items, head)) {
       const bytes = seals.seal(subject, text);
       // Its number is used up, so that the others notice.
       if (bytes.length <= MAX_FRAME_BYTES) link.publish(subject, bytes);

@@ -19,19 +19,19 @@ interface Piece {
 }
 
 /** Texts of frames, each within `MAX_FRAME_BYTES` once it is sealed. */
-export function packed(items: readonly Published[], head: Head): string[] {
-  const pieces = items.map(pieceOf);
-  if (sizeOf(pieces) <= ROOM) return [frame(head, pieces)];
-  const small = items.flatMap((item, i) => (pieces[i]!.bytes <= PART ? [pieces[i]!] : smaller(item).map(pieceOf)));
-  return head.kind === 'commit' ? commitOf(small, head) : inTurn(small, head);
+export function packItems(items: readonly Published[], head: Head): string[] {
+  const pieces = items.map(toPiece);
+  if (sumSizes(pieces) <= ROOM) return [frame(head, pieces)];
+  const small = items.flatMap((item, i) => (pieces[i]!.bytes <= PART ? [pieces[i]!] : smaller(item).map(toPiece)));
+  return head.kind === 'commit' ? encodeCommit(small, head) : inTurn(small, head);
 }
 
 /** All events in one frame, with what stands between them; or none, and the commit is to be read from the store. */
-function commitOf(pieces: readonly Piece[], head: Head): string[] {
+function encodeCommit(pieces: readonly Piece[], head: Head): string[] {
   const from = pieces.findIndex(({ event }) => event);
   const to = pieces.findLastIndex(({ event }) => event) + 1;
   const commit = from < 0 ? [] : pieces.slice(from, to);
-  const whole = sizeOf(commit) <= ROOM;
+  const whole = sumSizes(commit) <= ROOM;
   return [
     ...inTurn(pieces.slice(0, Math.max(0, from)), { ...head, kind: 'between', seq: head.seq - 1 }),
     frame(head, whole ? commit : [], whole),
@@ -61,19 +61,19 @@ function frame({ epoch, seq, kind, next }: Head, pieces: readonly Piece[], whole
   return `{"v":1,"epoch":${epoch},"seq":${seq},"n":${next()},"kind":"${kind}","whole":${whole},"items":[${items}]}`;
 }
 
-function sizeOf(pieces: readonly Piece[]): number {
+function sumSizes(pieces: readonly Piece[]): number {
   return pieces.reduce((sum, { bytes }) => sum + bytes + 1, 0);
 }
 
 type Sent = Published & { readonly from?: 'store' | 'parts' };
 
-function pieceOf(item: Sent): Piece {
-  const text = textOf(item);
+function toPiece(item: Sent): Piece {
+  const text = encodeItem(item);
   return { text, bytes: Buffer.byteLength(text), event: item.kind === 'event' };
 }
 
 /** A payload goes as the text that was stored. */
-function textOf(item: Sent): string {
+function encodeItem(item: Sent): string {
   if (item.kind === 'event') {
     const { payload: _, ...envelope } = item.event;
     return `{"event":${JSON.stringify(envelope).slice(0, -1)},"payload":${item.payload_json}}}`;

@@ -12,7 +12,7 @@ export interface SettleParts {
 }
 
 /** Ends of those broken messages of the tree that have come to one. */
-export async function settled(tree: Tree, { store, clock }: SettleParts): Promise<readonly Published[]> {
+export async function settleMessage(tree: Tree, { store, clock }: SettleParts): Promise<readonly Published[]> {
   const ends: Published[] = [];
   for (const start of tree.broken()) {
     const { message_id } = start.delta.payload;
@@ -31,13 +31,13 @@ function asStored(start: Begun, { content, metadata }: Message, at: number) {
   const { delta, ...rest } = closed(start, at);
   if (delta.type !== 'message.complete') return { ...rest, delta };
   const usage = metadata.usage ?? delta.payload.usage;
-  const stop_reason = stopOf(metadata.status, content);
+  const stop_reason = toStopReason(metadata.status, content);
   const payload = { ...delta.payload, stop_reason, final_content: content, usage, latency_ms: usage.latency_ms };
   return { ...rest, delta: { ...delta, payload } };
 }
 
 /** The exact one is in `llm.call_completed`. */
-function stopOf(status: Message['metadata']['status'], content: Message['content']): StopReason {
+function toStopReason(status: Message['metadata']['status'], content: Message['content']): StopReason {
   if (status === 'cancelled' || status === 'error') return status;
   return content.some(({ type }) => type === 'tool_use') ? 'tool_use' : 'end_turn';
 }

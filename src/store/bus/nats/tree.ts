@@ -69,7 +69,7 @@ export function createTree(root: string) {
   function admits({ session_id, delta }: Transient, said: boolean): boolean {
     if (delta.type === 'message.appended') return !said;
     const { message_id } = delta.payload;
-    const known = open.idOf(session_id) === message_id;
+    const known = open.messageId(session_id) === message_id;
     if (delta.type === 'message.start') {
       told.delete(message_id);
       if (said && known) return false;
@@ -164,7 +164,7 @@ export function createTree(root: string) {
       return true;
     },
     /** A tool's input as its parts gave it. */
-    inputOf(session: string, toolUseId: string): string | null {
+    toInput(session: string, toolUseId: string): string | null {
       const [start] = listed((id) => id === session);
       return (
         start?.delta.payload.open_tool_inputs.find((input) => input.tool_use_id === toolUseId)?.partial_json ?? null

@@ -2,8 +2,8 @@
 import { createHash } from 'node:crypto';
 import type pg from 'pg';
 import type { Answer, Values } from '#store/write/transaction.ts';
-import { translated } from './dialect.ts';
-import { type Integers, placed, storable, TYPES } from './values.ts';
+import { translateSql } from './dialect.ts';
+import { type Integers, placeValues, TYPES, toStorable } from './values.ts';
 
 /** Sends at once; statements of one connection are answered in the order they were sent. */
 export type Send = <Row = Record<string, unknown>>(
@@ -15,7 +15,7 @@ export type Send = <Row = Record<string, unknown>>(
 const names = new Map<string, string>();
 
 /** Texts are few and stay prepared on the server, by the name of their content. */
-function nameOf(text: string): string {
+function statementName(text: string): string {
   const known = names.get(text);
   if (known !== undefined) return known;
   const name = createHash('sha1').update(text).digest('hex').slice(0, 24);
@@ -23,14 +23,14 @@ function nameOf(text: string): string {
   return name;
 }
 
-export function sending(client: Pick<pg.ClientBase, 'query'>): Send {
+export function createSend(client: Pick<pg.ClientBase, 'query'>): Send {
   return async <Row>(sql: string, values: Values, integers: Integers = 'numbers') => {
-    const { text, names: fields } = translated(sql);
-    const bound = Array.isArray(values) ? values : placed(fields, values);
+    const { text, names: fields } = translateSql(sql);
+    const bound = Array.isArray(values) ? values : placeValues(fields, values);
     const result = await client.query({
-      name: nameOf(text),
+      name: statementName(text),
       text,
-      values: bound.map(storable),
+      values: bound.map(toStorable),
       types: TYPES[integers],
     });
     return { rows: result.rows as Row[], changes: result.rowCount ?? 0 };

@@ -29,7 +29,7 @@ const known = new Map<string, Translated>();
 const MAX_KNOWN = 1024;
 
 /** `?` or `@name` for values. */
-export function translated(sql: string): Translated {
+export function translateSql(sql: string): Translated {
   const found = known.get(sql);
   if (found !== undefined) return found;
   if (known.size >= MAX_KNOWN) known.clear();

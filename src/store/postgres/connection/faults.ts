@@ -1,23 +1,23 @@
 // Which faults say what about a statement (16 §3.4).
 
-function codeOf(error: unknown): string {
+function sqlState(error: unknown): string {
   return error instanceof Error && 'code' in error ? String(error.code) : '';
 }
 
 /** A statement behind one that failed. */
 export function isAborted(error: unknown): boolean {
-  return codeOf(error) === '25P02';
+  return sqlState(error) === '25P02';
 }
 
 /** The server takes no writes: a standby before its promotion, or a server that its operator made read-only. */
 export function isReadOnly(error: unknown): boolean {
-  return codeOf(error) === '25006';
+  return sqlState(error) === '25006';
 }
 
 /** A pooler names the class of connection faults (08P01) also where its configuration or the address must change first. */
 function isPoolerRefusal(error: unknown): boolean {
   return (
-    codeOf(error) === '08P01' &&
+    sqlState(error) === '08P01' &&
     /^(unsupported startup parameter|no such (database|user)|bouncer config error|not allowed)|authentication failed$/.test(
       (error as Error).message,
     )
@@ -30,17 +30,17 @@ function isPoolerRefusal(error: unknown): boolean {
  */
 export function isTransient(error: unknown): boolean {
   if (isPoolerRefusal(error)) return false;
-  return isConnectionFault(error) || isReadOnly(error) || /^(08|57|40|53)/.test(codeOf(error));
+  return isConnectionFault(error) || isReadOnly(error) || /^(08|57|40|53)/.test(sqlState(error));
 }
 
 /** The database refuses the statement for a reason outside of it: a permission, a missing table, a worn disk. */
 export function isRefusal(error: unknown): boolean {
-  return /^(?!21|22|23|54|P0)[0-9A-Z]{5}$/.test(codeOf(error));
+  return /^(?!21|22|23|54|P0)[0-9A-Z]{5}$/.test(sqlState(error));
 }
 
 /** The database ended it, because it took longer than a statement may. */
 export function isOutOfTime(error: unknown): boolean {
-  return codeOf(error) === '57014';
+  return sqlState(error) === '57014';
 }
 
 /** That, or nothing was heard of it for longer still. */
@@ -53,7 +53,7 @@ const SOCKET_FAULT = /^E(?!RR_)[A-Z0-9_]+$|^ERR_(SOCKET|STREAM|SSL|TLS)_/;
 
 /** Nobody can say what became of the last statement. */
 export function isConnectionFault(error: unknown): boolean {
-  const code = codeOf(error);
+  const code = sqlState(error);
   if (SOCKET_FAULT.test(code) || /^(08|57P0|25P03)/.test(code)) return true;
   return (
     error instanceof Error &&

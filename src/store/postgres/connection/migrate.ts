@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { StartupError } from '#protocol/errors.ts';
 import { AWAIT_TURN, REGISTRATION } from './advisory.ts';
-import { type Send, sending } from './client.ts';
+import { createSend, type Send } from './client.ts';
 import { connectClient } from './connect.ts';
 
 /** The lowest schema that this version wrote for whom a later one is still good enough. */
@@ -21,7 +21,7 @@ export async function migrate(url: string, dir: string, compatibleFrom = COMPATI
   const files = filesIn(dir);
   const client = await connectClient(url, { statement_timeout: 0 });
   try {
-    const send = sending(client);
+    const send = createSend(client);
     await serverVersion(send);
     await client.query('BEGIN');
     await send(AWAIT_TURN, ['migrations']);
@@ -79,7 +79,7 @@ export function filesIn(dir: string): readonly string[] {
 
 /** 0 = no tables yet. Throws `StartupError('schema_too_new' | 'database_foreign')`. @param own of this program */
 export async function knownVersion(send: Send, own: number): Promise<number> {
-  const { version, compatibleFrom } = await versionOf(send);
+  const { version, compatibleFrom } = await readVersion(send);
   if (version > own && compatibleFrom > own) {
     throw new StartupError('schema_too_new', [
       `schema_too_new: the database has schema ${version} and needs a version that knows ${compatibleFrom}, this one knows ${own}; start the newer version`,
@@ -88,7 +88,7 @@ export async function knownVersion(send: Send, own: number): Promise<number> {
   return version;
 }
 
-async function versionOf(send: Send): Promise<{ readonly version: number; readonly compatibleFrom: number }> {
+async function readVersion(send: Send): Promise<{ readonly version: number; readonly compatibleFrom: number }> {
   const tables = await send<{ name: string }>(
     "SELECT CAST(tablename AS text) AS name FROM pg_tables WHERE schemaname = current_schema() AND tablename IN ('meta', 'sessions')",
     [],

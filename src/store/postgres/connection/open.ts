@@ -60,7 +60,8 @@ export async function openDatabase(options: OpenOptions): Promise<OpenPool> {
         if (!(isTransient(error) || error instanceof OlderNodesRunning)) throw startupFault(url, error);
         if (patienceMs !== null && clock.monotonic() - from >= patienceMs) throw startupFault(url, error, patienceMs);
         // An error, so that the terminal shows what the start waits for.
-        if (reported !== isTransient(error)) log.error({ reason: reasonOf(error) }, waitingFor(url, error, patienceMs));
+        if (reported !== isTransient(error))
+          log.error({ reason: describeFault(error) }, waitingFor(url, error, patienceMs));
         reported = isTransient(error);
       }
       await orAbort(pause(clock, AGAIN_MS), leave);
@@ -83,7 +84,7 @@ async function registerEventTypes(pool: Pool): Promise<TypeNumbers> {
 function waitingFor(url: string, error: unknown, patienceMs: number | null): string {
   const time = patienceMs === null ? 'until it does' : `for ${patienceMs / 1000} s`;
   return isTransient(error)
-    ? `PostgreSQL does not answer at ${shown(url)}; trying ${time}`
+    ? `PostgreSQL does not answer at ${hideCredentials(url)}; trying ${time}`
     : 'the migration waits for older nodes, which could not write the database after it: stop them';
 }
 
@@ -91,7 +92,7 @@ function waitingFor(url: string, error: unknown, patienceMs: number | null): str
 export function startupFault(url: string, error: unknown, waitedMs = 0): StartupError {
   if (error instanceof StartupError) return error;
   if (error instanceof OlderNodesRunning) return olderNodes(error);
-  return isTransient(error) ? unreachable(url, error, waitedMs) : refused(url, error);
+  return isTransient(error) ? unreachable(url, error, waitedMs) : createRefusal(url, error);
 }
 
 function olderNodes({ message }: OlderNodesRunning): StartupError {
@@ -101,23 +102,23 @@ function olderNodes({ message }: OlderNodesRunning): StartupError {
 }
 
 /** Never with its password. */
-function shown(url: string): string {
+function hideCredentials(url: string): string {
   const { host, pathname, username } = new URL(url);
   return `postgres://${username === '' ? '' : `${username}@`}${host}${pathname}`;
 }
 
-function reasonOf(error: unknown): string {
+function describeFault(error: unknown): string {
   return error instanceof Error ? error.message || String((error as NodeJS.ErrnoException).code) : String(error);
 }
 
 function unreachable(url: string, error: unknown, patienceMs: number): StartupError {
   return new StartupError('database_unreachable', [
-    `database_unreachable: no answer from ${shown(url)}${patienceMs === 0 ? '' : ` for ${patienceMs / 1000} s`} (${reasonOf(error)}); start PostgreSQL or check database.url`,
+    `database_unreachable: no answer from ${hideCredentials(url)}${patienceMs === 0 ? '' : ` for ${patienceMs / 1000} s`} (${describeFault(error)}); start PostgreSQL or check database.url`,
   ]);
 }
 
-function refused(url: string, error: unknown): StartupError {
+function createRefusal(url: string, error: unknown): StartupError {
   return new StartupError('database_refused', [
-    `database_refused: ${shown(url)} does not take this server (${reasonOf(error)}); check user, password, database and parameters in database.url`,
+    `database_refused: ${hideCredentials(url)} does not take this server (${describeFault(error)}); check user, password, database and parameters in database.url`,
   ]);
 }

@@ -2,7 +2,7 @@
 import pg from 'pg';
 import type { Logger } from '#core/ports/logger.ts';
 import type { Tx } from '#store/write/transaction.ts';
-import { type Send, sending } from './client.ts';
+import { createSend, type Send } from './client.ts';
 import { connectionConfig } from './connect.ts';
 import { isAborted, isConnectionFault, isReadOnly } from './faults.ts';
 
@@ -65,16 +65,16 @@ export function createPool({ url, size, synchronousCommit, statementMs, log }: P
   };
   const main = open(size, statementMs ?? STATEMENT_MS, { synchronous_commit: synchronousCommit });
   const reports = open(REPORTS, statementMs ?? REPORT_MS, {});
-  const send = sending(main as unknown as pg.ClientBase);
+  const send = createSend(main as unknown as pg.ClientBase);
 
   return {
     send,
-    transaction: (work) => within(main, 'BEGIN', (client) => checked(client, work)),
+    transaction: (work) => runInTransaction(main, 'BEGIN', (client) => runChecked(client, work)),
     connection: async (work) => {
       const client = await main.connect();
       let fault: unknown = null;
       try {
-        return await work(sending(client));
+        return await work(createSend(client));
       } catch (error) {
         fault = error;
         throw error;
@@ -83,8 +83,8 @@ export function createPool({ url, size, synchronousCommit, statementMs, log }: P
         client.release(isConnectionFault(fault));
       }
     },
-    atOneMoment: (work) => within(main, AT_ONE_MOMENT, (client) => work(sending(client))),
-    report: (work) => within(reports, AT_ONE_MOMENT, (client) => work(sending(client))),
+    atOneMoment: (work) => runInTransaction(main, AT_ONE_MOMENT, (client) => work(createSend(client))),
+    report: (work) => runInTransaction(reports, AT_ONE_MOMENT, (client) => work(createSend(client))),
     close: async () => {
       await Promise.all([main.end(), reports.end()]);
     },
@@ -93,7 +93,11 @@ export function createPool({ url, size, synchronousCommit, statementMs, log }: P
 
 const AT_ONE_MOMENT = 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY';
 
-async function within<T>(pool: pg.Pool, begin: string, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+async function runInTransaction<T>(
+  pool: pg.Pool,
+  begin: string,
+  work: (client: pg.PoolClient) => Promise<T>,
+): Promise<T> {
   const client = await pool.connect();
   let fault: unknown = null;
   try {
@@ -116,8 +120,8 @@ async function within<T>(pool: pg.Pool, begin: string, work: (client: pg.PoolCli
   }
 }
 
-async function checked<T>(client: pg.PoolClient, work: (tx: PoolTx) => Promise<T>): Promise<T> {
-  const send = sending(client);
+async function runChecked<T>(client: pg.PoolClient, work: (tx: PoolTx) => Promise<T>): Promise<T> {
+  const send = createSend(client);
   const sent: Promise<unknown>[] = [];
   let running = sent;
   const tx: PoolTx = {

@@ -1,6 +1,6 @@
 // One connection of its own that comes back by itself: for heartbeats (16 §3.5).
 import pg from 'pg';
-import { type Send, sending } from './client.ts';
+import { createSend, type Send } from './client.ts';
 import { connectionConfig } from './connect.ts';
 import { outlivesFaults } from './pool.ts';
 
@@ -18,5 +18,5 @@ export function createSingle(url: string, patienceMs: number): Single {
   });
   outlivesFaults(pool);
   pool.on('error', () => {});
-  return { send: sending(pool as unknown as pg.ClientBase), close: () => pool.end() };
+  return { send: createSend(pool as unknown as pg.ClientBase), close: () => pool.end() };
 }

@@ -26,14 +26,14 @@ export const TYPES: Readonly<Record<Integers, ReturnType<typeof parsers>>> = {
 };
 
 /** PostgreSQL refuses a raw NUL in a text (16 §2). */
-export function storable(value: unknown): unknown {
+export function toStorable(value: unknown): unknown {
   if (typeof value === 'string') return value.includes('\0') ? value.replaceAll('\0', '\uFFFD') : value;
   if (typeof value === 'bigint') return String(value);
-  return Array.isArray(value) ? value.map(storable) : value;
+  return Array.isArray(value) ? value.map(toStorable) : value;
 }
 
 /** The values of an object by the names of a statement. */
-export function placed(names: readonly string[], values: object): unknown[] {
+export function placeValues(names: readonly string[], values: object): unknown[] {
   return names.map((name) => {
     const value = (values as Record<string, unknown>)[name];
     if (value === undefined) throw new RangeError(`no value for ${name}`);

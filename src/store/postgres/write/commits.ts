@@ -17,8 +17,8 @@ import type { OpenPool } from '../connection/open.ts';
 import { pause } from '../connection/pause.ts';
 import type { PoolTx } from '../connection/pool.ts';
 import { journalFault } from './conflict.ts';
-import { type Drawn, type Noticed, store, type Told, tell } from './event-log.ts';
-import { afterwards, fence, type Numbered, outcomeOf } from './fence.ts';
+import { type Collected, collectEvents, type Drawn, type Noticed, writeEvents } from './event-log.ts';
+import { afterwards, fence, type Numbered, readOutcome } from './fence.ts';
 import type { LiveSessions } from './live-sessions.ts';
 
 /** Between two attempts where the database did not answer. */
@@ -123,12 +123,12 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
     for (let attempt = 1; ; attempt += 1) {
       const numbered = new Map<Part, Commit>();
       for (const part of open) {
-        const number = numberOf(part);
+        const number = numberCommit(part);
         if (number !== null) numbered.set(part, number);
       }
       try {
         await attemptAt(open, numbered);
-        for (const part of open) moved(part, numbered.get(part));
+        for (const part of open) recordCommit(part, numbered.get(part));
         return;
       } catch (error) {
         // Perhaps for want of one of them.
@@ -151,9 +151,9 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
         for (const part of parts) {
           const number = numbered.get(part);
           const outcome =
-            number === undefined ? await unnumberedOutcome(part) : await outcomeOf(trees, number, pool.send);
+            number === undefined ? await unnumberedOutcome(part) : await readOutcome(trees, number, pool.send);
           if (outcome === 'open') left.push(part);
-          else if (outcome === 'committed') moved(part, number);
+          else if (outcome === 'committed') recordCommit(part, number);
           else {
             trees.lost(part.root);
             throw new TreeLost(part.root);
@@ -164,7 +164,7 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
         if (!isTransient(error)) throw error;
       }
       // Dropped meanwhile: its lease has nearly run out (16 §4.4).
-      for (const part of parts) if (part.root !== '') heldOf(part.root);
+      for (const part of parts) if (part.root !== '') requireHeld(part.root);
     }
   }
   /** A batch of no tree that tells nothing may be written twice. */
@@ -175,15 +175,15 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
     return rows.length > 0 ? 'committed' : 'open';
   }
 
-  function heldOf(root: string): Held {
+  function requireHeld(root: string): Held {
     const held = trees.get(root);
     if (held === null) throw new TreeLost(root);
     return held;
   }
-  function numberOf(part: Part): Commit | null {
+  function numberCommit(part: Part): Commit | null {
     const { root, batches } = part;
     if (root === '') return null;
-    const held = isNew(part) ? newTree(root, batches) : heldOf(root);
+    const held = isNew(part) ? newTree(root, batches) : requireHeld(root);
     const { wanted, turn } = afterwards(
       held,
       batches.map(({ batch }) => batch),
@@ -200,9 +200,9 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
         return trees.get(root) ?? { root, epoch: 1, place, seq: 0, turn: null };
       }
     }
-    return heldOf(root);
+    return requireHeld(root);
   }
-  function moved(part: Part, number: Commit | undefined): void {
+  function recordCommit(part: Part, number: Commit | undefined): void {
     if (number === undefined) return;
     const held = number.seq === 1 ? trees.adopt(number.held.root, number.held.place) : number.held;
     held.seq = number.seq;
@@ -212,7 +212,7 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
 
   async function attemptAt(parts: readonly Part[], numbered: ReadonlyMap<Part, Numbered>): Promise<void> {
     const findings = live.begin();
-    let told: Told = { typeNumbers: pool.typeNumbers, events: [], facts: [] };
+    let told: Collected = { typeNumbers: pool.typeNumbers, events: [], facts: [] };
     await pool.transaction(async (tx) => {
       for (const number of numbered.values()) fence(trees, number, tx);
       told = { typeNumbers: pool.typeNumbers, events: [], facts: [] };
@@ -221,13 +221,13 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
         for (const item of part.batches) outcomes.push(await apply(item, tx, told));
         part.outcomes = outcomes;
       }
-      store(told, tx, keyed, noticed);
+      writeEvents(told, tx, keyed, noticed);
     });
     findings.keep();
     if (keyed.size > MAX_KEYED) keyed.clear();
     for (const { session_id } of told.events) keyed.add(session_id);
 
-    async function apply({ batch, drawn }: QueuedBatch, tx: PoolTx, told: Told): Promise<Outcome> {
+    async function apply({ batch, drawn }: QueuedBatch, tx: PoolTx, told: Collected): Promise<Outcome> {
       const effects: Effects = { messages: [], ended: [], sessions: [] };
       findings.guard(batch, tx);
       const step = { tx, effects, clock, log, dropExpiredKeys: DROP_EXPIRED_KEYS };
@@ -237,7 +237,7 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
           tx.run(SET_PLACE, [trees.placeOf(change.workspace_path), change.session_id]);
       }
       const stampOf = await findings.stamps(batch, tx);
-      return { published: tell(batch, drawn, stampOf, told), effects };
+      return { published: collectEvents(batch, drawn, stampOf, told), effects };
     }
   }
 

@@ -37,18 +37,18 @@ export interface Drawn {
 type EventFact = ReturnType<typeof eventRow> & { readonly session_key: string; readonly told: string };
 
 /** Collects what the batches of one transaction tell. */
-export interface Told {
+export interface Collected {
   readonly typeNumbers: TypeNumbers;
   readonly events: EventFact[];
   readonly facts: Fact[];
 }
 
 /** What goes to the bus, events and transients in order. */
-export function tell(
+export function collectEvents(
   { emit }: PreparedBatch,
   drawn: readonly Drawn[],
   stampOf: (session: string) => SessionStamp | null,
-  told: Told,
+  told: Collected,
 ): readonly Published[] {
   const published: Published[] = [];
   let next = 0;
@@ -81,8 +81,8 @@ const NOBODY: Noticed = new Map();
  * Throws when a money sum would leave 64 bits: the transaction fails as a whole.
  * @param keyed sessions whose key is stored for certain
  */
-export function store(
-  { events, facts }: Told,
+export function writeEvents(
+  { events, facts }: Collected,
   tx: PoolTx,
   keyed: ReadonlySet<string>,
   noticed: Noticed = NOBODY,
@@ -96,22 +96,22 @@ export function store(
   }
   insertSessions(tx, [...new Map(facts.map((fact) => [fact.session_id, fact])).values()]);
   insertFacts(tx, facts);
-  for (const { key, measures, insert } of rollups) insert(tx, summed(facts, key, measures));
+  for (const { key, measures, insert } of rollups) insert(tx, sumFacts(facts, key, measures));
 }
 
 /** One row a key, in the order of their keys: two flushes that wait for each other's rows would never end. */
-function summed(facts: readonly Fact[], key: readonly string[], measures: readonly string[]) {
+function sumFacts(facts: readonly Fact[], key: readonly string[], measures: readonly string[]) {
   const rows = new Map<string, Record<string, unknown>>();
   for (const fact of facts as readonly Readonly<Record<string, unknown>>[]) {
     const id = key.map((column) => String(fact[column])).join('\n');
     const row = rows.get(id);
     if (row === undefined) rows.set(id, { ...fact });
-    else for (const measure of measures) row[measure] = plus(row[measure], fact[measure]);
+    else for (const measure of measures) row[measure] = addIntegers(row[measure], fact[measure]);
   }
   return [...rows].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
 }
 
-function plus(a: unknown, b: unknown): bigint {
+function addIntegers(a: unknown, b: unknown): bigint {
   return BigInt(a as number | bigint) + BigInt(b as number | bigint);
 }
 

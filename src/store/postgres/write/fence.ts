@@ -33,7 +33,7 @@ export function fence({ node }: HeldTrees, { held, seq, lastId, wanted }: Number
 }
 
 /** What became of a commit whose answer was lost. */
-export async function outcomeOf(
+export async function readOutcome(
   { node }: HeldTrees,
   { held, seq }: Numbered,
   send: Send,

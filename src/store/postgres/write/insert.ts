@@ -33,8 +33,8 @@ export function insertRows(
 ): (tx: Tx, rows: readonly Row[]) => void {
   const types = columnTypes.get(table)!;
   const keyed = columns.includes('session_key');
-  const typeOf = (column: string) => (column === 'session_key' ? 'text' : types.get(column));
-  const arrays = columns.map((column) => `CAST(? AS ${typeOf(column)}[])`).join(', ');
+  const columnType = (column: string) => (column === 'session_key' ? 'text' : types.get(column));
+  const arrays = columns.map((column) => `CAST(? AS ${columnType(column)}[])`).join(', ');
   const given = columns.map((column) => (column === 'session_key' ? 's.session_key' : `r.${column}`)).join(', ');
   const from = `unnest(${arrays}) AS r (${columns.join(', ')})`;
   const rows = keyed ? `${from} LEFT JOIN ${keys} s ON s.session_id = r.session_key` : from;

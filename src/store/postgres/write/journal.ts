@@ -19,7 +19,7 @@ import {
 import { journalFault } from './conflict.ts';
 import type { Drawn } from './event-log.ts';
 import { createLiveSessions } from './live-sessions.ts';
-import { type Place, placeOf, ROOT_OF } from './place.ts';
+import { findPlace, type Place, ROOT_OF } from './place.ts';
 import { prune } from './prune.ts';
 import { purge } from './purge.ts';
 
@@ -120,7 +120,7 @@ export function createJournal(options: JournalOptions): Journal {
   function rootIn(place: Place): string | null {
     if (place === null) return '';
     if (place.by === 'root') return place.id;
-    return place.by === 'session' ? live.rootOf(place.id) : null;
+    return place.by === 'session' ? live.findRoot(place.id) : null;
   }
   /** What belongs to nothing that is stored is of no tree, and is refused there. */
   async function rootFound(place: Place, item: Queued): Promise<string | null> {
@@ -220,12 +220,12 @@ export function createJournal(options: JournalOptions): Journal {
     async commit(batch) {
       const prepared = prepareBatch(batch, options.trusted);
       return new Promise((resolve, reject) => {
-        enqueue(placeOf(prepared), { kind: 'batch', batch: prepared, drawn: [], resolve, reject });
+        enqueue(findPlace(prepared), { kind: 'batch', batch: prepared, drawn: [], resolve, reject });
       });
     },
     transient(transient) {
       const item = { kind: 'transient', transient } as const;
-      const root = live.rootOf(transient.session_id);
+      const root = live.findRoot(transient.session_id);
       const waits = root === null || lanes.has(root) || lanes.has('');
       if (delivering || incoming.length > 0 || waits) enqueue({ by: 'session', id: transient.session_id }, item);
       else deliver(() => tell(root, [item], null));

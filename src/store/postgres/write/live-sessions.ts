@@ -14,7 +14,7 @@ const MAX_KEPT = 4096;
 
 export interface LiveSessions {
   /** Of a session whose stamp is known. */
-  rootOf(session: string): string | null;
+  findRoot(session: string): string | null;
   forget(session: string): void;
   /** Others may change it from now on. */
   forgetTree(root: string): void;
@@ -103,7 +103,7 @@ export function createLiveSessions(): LiveSessions {
     };
   }
   return {
-    rootOf: (session) => live.get(session)?.root_session_id ?? null,
+    findRoot: (session) => live.get(session)?.root_session_id ?? null,
     forget: (session) => void live.delete(session),
     forgetTree(root) {
       for (const [id, stamp] of live) if (stamp.root_session_id === root) live.delete(id);

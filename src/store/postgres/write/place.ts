@@ -21,7 +21,7 @@ export const ROOT_OF = {
   confirmation: 'SELECT root_session_id AS root FROM confirmations WHERE id = ?',
 } as const;
 
-export function placeOf({ writes, emit }: PreparedBatch): Place {
+export function findPlace({ writes, emit }: PreparedBatch): Place {
   for (const write of writes)
     if (write.kind === 'session.insert') return { by: 'root', id: write.session.root_session_id };
   for (const item of emit) {
@@ -30,13 +30,13 @@ export function placeOf({ writes, emit }: PreparedBatch): Place {
     }
   }
   for (const write of writes) {
-    const place = placeOfWrite(write);
+    const place = findPlaceInWrite(write);
     if (place !== null) return place;
   }
   return null;
 }
 
-function placeOfWrite(write: Write): Place {
+function findPlaceInWrite(write: Write): Place {
   switch (write.kind) {
     case 'session.insert':
       return { by: 'root', id: write.session.root_session_id };

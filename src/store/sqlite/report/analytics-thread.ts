@@ -32,7 +32,7 @@ const { path, freeProviders } = workerData as ThreadSetup;
 const analytics = createAnalytics(openReader(path));
 let table: PriceTable | null = null;
 
-function tableOf({ version, source, models }: PriceRates): PriceTable {
+function loadTable({ version, source, models }: PriceRates): PriceTable {
   if (table?.version === version) return table;
   // Whoever asks holds a whole table; the port names only what a report itself reads of it.
   table = storedPriceTable({ version, source, models: models as PriceTable['models'] }, { freeProviders });
@@ -40,7 +40,7 @@ function tableOf({ version, source, models }: PriceRates): PriceTable {
 }
 
 function ask(question: Question): Promise<unknown> {
-  const pricer = question.prices && tableOf(question.prices);
+  const pricer = question.prices && loadTable(question.prices);
   switch (question.report) {
     case 'cost':
       return analytics.cost(question.query, pricer);

@@ -44,7 +44,7 @@ export function createThreadedAnalytics(program: string, setup: ThreadSetup, log
   function ask<T>(question: DistributiveOmit<Question, 'id' | 'prices'>, pricer: CallPricer | null): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       const id = ++asked;
-      const prices = pricer && ratesOf(pricer);
+      const prices = pricer && toRates(pricer);
       thread ??= start();
       waiting.set(id, { resolve, reject });
       thread.postMessage({ ...question, id, prices });
@@ -65,6 +65,6 @@ export function createThreadedAnalytics(program: string, setup: ThreadSetup, log
 
 type DistributiveOmit<T, K extends keyof T> = T extends unknown ? Omit<T, K> : never;
 
-function ratesOf({ version, source, models }: CallPricer): PriceRates {
+function toRates({ version, source, models }: CallPricer): PriceRates {
   return { version, source, models };
 }

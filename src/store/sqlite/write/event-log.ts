@@ -31,11 +31,11 @@ export function createEventLog(
   db: Database.Database,
   { tx, typeNumbers, ids, clock, sessions }: EventLogOptions,
 ): EventLog {
-  const keyOf = db.prepare<[string], number>(EVENT_SESSION_KEY).pluck();
+  const readKey = db.prepare<[string], number>(EVENT_SESSION_KEY).pluck();
   const insertSession = db.prepare<[string]>('INSERT INTO event_sessions (session_id) VALUES (?)');
   const ledger = createLedger(db, tx);
 
-  function stampOf(sessionId: string): SessionStamp | null {
+  function requireStamp(sessionId: string): SessionStamp | null {
     if (sessionId === SYSTEM_SESSION) return null;
     const stamp = sessions.stamp(sessionId);
     if (stamp === null) throw new JournalConflict('session_gone', `no session ${sessionId}`);
@@ -44,11 +44,11 @@ export function createEventLog(
 
   function appendOne(draft: EventDraft, parent: Event['parent_event_id']): Event {
     const at = clock.now();
-    const stamp = stampOf(draft.session_id);
+    const stamp = requireStamp(draft.session_id);
     const event = stampedEvent(draft, { id: ids.event(), at, parent, stamp });
     const row = eventRow(event, at, typeNumbers);
     // Not remembered: a key that is rolled back is given to another session.
-    const session_key = keyOf.get(row.session_id) ?? Number(insertSession.run(row.session_id).lastInsertRowid);
+    const session_key = readKey.get(row.session_id) ?? Number(insertSession.run(row.session_id).lastInsertRowid);
     insertEvent(tx, { ...row, session_key });
     if (draft.type === 'llm.call_completed' && stamp !== null) {
       const payload = draft.payload as PayloadOf<'llm.call_completed'>;

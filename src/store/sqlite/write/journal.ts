@@ -123,7 +123,7 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
       return;
     }
     if (outcome.published.length > 0) bus.publish(outcome.published);
-    resolve(eventsOf(outcome.published));
+    resolve(selectEvents(outcome.published));
   }
 
   function inOrder<T>(task: () => T): Promise<T> {
@@ -174,7 +174,7 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
   };
 }
 
-function eventsOf(published: readonly Published[]): readonly Event[] {
+function selectEvents(published: readonly Published[]): readonly Event[] {
   return published.flatMap((item) => (item.kind === 'event' ? [item.event] : []));
 }
 

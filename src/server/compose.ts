@@ -5,7 +5,7 @@ import path from 'node:path';
 import { createEngine, type Engine } from '#core/engine/create-engine.ts';
 import { createTreeWork, drain, recover, resumeAll } from '#core/engine/lifecycle.ts';
 import { createLearning } from '#core/learning/learning-loop.ts';
-import { type PriceTable, staleRates } from '#core/policy/pricing/price-table.ts';
+import { describeStaleRates, type PriceTable } from '#core/policy/pricing/price-table.ts';
 import { createModelRegistry, type ModelRegistry } from '#core/policy/registry/model-registry.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import type { Providers } from '#core/ports/provider.ts';
@@ -340,7 +340,7 @@ async function openStorage(
 
 function listWarnings(models: readonly ModelEntry[], prices: PriceTable, config: Config, now: number): string[] {
   const unpriced = models.filter((model) => !prices.has(model.pricing_id)).map((model) => model.id);
-  const stale = staleRates(prices.importedOn, now);
+  const stale = describeStaleRates(prices.importedOn, now);
   return [
     ...(unpriced.length > 0 ? [`no price for ${unpriced.join(', ')}: their calls will be marked as unpriced`] : []),
     ...(stale === null ? [] : [stale]),

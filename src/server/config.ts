@@ -6,7 +6,7 @@ import { nearestKey } from '#core/policy/parsing/known-keys.ts';
 import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
 import { OWN_FILE } from '#core/policy/parsing/text-limits.ts';
 import { isMapping, readYaml } from '#core/policy/parsing/yaml.ts';
-import { creationFaults } from '#core/policy/workers/write-definition.ts';
+import { findCreationFaults } from '#core/policy/workers/write-definition.ts';
 import { isLoopback } from '#http/access.ts';
 import { type Config, ConfigSchema, defaultConfig } from '#protocol/config.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
@@ -267,7 +267,7 @@ function checkAcrossKeys(config: Config, source: (key: string) => string): strin
       `${source('providers.replay')}: providers.replay: cannot be set together with providers.record; remove one`,
     );
   }
-  for (const { path, message } of creationFaults(config.workers.creation)) {
+  for (const { path, message } of findCreationFaults(config.workers.creation)) {
     const [key, ...rest] = path.map(String);
     const where = `workers.creation.${key}`;
     problems.push(`${source(where)}: ${[where, ...rest].join('.')}: ${message}`);

@@ -1,6 +1,6 @@
 // The tools of a workspace: built-in tools, tools of its MCP servers, and named workers (09 §1, §2, 13 §6.1).
 import { namesTool } from '#core/policy/tools/tool-names.ts';
-import { plainInput } from '#core/policy/workers/worker-tools.ts';
+import { normaliseInput } from '#core/policy/workers/worker-tools.ts';
 import type { Tool, ToolFactory, ToolRegistry, ToolSet } from '#core/ports/tool-port.ts';
 import { type Issue, StartupError } from '#protocol/errors.ts';
 import { REQUEST_CONTEXT, TOOL_NAME_PATTERN, type ToolDefinition, ToolError } from '#protocol/tool.ts';
@@ -12,7 +12,7 @@ import { createLazyValidator, schemaCompiler } from './schema-compiler.ts';
 function createWorkerTool(definition: ToolDefinition) {
   const factory = (): Tool => ({
     definition,
-    plain: plainInput,
+    plain: normaliseInput,
     // The signal of the call reaches the worker's turn.
     cancel: async () => false,
     check: async (input, { spawner }) => spawner?.check(input) ?? [],

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { expect, test } from 'vitest';
-import { signed } from '#core/policy/learning/fingerprint.ts';
+import { signFingerprint } from '#core/policy/learning/fingerprint.ts';
 import { createIdGenerator } from '#protocol/ids.ts';
 import { NEWEST } from '#store/read/patterns.ts';
 import { startBrowserServer } from '../browser/server.ts';
@@ -120,7 +120,7 @@ function fill(
   db.transaction(() => {
     for (let n = 0; n < shapes; n += 1) {
       const id = ids.next();
-      const { structural_json, structural_sig } = signed({
+      const { structural_json, structural_sig } = signFingerprint({
         file_extensions: [`.e${n}`],
         file_path_buckets: [],
         tool_names: [],

@@ -1,6 +1,6 @@
 // What a recommendation costs on this machine at the limits; opt-in, because a busy machine says nothing (12 §12.4).
 import { expect, test } from 'vitest';
-import { signed } from '#core/policy/learning/fingerprint.ts';
+import { signFingerprint } from '#core/policy/learning/fingerprint.ts';
 import { defaultConfig } from '#protocol/config.ts';
 import { type Fingerprint, INTENTS } from '#protocol/learned-pattern.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
@@ -36,7 +36,7 @@ function fill(t: TestEngine): void {
     for (let w = 0; w < WORKSPACES; w += 1)
       for (let n = 0; n < OUTCOMES / MODELS.length; n += 1) {
         const id = t.engine.ids.next();
-        const { structural_json, structural_sig } = signed(shape(n, `w${w}`));
+        const { structural_json, structural_sig } = signFingerprint(shape(n, `w${w}`));
         fingerprint.run(id, w === 0 ? t.workspace : `/w/${w}`, structural_json, structural_sig, n);
         for (const [m, model] of MODELS.entries()) outcome.run(id, model, 9, 0.5 + m / 4, 9, 9e9, 9e3, 'A', n);
       }

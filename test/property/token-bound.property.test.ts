@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { countTokens } from 'gpt-tokenizer/encoding/o200k_base';
 import { expect, it } from 'vitest';
-import { textsIn } from '#core/policy/pricing/prompt-tokens.ts';
+import { collectTexts } from '#core/policy/pricing/prompt-tokens.ts';
 import { toPusd, type Usd } from '#protocol/money.ts';
 import type { Received, Said } from '../api/gateway/provider.ts';
 import { type GatewayWorld, jsonOf, startGateway } from '../api/gateway/world.ts';
@@ -46,7 +46,7 @@ const NAMES = Object.keys(WRITERS);
 /** The tokens that the provider bills: every text that it was sent, and what it adds. */
 function billedTokens({ body }: Received): number {
   const { system, messages, tools, input } = body;
-  const texts = textsIn([system, messages, input]).concat(tools === undefined ? [] : JSON.stringify(tools));
+  const texts = collectTexts([system, messages, input]).concat(tools === undefined ? [] : JSON.stringify(tools));
   const count = (text: string) => countTokens(text, { disallowedSpecial: new Set(), allowedSpecial: new Set() });
   // A real provider sees neither roles nor types as texts; they stand for its frame around each part.
   return texts.reduce((sum, text) => sum + count(text), ADDED);

@@ -3,7 +3,7 @@ import { deflateSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { requestPrompt } from '#core/policy/context/request-prompt.ts';
-import { newText, tokenBound } from '#core/policy/pricing/prompt-tokens.ts';
+import { computeTokenBound, selectNewText } from '#core/policy/pricing/prompt-tokens.ts';
 import { silentLogger } from '#core/ports/logger.ts';
 import { createAnthropicEncoder } from '#models/wire/anthropic-request.ts';
 import { createOpenAiEncoder } from '#models/wire/openai-request.ts';
@@ -11,8 +11,8 @@ import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { message, text, toolResult, toolUse } from '../support/messages.ts';
 import { modelEntry, request } from './support.ts';
 
-function boundRequest(req: CanonicalRequest, model: Parameters<typeof tokenBound>[1]): number {
-  return tokenBound(newText(requestPrompt(req), null), model, 0);
+function boundRequest(req: CanonicalRequest, model: Parameters<typeof computeTokenBound>[1]): number {
+  return computeTokenBound(selectNewText(requestPrompt(req), null), model, 0);
 }
 
 /** Fields that a model reads; the others steer the server. */

@@ -4,7 +4,7 @@ import { AppError, validationError } from '#protocol/errors.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { clientPrompt } from '../policy/gateway/client-prompt.ts';
-import { requestFacts } from '../policy/gateway/request-facts.ts';
+import { readRequestFacts } from '../policy/gateway/request-facts.ts';
 import { type RelayAnswer, RelayFault, type RelayRequest } from '../ports/gateway-relay.ts';
 import { decideGatewayRoute, findStandingDecision, resolveRequestedModel } from './gateway/choose-model.ts';
 import { ENDED, type GatewayClient, openClientSession, placeClient, resolveRootRef } from './gateway/client-session.ts';
@@ -149,7 +149,7 @@ async function readRequest({ bodies }: Pick<GatewayState, 'bodies'>, { wire, tak
   const isLarge = bodies !== null && body.byteLength > bodies.above;
   const { bytes, facts } = isLarge
     ? await bodies.readRequest(wire, body)
-    : { bytes: body, facts: requestFacts(wire, body) };
+    : { bytes: body, facts: readRequestFacts(wire, body) };
   if (!facts.ok) throw validationError([{ path: '', message: facts.error }]);
   return { bytes, facts: facts.value };
 }

@@ -9,7 +9,7 @@ import { draft } from '#protocol/event.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { FoundWorker, SessionWorker, WorkerDefinition } from '#protocol/worker-definition.ts';
 import { checkDefinition, readDefinition } from '../policy/workers/read-definition.ts';
-import { definitionYaml, type Made, workerDetail, workerInfo } from '../policy/workers/write-definition.ts';
+import { formatDefinition, type Made, toWorkerDetail, toWorkerInfo } from '../policy/workers/write-definition.ts';
 import {
   checkWorker,
   createCheckContext,
@@ -52,7 +52,7 @@ export async function createWorker(engine: Engine, workspace: string, given: Giv
       }),
     ],
   });
-  return workerDetail(worker, null);
+  return toWorkerDetail(worker, null);
 }
 
 async function saveNewWorker(engine: DefinitionsEngine, root: string, given: GivenDefinition): Promise<FoundWorker> {
@@ -73,7 +73,7 @@ export async function replaceWorker(
   return engine.library.change(root, async () => {
     await requireChangeable(engine, root, name, given.force);
     const definition = await requireValidDefinition(engine, root, given, name);
-    return workerDetail(await saveDefinition(engine, root, definition), null);
+    return toWorkerDetail(await saveDefinition(engine, root, definition), null);
   });
 }
 
@@ -148,9 +148,9 @@ async function saveDefinition(
   definition: WorkerDefinition,
 ): Promise<FoundWorker> {
   // The library that keeps comments has 72 files: loaded when somebody writes a worker.
-  const { revisedYaml } = await import('../policy/workers/revise-definition.ts');
+  const { reviseYaml } = await import('../policy/workers/revise-definition.ts');
   await engine.library.save(root, definition.name, (before) =>
-    before === null ? definitionYaml(definition) : revisedYaml(before, definition),
+    before === null ? formatDefinition(definition) : reviseYaml(before, definition),
   );
   // Who saves a definition has decided on its very bytes; its prompt file is another file.
   const [file] = (await engine.library.find(root, definition.name))?.sources ?? [];
@@ -178,11 +178,11 @@ export async function listWorkers(
 ): Promise<readonly WorkerInfo[]> {
   if (callable) return listCallableWorkers(engine, await resolveWorkspace(engine, workspace), session);
   const root = await resolveWorkspace(engine, workspace);
-  const project = (await listProjectWorkers(engine, root)).map((worker) => workerInfo(worker, null));
+  const project = (await listProjectWorkers(engine, root)).map((worker) => toWorkerInfo(worker, null));
   const rows = session === null ? [] : await engine.store.workers.list(await findRoot(engine, session));
   const own = await Promise.all(
     rows.map(async (row) =>
-      workerInfo(await resolveSessionWorker(engine, { ...row, workspace_path: root }, row), describeOrigin(row)),
+      toWorkerInfo(await resolveSessionWorker(engine, { ...row, workspace_path: root }, row), describeOrigin(row)),
     ),
   );
   return [...project, ...own].sort((a, b) => (a.name < b.name ? -1 : 1));
@@ -196,10 +196,10 @@ export async function showWorker(
 ): Promise<WorkerDetail> {
   const root = await resolveWorkspace(engine, workspace);
   const worker = await findProjectWorker(engine, root, name);
-  if (worker !== null) return workerDetail(worker, null);
+  if (worker !== null) return toWorkerDetail(worker, null);
   const row = session === null ? null : await engine.store.workers.get(await findRoot(engine, session), name);
   if (row === null) throw new AppError('not_found', `no worker named ${name}`, { resource: 'worker' });
-  return workerDetail(await resolveSessionWorker(engine, { ...row, workspace_path: root }, row), describeOrigin(row));
+  return toWorkerDetail(await resolveSessionWorker(engine, { ...row, workspace_path: root }, row), describeOrigin(row));
 }
 
 /** As a planner is offered them (13 §6.1). */
@@ -214,7 +214,7 @@ async function listCallableWorkers(
   const found = (await listProjectWorkers(engine, root)).filter(
     ({ name, errors }) => errors.length === 0 && (allowed.includes('*') || allowed.includes(name)),
   );
-  return found.map((worker) => workerInfo(worker, null)).sort((a, b) => (a.name < b.name ? -1 : 1));
+  return found.map((worker) => toWorkerInfo(worker, null)).sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
 function unknownSessionError(id: SessionId): AppError {

@@ -3,7 +3,7 @@ import { sleep } from '#protocol/clock.ts';
 import type { Transient } from '#protocol/delta.ts';
 import type { AnyEvent } from '#protocol/event.ts';
 import { joinText } from '#protocol/message.ts';
-import { recommend } from '../policy/learning/recommend-model.ts';
+import { recommendModel } from '../policy/learning/recommend-model.ts';
 import { JUDGED_TYPES, SESSION_RUBRIC, TURN_RUBRIC } from '../policy/learning/rubrics.ts';
 import type { Journal } from '../ports/journal-writer.ts';
 import type { Recommender } from '../ports/learned-turns.ts';
@@ -284,7 +284,7 @@ export function createLearning(deps: LearningDeps): Learning {
     recommender: {
       recommend: async ({ workspace_path, fingerprint, config }) => {
         const patterns = memory.peek(workspace_path) ?? (await memory.load(workspace_path));
-        return recommend(patterns.buildQueryShape(fingerprint), patterns.listPatterns(), config, deps.hasModel);
+        return recommendModel(patterns.buildQueryShape(fingerprint), patterns.listPatterns(), config, deps.hasModel);
       },
       forget: memory.forget,
     },

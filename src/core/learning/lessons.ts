@@ -5,7 +5,7 @@ import type { IdGenerator, TurnId } from '#protocol/ids.ts';
 import { type PatternRecord, USER_RUBRIC, type Verdict } from '#protocol/learned-pattern.ts';
 import { joinText } from '#protocol/message.ts';
 import { fromPusd, type Usd } from '#protocol/money.ts';
-import { signed } from '../policy/learning/fingerprint.ts';
+import { signFingerprint } from '../policy/learning/fingerprint.ts';
 import { JUDGED_TYPES, judgeSession, judgeTurn, type TurnVerdict } from '../policy/learning/rubrics.ts';
 import type { Write } from '../ports/journal-writer.ts';
 import type { LearnedTurn } from '../ports/learned-turns.ts';
@@ -89,7 +89,7 @@ async function learnTurn(deps: LearnDeps, learned: Learned, patternsOf: Patterns
     return emit.length === 0 ? null : { writes: [], emit };
 
   const patterns = await patternsOf(turn.workspace_path);
-  const shape = signed(fingerprint);
+  const shape = signFingerprint(fingerprint);
   const known = patterns.findId(shape.structural_sig);
   const record: PatternRecord = {
     turn_id,

@@ -2,7 +2,7 @@
 import type { Clock } from '#protocol/clock.ts';
 import type { PatternOutcome, PatternRecord, StoredPattern } from '#protocol/learned-pattern.ts';
 import { type Pusd, toPusd } from '#protocol/money.ts';
-import { type Names, type Neighbour, type Shape, shapeOf } from '../policy/learning/recommend-model.ts';
+import { type Names, type Neighbour, type Shape, toShape } from '../policy/learning/recommend-model.ts';
 import type { PatternReader } from '../ports/learned-turns.ts';
 
 // What was learned of one workspace, held in memory: read once, then kept up by the loop (12 §12.4).
@@ -28,7 +28,7 @@ export class WorkspacePatterns {
   /** @param stored every pattern of the workspace */
   constructor(stored: readonly StoredPattern[]) {
     const all = stored.flatMap(({ fingerprint_id, structural_sig, fingerprint, outcomes }) => {
-      const pattern = this.#add(structural_sig, fingerprint_id, shapeOf(fingerprint, this.#names, true));
+      const pattern = this.#add(structural_sig, fingerprint_id, toShape(fingerprint, this.#names, true));
       return outcomes.map((outcome) => ({ pattern, outcome: { ...outcome } }));
     });
     all.sort((a, b) => a.outcome.last_updated_at - b.outcome.last_updated_at);
@@ -46,7 +46,7 @@ export class WorkspacePatterns {
 
   /** A shape to ask with; names nobody used yet leave no trace. */
   buildQueryShape(fingerprint: StoredPattern['fingerprint']): Shape {
-    return shapeOf(fingerprint, this.#names, false);
+    return toShape(fingerprint, this.#names, false);
   }
 
   findId(sig: string): string | null {
@@ -60,7 +60,7 @@ export class WorkspacePatterns {
   addRecord(record: PatternRecord, fingerprint: StoredPattern['fingerprint']): void {
     const sig = record.structural_sig;
     const pattern =
-      this.#patterns.get(sig) ?? this.#add(sig, record.fingerprint_id, shapeOf(fingerprint, this.#names, true));
+      this.#patterns.get(sig) ?? this.#add(sig, record.fingerprint_id, toShape(fingerprint, this.#names, true));
     const outcome = pattern.outcomes.get(record.primary_model) ?? emptyOutcome(record.primary_model);
     outcome.sample_size += 1;
     outcome.sum_cost_pusd = (outcome.sum_cost_pusd + toPusd(record.cost_usd)) as Pusd;

@@ -1,7 +1,7 @@
 // The thread that parses large bodies: 31 MB take 0.1 s (19 §2.2).
 import { parentPort } from 'node:worker_threads';
 import { clientPrompt, type PromptFacts } from '#core/policy/gateway/client-prompt.ts';
-import { type RequestFacts, requestFacts } from '#core/policy/gateway/request-facts.ts';
+import { type RequestFacts, readRequestFacts } from '#core/policy/gateway/request-facts.ts';
 import { readBody } from '#core/policy/parsing/json.ts';
 import { type ReadPrompt, readPrompt } from '#core/policy/pricing/prompt-tokens.ts';
 import type { ClientWire } from '#protocol/client-wire.ts';
@@ -53,7 +53,7 @@ export interface ParseAnswer {
 const JOBS: {
   readonly [Kind in ParseKind]: (bytes: Bytes, given: ParseJobs[Kind]['given']) => ParseJobs[Kind]['found'];
 } = {
-  request: (bytes, { wire }) => ({ facts: requestFacts(wire, asBuffer(bytes)), bytes }),
+  request: (bytes, { wire }) => ({ facts: readRequestFacts(wire, asBuffer(bytes)), bytes }),
   answer: (bytes, { wire }) => ({ reading: readWholeAnswer(METERS[wire], asBuffer(bytes)) }),
   prompt: (bytes, { facts, withTexts }) => ({
     prompt: readPrompt(clientPrompt(asBuffer(bytes), facts), withTexts),

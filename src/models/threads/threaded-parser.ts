@@ -1,7 +1,7 @@
 // Parses large bodies on a thread, which starts with the first body, so that they do not block the event loop (19 §2.2).
 import { Worker } from 'node:worker_threads';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
-import { type Prompt, promptFrom } from '#core/policy/pricing/prompt-tokens.ts';
+import { type Prompt, restorePrompt } from '#core/policy/pricing/prompt-tokens.ts';
 import type { BodyParser } from '#core/ports/body-parser.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import type { ClientWire } from '#protocol/client-wire.ts';
@@ -70,7 +70,7 @@ export function createThreadedParser(program: string, log: Logger): ThreadedPars
     },
     async readPrompt(body, { wire, members, size }, withTexts) {
       const { prompt, bytes } = await ask('prompt', body, { facts: { wire, members, size }, withTexts });
-      return { prompt: promptFrom(prompt), bytes: Buffer.from(bytes.buffer) };
+      return { prompt: restorePrompt(prompt), bytes: Buffer.from(bytes.buffer) };
     },
     async makeRecording(body, exchange) {
       return (await ask('recording', body, { exchange })).bytes;

@@ -1,5 +1,5 @@
 // Learned patterns of a workspace, each with its outcomes (12 §12.3).
-import { wholeFingerprint } from '#core/policy/learning/fingerprint.ts';
+import { restoreFingerprint } from '#core/policy/learning/fingerprint.ts';
 import type { LearnedTurn, PatternReader } from '#core/ports/learned-turns.ts';
 import type { PatternOutcome, StoredPattern } from '#protocol/learned-pattern.ts';
 import type { Pusd } from '#protocol/money.ts';
@@ -43,7 +43,7 @@ export function learnedTurns(rows: readonly TurnRow[]): ReadonlyMap<string, Lear
   const turns = new Map<string, LearnedTurn>();
   for (const { id, session_id, workspace_path, workspace_hash, chosen_model, fingerprint_json, ...recorded } of rows) {
     const fingerprint =
-      fingerprint_json === null ? null : wholeFingerprint(JSON.parse(fingerprint_json), workspace_hash);
+      fingerprint_json === null ? null : restoreFingerprint(JSON.parse(fingerprint_json), workspace_hash);
     const known = recorded.fingerprint_id === null ? null : recorded;
     turns.set(id, { session_id, workspace_path, chosen_model, fingerprint, recorded: known });
   }

@@ -1,7 +1,7 @@
 // `/analytics/quality`: shapes of one workspace that ran on several models (07 §7.3).
 
 import { setImmediate } from 'node:timers/promises';
-import { compareModels, firstOf } from '#core/policy/learning/compare-models.ts';
+import { compareModels, takeBest } from '#core/policy/learning/compare-models.ts';
 import type { QualityQuery } from '#core/ports/report-reader.ts';
 import type { Fingerprint, ModelComparison, Quality, ShapeOnModels } from '#protocol/learned-pattern.ts';
 import { fromPusd, type Pusd, sumPusd, toPusd } from '#protocol/money.ts';
@@ -51,7 +51,7 @@ export async function quality(read: Read, { workspace_path, since, tiers }: Qual
     learned.comparisons_total += found.length;
     const good = found.filter(({ verdict }) => verdict === 'as_good');
     saved = sumPusd([saved, ...good.map(({ saving_per_day_usd }) => toPusd(saving_per_day_usd))]);
-    comparisons = firstOf([...comparisons, ...found], MAX_COMPARISONS);
+    comparisons = takeBest([...comparisons, ...found], MAX_COMPARISONS);
     after = rows.at(-1)!.fingerprint_id;
   }
   return { ...learned, saving_per_day_usd: fromPusd(saved), comparisons: [...comparisons] };

@@ -2,7 +2,7 @@
 // slice (07 §9.4, 08 §7).
 
 import { PROMPT_CLASSES, wholeDays } from '#core/policy/analytics/rollup.ts';
-import { costOfSums, type TokenSums } from '#core/policy/pricing/price-file.ts';
+import { priceTokenSums, type TokenSums } from '#core/policy/pricing/price-file.ts';
 import { promptAbove, promptSteps } from '#core/policy/pricing/price-table.ts';
 import type { CallPricer } from '#core/ports/report-reader.ts';
 import type { TimeWindow } from '#protocol/analytics.ts';
@@ -41,7 +41,7 @@ export async function* rateGroups(read: Read, query: RateQuery): AsyncGenerator<
     sums: row,
     cost(model) {
       const rates = pricer.ratesFor(model, promptAbove(sizes, Number(row.step)));
-      return rates && costOfSums(rates, row);
+      return rates && priceTokenSums(rates, row);
     },
   });
   const inDays = query.byDay && steps.every((step) => PROMPT_CLASSES.includes(step));

@@ -3,7 +3,7 @@
 import { turnRefusal } from '#core/policy/journal/conditions.ts';
 import { type AnsweredCall, resultViolation } from '#core/policy/journal/message-rules.ts';
 import { storedMetadata } from '#core/policy/journal/stored-payload.ts';
-import { storedFingerprint } from '#core/policy/learning/fingerprint.ts';
+import { toStoredFingerprint } from '#core/policy/learning/fingerprint.ts';
 import { InvalidMessageError, JournalConflict } from '#core/ports/journal-writer.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import type { Fingerprint } from '#protocol/learned-pattern.ts';
@@ -99,7 +99,7 @@ export const ANSWER_CALL = 'UPDATE tool_calls SET result_message_id = @result_me
 export const CALL_ANSWERED = 'SELECT session_id, message_id, result_message_id FROM tool_calls WHERE id = ?';
 
 export function turnRow({ retryable, ...turn }: TurnRecord, fingerprint: Fingerprint | null) {
-  const shape = fingerprint === null ? null : storedFingerprint(fingerprint);
+  const shape = fingerprint === null ? null : toStoredFingerprint(fingerprint);
   return { ...turn, retryable: bit(retryable), tools_json: json(turn.tools), fingerprint_json: json(shape) };
 }
 

@@ -5,7 +5,7 @@ import {
   REQUEST_CONTEXT_DESCRIPTION,
   REQUEST_CONTEXT_JSON_SCHEMA,
 } from '#core/policy/delegation/delegate-tool.ts';
-import { attachmentsSchema, INPUT_SCHEMA, plainInput } from '#core/policy/workers/worker-tools.ts';
+import { attachmentsSchema, INPUT_SCHEMA, normaliseInput } from '#core/policy/workers/worker-tools.ts';
 import type { ToolContext, ToolFactory, ToolInput } from '#core/ports/tool-port.ts';
 import { REQUEST_CONTEXT, ToolError, toolText } from '#protocol/tool.ts';
 import { cancelNothing, defineTool, inputSchema } from './common.ts';
@@ -128,7 +128,7 @@ function requireMaker({ maker }: ToolContext) {
 
 export const workerCall: ToolFactory = () => ({
   definition: workerCallDefinition,
-  plain: plainInput,
+  plain: normaliseInput,
   // The signal of the call reaches the worker's turn.
   cancel: cancelNothing,
   check: async (input, { spawner }) => spawner?.check(input) ?? [],

@@ -5,11 +5,11 @@ import { readJson } from '#core/policy/parsing/json.ts';
 import { OUTSIDE } from '#core/policy/parsing/text-limits.ts';
 import { readAgent } from '#core/policy/workers/agent-file.ts';
 import {
-  definitionDigest,
+  hashDefinition,
   MAX_WORKER_BYTES,
   PROMPT_SUFFIXES,
+  parseTemplate,
   readDefinition,
-  templateParts,
 } from '#core/policy/workers/read-definition.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
@@ -233,7 +233,7 @@ async function loadReferences(
     if (read.ok) schema = read.value;
     else problem('output_schema_ref', read.error);
   }
-  const digest = instructions === null ? null : definitionDigest(definition, instructions);
+  const digest = instructions === null ? null : hashDefinition(definition, instructions);
   return { instructions, instructions_source: source, output_schema: schema, digest, sources: looking.sources };
 }
 
@@ -254,7 +254,7 @@ async function readPrompt(root: string, name: string, looking: LoadContext) {
 }
 
 async function renderTemplate(root: string, template: string, looking: LoadContext): Promise<Result<string, string>> {
-  const parts = templateParts(template);
+  const parts = parseTemplate(template);
   if (!parts.ok) return parts;
   let text = '';
   for (const part of parts.value) {

@@ -2,7 +2,7 @@
 import { realpathSync } from 'node:fs';
 import { lstat, mkdir, realpath, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { agentName } from '#core/policy/workers/agent-file.ts';
+import { parseAgentName } from '#core/policy/workers/agent-file.ts';
 import { MAX_WORKER_BYTES } from '#core/policy/workers/read-definition.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import type { WorkerLibrary, WorkspaceFiles } from '#core/ports/workspace.ts';
@@ -66,7 +66,7 @@ export function createWorkerLibrary(log: Logger): WorkerLibrary {
     const known = names.get(path);
     if (known?.stamp === stamp) return known.name;
     const text = await readInside(root, path);
-    const name = agentName(text.ok ? text.value.text : '', stem);
+    const name = parseAgentName(text.ok ? text.value.text : '', stem);
     names.delete(path);
     for (const oldest of names.keys()) if (names.size >= MAX_NAMES) names.delete(oldest);
     names.set(path, { stamp, name });

@@ -1,6 +1,6 @@
 // Sandboxes: named folders of the workspace, and nothing outside of them (13 §4).
 import { stat } from 'node:fs/promises';
-import { hasSuffix, sandboxRoot } from '#core/policy/workers/read-definition.ts';
+import { hasSuffix, normaliseSandboxPath } from '#core/policy/workers/read-definition.ts';
 import type { ConfinedPath, PathUse, WorkspaceFiles } from '#core/ports/workspace.ts';
 import { ToolError } from '#protocol/tool.ts';
 import type { Sandbox } from '#protocol/worker-definition.ts';
@@ -18,7 +18,7 @@ interface Boxed extends ConfinedPath {
 
 /** @param files of the workspace, which confine and protect as ever */
 export function createSandboxFiles(root: string, files: WorkspaceFiles, given: readonly Sandbox[]): WorkspaceFiles {
-  const boxes = given.map((box) => ({ ...box, path: sandboxRoot(box.path) ?? box.path }));
+  const boxes = given.map((box) => ({ ...box, path: normaliseSandboxPath(box.path) ?? box.path }));
   const named = new Map(boxes.map((box) => [box.name, box]));
   const requireSandbox = (path: ConfinedPath): Sandbox => {
     const { box } = path as Boxed;

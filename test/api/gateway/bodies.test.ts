@@ -2,8 +2,8 @@
 import http from 'node:http';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { objectMembers, spliced } from '#core/policy/gateway/json-members.ts';
-import { requestFacts } from '#core/policy/gateway/request-facts.ts';
+import { applySplices, objectMembers } from '#core/policy/gateway/json-members.ts';
+import { readRequestFacts } from '#core/policy/gateway/request-facts.ts';
 import { CLIENT_BODY } from '#core/policy/parsing/text-limits.ts';
 import { claudeCode, jsonOf, startGateway } from './world.ts';
 
@@ -25,7 +25,7 @@ describe('the members of an object', () => {
         ).toEqual(entries.map(([key, value]) => [key, JSON.parse(value)]));
         const splices = found.value.slice(0, 3).map(({ from, to }, i) => ({ from, to, text: `"new ${i}"` }));
         // In whatever order they were found.
-        const after = JSON.parse(Buffer.concat(spliced(bytes(text), splices.toReversed())).toString());
+        const after = JSON.parse(Buffer.concat(applySplices(bytes(text), splices.toReversed())).toString());
         const wanted = Object.fromEntries(
           entries.map(([key, value], i) => [key, i < 3 ? `new ${i}` : JSON.parse(value)]),
         );
@@ -38,7 +38,7 @@ describe('the members of an object', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 300 }), fc.string(), (raw, text) => {
         for (const one of [Buffer.from(raw), bytes(`{"model":${text}`), bytes(`{${text}}`)])
-          expect(typeof requestFacts('messages', one).ok).toBe('boolean');
+          expect(typeof readRequestFacts('messages', one).ok).toBe('boolean');
       }),
     );
   });
@@ -47,9 +47,9 @@ describe('the members of an object', () => {
 test('a body of usual length goes out as one piece, and of a long one nothing is copied that stays as it is', () => {
   const bodyOf = (length: number) => bytes(`{"model":"a","x":"${'y'.repeat(length)}"}`);
   const changed = { from: 9, to: 12, text: '"bc"' };
-  expect(spliced(bodyOf(100_000), [changed]).map(String)).toEqual([`{"model":"bc","x":"${'y'.repeat(100_000)}"}`]);
+  expect(applySplices(bodyOf(100_000), [changed]).map(String)).toEqual([`{"model":"bc","x":"${'y'.repeat(100_000)}"}`]);
   const long = bodyOf(1_000_000);
-  const pieces = spliced(long, [changed]);
+  const pieces = applySplices(long, [changed]);
   expect(Buffer.concat(pieces).toString()).toBe(`{"model":"bc","x":"${'y'.repeat(1_000_000)}"}`);
   expect(pieces.at(-1)!.buffer).toBe(long.buffer);
 });

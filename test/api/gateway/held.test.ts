@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, onTestFinished, test } from 'vitest';
-import { requestFacts } from '#core/policy/gateway/request-facts.ts';
+import { readRequestFacts } from '#core/policy/gateway/request-facts.ts';
 import { MATCH_LIMIT } from '#core/policy/routing/rules.ts';
 import { registryAt } from '../../support/registry-at.ts';
 import { startGateway } from './world.ts';
@@ -70,7 +70,7 @@ test('while an answer streams, nothing of the request is held', async () => {
 
 test('of the last message only what rules look at is kept', () => {
   const facts = (content: string) =>
-    requestFacts('messages', Buffer.from(JSON.stringify({ model: OPUS, messages: [{ role: 'user', content }] })));
+    readRequestFacts('messages', Buffer.from(JSON.stringify({ model: OPUS, messages: [{ role: 'user', content }] })));
   const long = facts(`${'a'.repeat(MATCH_LIMIT - 1)}🙂 and more`);
   expect(long.ok && long.value.text).toBe(`${'a'.repeat(MATCH_LIMIT - 1)}\ud83d`);
   expect(facts('short')).toMatchObject({ value: { text: 'short' } });

@@ -4,15 +4,15 @@ import os from 'node:os';
 import path from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
 import { clientPrompt } from '#core/policy/gateway/client-prompt.ts';
-import { requestFacts } from '#core/policy/gateway/request-facts.ts';
+import { readRequestFacts } from '#core/policy/gateway/request-facts.ts';
 import { readJson } from '#core/policy/parsing/json.ts';
 import { CLIENT_BODY } from '#core/policy/parsing/text-limits.ts';
 import {
-  newText,
   type Prompt,
   type PromptPart,
-  promptFrom,
   readPrompt as readPromptParts,
+  restorePrompt,
+  selectNewText,
 } from '#core/policy/pricing/prompt-tokens.ts';
 import { createUsageFilter } from '#models/relay/answer-filters.ts';
 import type { ThreadedParser } from '#models/threads/threaded-parser.ts';
@@ -44,7 +44,7 @@ describe('a request', () => {
   test('within the limits is taken: 1,000 members, 100,000 keys', () => {
     // Keys count inside of the members of the body; HEAD has three members and two keys.
     for (const body of [`${HEAD},${keys(997)}}`, `${HEAD},"x":{${keys(99_998)}}}`])
-      expect(requestFacts('messages', Buffer.from(body)).ok).toBe(true);
+      expect(readRequestFacts('messages', Buffer.from(body)).ok).toBe(true);
     expect(readJson(`{${keys(100_000)}}`, CLIENT_BODY).ok).toBe(true);
     expect(readJson(`{${keys(100_001)}}`, CLIENT_BODY)).toEqual({ ok: false, error: 'has more than 100000 keys' });
   });
@@ -64,7 +64,7 @@ describe('a request', () => {
     const world = await startGateway();
     const { bodies } = world.server.engine;
     const text = Buffer.from(`${HEAD},"x":"${'a \\"b'.repeat(5 * MB)}"}`);
-    const expected = requestFacts('messages', text);
+    const expected = readRequestFacts('messages', text);
     await bodies!.readRequest('messages', Buffer.from(`${HEAD}}`));
     const given = Buffer.concat([text]);
     const read = bodies!.readRequest('messages', given);
@@ -86,7 +86,7 @@ describe('under a limit', () => {
     const image = '{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}}';
     const body = `${HEAD.replace('"hi"', `[{"type":"text","text":"ü"},${image}]`)},"system":"s","tools":[{"name":"t"}],"top_k":${' '.repeat(300_000)}3}`;
     const bytes = Buffer.from(body);
-    const facts = must(requestFacts('messages', bytes));
+    const facts = must(readRequestFacts('messages', bytes));
     const withTexts = (prompt: Prompt) => readPromptParts(prompt, true);
     const expected = withTexts(clientPrompt(Buffer.from(body), facts));
     const read = bodies.readPrompt(bytes, facts, true);
@@ -108,17 +108,17 @@ describe('under a limit', () => {
     const list = (count: number, item: string) => `[${Array(count).fill(item).join(',')}]`;
     const promptOf = (messages: string, tools: string) => {
       const bytes = Buffer.from(`{"model":"m","max_tokens":9,"messages":${messages},"tools":${tools}}`);
-      return { length: bytes.length, prompt: clientPrompt(bytes, must(requestFacts('messages', bytes))) };
+      return { length: bytes.length, prompt: clientPrompt(bytes, must(readRequestFacts('messages', bytes))) };
     };
     const message = '{"role":"user","content":"x"}';
     const most = promptOf(list(5000, message), list(5000, '{"name":"t"}')).prompt;
-    expect([most.messages.length, most.head.length, newText(most, null).unbounded]).toEqual([5000, 5000, false]);
+    expect([most.messages.length, most.head.length, selectNewText(most, null).unbounded]).toEqual([5000, 5000, false]);
     const { length, prompt } = promptOf(list(5001, message), list(5001, '{"name":"t"}'));
     expect([prompt.messages.length, prompt.head.length]).toEqual([1, 1]);
-    expect(newText(prompt, null)).toMatchObject({ bytes: length, unbounded: true });
-    expect(newText(promptOf(list(5001, message), '[]').prompt, null).unbounded).toBe(false);
+    expect(selectNewText(prompt, null)).toMatchObject({ bytes: length, unbounded: true });
+    expect(selectNewText(promptOf(list(5001, message), '[]').prompt, null).unbounded).toBe(false);
     const image = '{"role":"user","content":[{"type":"image","source":{"type":"base64","data":"AA"}}]}';
-    expect(newText(promptOf(list(5001, image), '[]').prompt, null).unbounded).toBe(true);
+    expect(selectNewText(promptOf(list(5001, image), '[]').prompt, null).unbounded).toBe(true);
     const other = promptOf(list(5001, message.replace('x', 'y')), '[]').prompt;
     expect(other.messages[0]!.key).not.toBe(prompt.messages[0]!.key);
   });
@@ -131,22 +131,22 @@ describe('under a limit', () => {
     const many = Array.from({ length: 30_000 }, () => 'x');
     const parts = [part('a', many), part('b', ['y'], 9_000_000), part('c', many)];
     const prompt = {
-      ...clientPrompt(Buffer.from(`${HEAD}}`), must(requestFacts('messages', Buffer.from(`${HEAD}}`)))),
+      ...clientPrompt(Buffer.from(`${HEAD}}`), must(readRequestFacts('messages', Buffer.from(`${HEAD}}`)))),
       head: [part('h', ['h'])],
       messages: parts,
     };
     const read = readPromptParts(prompt, true);
     expect(read.messages.map(({ texts }) => texts?.length ?? null)).toEqual([null, null, 30_000]);
     expect(read.head[0]!.texts).toEqual(['h']);
-    expect(promptFrom(read).messages[2]!.texts!()).toEqual(many);
-    expect(promptFrom(read).messages[0]!.texts).toBe(null);
+    expect(restorePrompt(read).messages[2]!.texts!()).toEqual(many);
+    expect(restorePrompt(read).messages[0]!.texts).toBe(null);
   });
 });
 
 test('large options of a stream are read once, where the request is', async () => {
   const options = `{"x":"${'\\"'.repeat(200_000)}","include_usage":false}`;
   const body = Buffer.from(`{"model":"gpt-5","stream":true,"stream_options":${options},"messages":[]}`);
-  const { stream_options } = must(requestFacts('chat', body));
+  const { stream_options } = must(readRequestFacts('chat', body));
   const { from, to, text } = stream_options!.asking!;
   expect([body.subarray(from, to).toString(), text]).toEqual(['false', 'true']);
 });

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { codePoints } from '#core/policy/context/message-size.ts';
 import { requestPrompt, type SentParts } from '#core/policy/context/request-prompt.ts';
 import { estimateRequest, estimateText } from '#core/policy/context/token-estimate.ts';
-import { newText, tokenBound } from '#core/policy/pricing/prompt-tokens.ts';
+import { computeTokenBound, selectNewText } from '#core/policy/pricing/prompt-tokens.ts';
 import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
 import { message, text, toolResult, toolUse } from '../../support/messages.ts';
 
@@ -82,8 +82,8 @@ describe('estimateRequest', () => {
   });
 });
 
-function boundRequest(request: SentParts, model: Parameters<typeof tokenBound>[1]): number {
-  return tokenBound(newText(requestPrompt(request), null), model, 0);
+function boundRequest(request: SentParts, model: Parameters<typeof computeTokenBound>[1]): number {
+  return computeTokenBound(selectNewText(requestPrompt(request), null), model, 0);
 }
 
 describe('the bound of a request of which nothing is known', () => {

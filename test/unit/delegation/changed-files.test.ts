@@ -1,6 +1,6 @@
 // What a delegation reports of the files it changed (20 §1).
 import { describe, expect, it } from 'vitest';
-import { changesLine, workerChanges } from '#core/policy/delegation/worker-outcome.ts';
+import { formatChanges, summariseChanges } from '#core/policy/delegation/worker-outcome.ts';
 import { type CallChanges, type FileChange, NO_CHANGES } from '#protocol/file-change.ts';
 
 const call = (path: string, change: FileChange['change'], shell = false): CallChanges => ({
@@ -20,7 +20,7 @@ describe('the changes of a worker', () => {
       call('back', 'created'),
       call('a', 'deleted', true),
     ];
-    expect(workerChanges(calls, (paths) => paths.filter((path) => path > 'm').reverse())).toEqual({
+    expect(summariseChanges(calls, (paths) => paths.filter((path) => path > 'm').reverse())).toEqual({
       changed_files: [
         { path: 'a', change: 'deleted' },
         { path: 'back', change: 'edited' },
@@ -31,20 +31,22 @@ describe('the changes of a worker', () => {
       shell_used: true,
       overlaps: ['new', 'z'],
     });
-    expect(workerChanges([], () => [])).toEqual(NO_CHANGES);
+    expect(summariseChanges([], () => [])).toEqual(NO_CHANGES);
   });
 
   it('are cut at 200 files, and say so', () => {
     const many = (n: number) => Array.from({ length: n }, (_, i) => call(`f${1000 + i}`, 'created'));
-    expect(workerChanges(many(200), () => []).changed_files_truncated).toBe(false);
-    const cut = workerChanges(many(201), () => []);
+    expect(summariseChanges(many(200), () => []).changed_files_truncated).toBe(false);
+    const cut = summariseChanges(many(201), () => []);
     expect([cut.changed_files.length, cut.changed_files_truncated]).toEqual([200, true]);
-    expect(changesLine(cut)).toMatch(/^\[changed more than 200 files: f1000, .* and 180 more\]$/);
+    expect(formatChanges(cut)).toMatch(/^\[changed more than 200 files: f1000, .* and 180 more\]$/);
   });
 
   it('are one line for the planner, whatever a file is called, and none when there are none', () => {
-    expect(changesLine(NO_CHANGES)).toBeNull();
-    const odd = workerChanges([call('a\n]b', 'created'), call(`${'x'.repeat(300)}`, 'edited')], () => ['a\n]b']);
-    expect(changesLine(odd)).toBe(`[changed 2 files: a?]b, ${'x'.repeat(200)}; also changed by another worker: a?]b]`);
+    expect(formatChanges(NO_CHANGES)).toBeNull();
+    const odd = summariseChanges([call('a\n]b', 'created'), call(`${'x'.repeat(300)}`, 'edited')], () => ['a\n]b']);
+    expect(formatChanges(odd)).toBe(
+      `[changed 2 files: a?]b, ${'x'.repeat(200)}; also changed by another worker: a?]b]`,
+    );
   });
 });

@@ -4,10 +4,10 @@ import { describe, expect, it } from 'vitest';
 import {
   contextIssue,
   DELEGATE_JSON_SCHEMA,
+  estimateTaskSize,
   parseDelegateInput,
   REQUEST_CONTEXT_JSON_SCHEMA,
   resolveContext,
-  taskSize,
 } from '#core/policy/delegation/delegate-tool.ts';
 import { InsufficientContextRequestSchema } from '#protocol/delegate.ts';
 import { messageId, toolUseId } from '../../support/messages.ts';
@@ -138,7 +138,7 @@ describe('taskSize', () => {
       { kind: 'file', label: 'src/a.ts', text: null },
       { kind: 'inline', label: 'not counted', text: 'b'.repeat(40) },
     ] as const;
-    expect(taskSize('t'.repeat(20), entries)).toBe(Math.floor((20 + 'file src/a.ts'.length + 40) / 4));
+    expect(estimateTaskSize('t'.repeat(20), entries)).toBe(Math.floor((20 + 'file src/a.ts'.length + 40) / 4));
   });
 });
 

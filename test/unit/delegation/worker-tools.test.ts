@@ -1,7 +1,7 @@
 // Tool sets of planners and of the workers they delegate to (09 §2, 04 §11).
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { offersDelegate, plannerTools, workerTools } from '#core/policy/workers/worker-tools.ts';
+import { canDelegate, listPlannerTools, selectWorkerTools } from '#core/policy/workers/worker-tools.ts';
 
 const named = (...names: string[]) => names.map((name) => ({ name }));
 const registered = [
@@ -12,7 +12,7 @@ const registered = [
 
 describe('plannerTools', () => {
   it('has every registered tool sorted by name, without `_request_context`', () => {
-    expect(plannerTools({ registered, offerDelegate: true })).toEqual([
+    expect(listPlannerTools({ registered, offerDelegate: true })).toEqual([
       'delegate',
       'memory_add',
       'read_file',
@@ -20,24 +20,24 @@ describe('plannerTools', () => {
       'skill_load',
       'write_file',
     ]);
-    expect(plannerTools({ registered, offerDelegate: false })).not.toContain('delegate');
+    expect(listPlannerTools({ registered, offerDelegate: false })).not.toContain('delegate');
   });
 });
 
 describe('offersDelegate', () => {
   const capable = { can_delegate: true, capabilities: { supports_tools: true } } as Parameters<
-    typeof offersDelegate
+    typeof canDelegate
   >[0]['model'];
   const turn = { depth: 0, delegateDepth: 1, model: capable, granted: null };
 
   it('follows the locked model, the depth and what a worker was granted', () => {
-    expect(offersDelegate(turn)).toBe(true);
-    expect(offersDelegate({ ...turn, model: { ...capable, can_delegate: false } })).toBe(false);
+    expect(canDelegate(turn)).toBe(true);
+    expect(canDelegate({ ...turn, model: { ...capable, can_delegate: false } })).toBe(false);
     const noTools = { ...capable, capabilities: { ...capable.capabilities, supports_tools: false } };
-    expect(offersDelegate({ ...turn, model: noTools })).toBe(false);
-    expect(offersDelegate({ ...turn, depth: 1 })).toBe(false);
-    expect(offersDelegate({ ...turn, depth: 1, delegateDepth: 2, granted: ['delegate'] })).toBe(true);
-    expect(offersDelegate({ ...turn, depth: 1, delegateDepth: 2, granted: ['read_file'] })).toBe(false);
+    expect(canDelegate({ ...turn, model: noTools })).toBe(false);
+    expect(canDelegate({ ...turn, depth: 1 })).toBe(false);
+    expect(canDelegate({ ...turn, depth: 1, delegateDepth: 2, granted: ['delegate'] })).toBe(true);
+    expect(canDelegate({ ...turn, depth: 1, delegateDepth: 2, granted: ['read_file'] })).toBe(false);
   });
 });
 
@@ -51,25 +51,25 @@ describe('workerTools', () => {
   };
 
   it('inherits the planner’s set less memory, delegation and worker tools, which it lists, plus `_request_context`', () => {
-    expect(workerTools(call)).toEqual({
+    expect(selectWorkerTools(call)).toEqual({
       effective: ['_request_context', 'read_file', 'shell'],
       dropped_tools: ['delegate', 'memory_add', 'reviewer', 'worker_call'],
       allowed_tool_count: null,
     });
-    const deeper = workerTools({ ...call, mayDelegate: true });
+    const deeper = selectWorkerTools({ ...call, mayDelegate: true });
     expect(deeper.effective).toContain('delegate');
     expect(deeper.dropped_tools).not.toContain('delegate');
   });
 
   it('narrows to `allowed_tools`, tells an empty list from none, lists what a worker must not have and what the planner lacks', () => {
     const allowed_tools = ['read_file', 'delegate', 'memory_add', 'nope', 'read_file'];
-    expect(workerTools({ ...call, allowed_tools })).toEqual({
+    expect(selectWorkerTools({ ...call, allowed_tools })).toEqual({
       effective: ['_request_context', 'read_file'],
       dropped_tools: ['delegate', 'memory_add', 'nope'],
       allowed_tool_count: 4,
     });
-    expect(workerTools({ ...call, allowed_tools: ['_request_context'] }).dropped_tools).toEqual([]);
-    expect(workerTools({ ...call, allowed_tools: [] })).toEqual({
+    expect(selectWorkerTools({ ...call, allowed_tools: ['_request_context'] }).dropped_tools).toEqual([]);
+    expect(selectWorkerTools({ ...call, allowed_tools: [] })).toEqual({
       effective: ['_request_context'],
       dropped_tools: [],
       allowed_tool_count: 0,
@@ -80,12 +80,12 @@ describe('workerTools', () => {
     const name = 'mcp__context7__resolve-library-id';
     const known = { ...call, plannerTools: [name], registered: named(name) };
     for (const asked of [name, 'mcp__context7__resolve_library_id', 'mcp__Context7__resolve-library-id'])
-      expect(workerTools({ ...known, allowed_tools: [asked] })).toMatchObject({
+      expect(selectWorkerTools({ ...known, allowed_tools: [asked] })).toMatchObject({
         effective: ['_request_context', name],
         dropped_tools: [],
       });
     const made_up = Array.from({ length: 5000 }, (_, i) => `tool-${i}${'x'.repeat(1000)}`);
-    const { dropped_tools } = workerTools({ ...known, allowed_tools: made_up });
+    const { dropped_tools } = selectWorkerTools({ ...known, allowed_tools: made_up });
     expect(dropped_tools).toHaveLength(100);
     expect(dropped_tools.every((one) => one.length === 128)).toBe(true);
   });
@@ -106,9 +106,9 @@ describe('workerTools', () => {
         names,
         fc.array(fc.record({ allowed: fc.option(names), mayDelegate: fc.boolean() })),
         (top, levels) => {
-          let parent = plannerTools({ registered: named(...new Set(top)), offerDelegate: true });
+          let parent = listPlannerTools({ registered: named(...new Set(top)), offerDelegate: true });
           for (const level of levels) {
-            const child = workerTools({
+            const child = selectWorkerTools({
               plannerTools: parent,
               allowed_tools: level.allowed,
               mayDelegate: level.mayDelegate,

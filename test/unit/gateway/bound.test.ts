@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest';
 import { buildSentBody } from '#core/engine/gateway/relay-call.ts';
 import { outputBound } from '#core/policy/gateway/largest-bill.ts';
-import { requestFacts } from '#core/policy/gateway/request-facts.ts';
+import { readRequestFacts } from '#core/policy/gateway/request-facts.ts';
 import { must } from '../../support/engine.ts';
 
 it('does not count in a field that the adapter is said not to know, beside which the known one is set', () => {
@@ -12,7 +12,7 @@ it('does not count in a field that the adapter is said not to know, beside which
   const old = { options: { max_tokens_field: 'max_tokens' } } as const;
   const read = (field: string) => {
     const bytes = Buffer.from(JSON.stringify({ model: 'gpt-5', [field]: 7, messages: [] }));
-    return { bytes, facts: must(requestFacts('chat', bytes)) };
+    return { bytes, facts: must(readRequestFacts('chat', bytes)) };
   };
   const [completion, tokens] = [read('max_completion_tokens'), read('max_tokens')];
   expect([completion, tokens].map(({ facts }) => outputBound(facts, model, plain))).toEqual([7, 7]);

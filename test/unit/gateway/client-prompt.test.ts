@@ -1,20 +1,20 @@
 // A client's request as the parts of its prompt: equal keys mean equal bytes, and nothing is left uncounted (14 §2).
 import { describe, expect, it } from 'vitest';
 import { clientPrompt } from '#core/policy/gateway/client-prompt.ts';
-import { requestFacts } from '#core/policy/gateway/request-facts.ts';
-import { newText, type Prompt, promptChains } from '#core/policy/pricing/prompt-tokens.ts';
+import { readRequestFacts } from '#core/policy/gateway/request-facts.ts';
+import { hashPromptChains, type Prompt, selectNewText } from '#core/policy/pricing/prompt-tokens.ts';
 import type { ClientWire } from '#protocol/client-wire.ts';
 import { must } from '../../support/engine.ts';
 
 function promptOf(body: unknown, wire: ClientWire = 'messages'): Prompt {
   const bytes = Buffer.from(typeof body === 'string' ? body : JSON.stringify(body));
-  return clientPrompt(bytes, must(requestFacts(wire, bytes)));
+  return clientPrompt(bytes, must(readRequestFacts(wire, bytes)));
 }
 const user = (text: string, rest: object = {}) => ({ role: 'user', content: [{ type: 'text', text, ...rest }] });
 const body = (messages: readonly unknown[], rest: object = {}) => ({ model: 'm', max_tokens: 9, messages, ...rest });
-const chainAt = (prompt: Prompt, count: number) => promptChains('a:m', prompt, new Set([count])).get(count);
+const chainAt = (prompt: Prompt, count: number) => hashPromptChains('a:m', prompt, new Set([count])).get(count);
 const keys = ({ head }: Prompt) => head.map(({ key }) => key);
-const total = (prompt: Prompt) => newText(prompt, null);
+const total = (prompt: Prompt) => selectNewText(prompt, null);
 
 describe("a client's prompt", () => {
   it.each([
@@ -58,7 +58,7 @@ describe("a client's prompt", () => {
     const length = (prompt: Prompt) => total(prompt).bytes;
     expect(length(marked) - length(plain)).toBe(marked.unkeyed.bytes);
     const known = { tokens: 10, head: new Set(keys(marked)), messages: 2 };
-    expect(newText(marked, known).bytes).toBe(marked.unkeyed.bytes);
+    expect(selectNewText(marked, known).bytes).toBe(marked.unkeyed.bytes);
     expect(marked.unkeyed.bytes).toBe(2 * ',"cache_control":{"type":"ephemeral","ttl":"1h"}'.length);
     // In a text the same letters are text.
     const quoted = promptOf(body([user('one'), user('two,"cache_control":{"type":"ephemeral"}')]));
@@ -108,7 +108,7 @@ describe("a client's prompt", () => {
     expect(prompt.messages[1]!.bytes).toBe(JSON.stringify(sent.messages[1]).length - 2 * data.length);
     expect([total(prompt).images, total(prompt).unbounded, prompt.unbounded]).toEqual([2, true, false]);
     const known = { tokens: 10, head: new Set<string>(), messages: 3 };
-    expect(newText(prompt, known)).toMatchObject({ unbounded: false, images: 0, bytes: 0, known: 26 });
+    expect(selectNewText(prompt, known)).toMatchObject({ unbounded: false, images: 0, bytes: 0, known: 26 });
 
     const kept = (item: object) => promptOf({ model: 'm', input: [item] }, 'responses').messages[0]!.unbounded;
     expect(kept({ type: 'item_reference', id: 'msg_1' })).toBe(true);
@@ -116,7 +116,7 @@ describe("a client's prompt", () => {
     expect(kept({ type: 'reasoning', id: 'rs_1', summary: [], encrypted_content: 'AAAA' })).toBe(false);
     expect(kept({ type: 'reasoning', content: [{ type: 'reasoning_text', text: 'so' }] })).toBe(false);
     const inSystem = promptOf(body([user('hi')], { system: [image] }));
-    expect(newText(inSystem, { ...known, messages: 1 }).images).toBe(1);
+    expect(selectNewText(inSystem, { ...known, messages: 1 }).images).toBe(1);
     expect(promptOf(body([user('hi')], { system: [pdf] })).unbounded).toBe(true);
   });
 
@@ -136,25 +136,25 @@ describe("a client's prompt", () => {
     const twice = load('big', 'big', 'unknown');
     const prompt = promptOf(body([user('hi'), twice], { tools: [tool] }));
     const known = { tokens: 10, head: new Set(keys(prompt)), messages: 1 };
-    expect(newText(prompt, known).bytes).toBe(size(twice) + 2 * size(tool));
+    expect(selectNewText(prompt, known).bytes).toBe(size(twice) + 2 * size(tool));
     expect(chainAt(prompt, 2)).not.toBe(
       chainAt(promptOf(body([user('hi'), twice], { tools: [{ ...tool, more: 1 }] })), 2),
     );
 
     const image = { type: 'image', source: { type: 'url', url: 'https://example.com/a.png' } };
     const shown = promptOf(body([{ role: 'user', content: [image] }]));
-    expect([total(shown).images, newText(shown, { ...known, messages: 1 }).images]).toEqual([1, 1]);
+    expect([total(shown).images, selectNewText(shown, { ...known, messages: 1 }).images]).toEqual([1, 1]);
     for (const url of ['https://example.com/a.png', ' HTTPS://example.com/a.png', '//example.com/a'])
       for (const image_url of [url, { url }]) {
         const item = { role: 'user', content: [{ type: 'image_url', image_url }] };
-        expect(newText(promptOf(body([item]), 'chat'), { ...known, messages: 1 }).images).toBe(1);
+        expect(selectNewText(promptOf(body([item]), 'chat'), { ...known, messages: 1 }).images).toBe(1);
       }
     const inline = { role: 'user', content: [{ type: 'image_url', image_url: { url: 'data:image/png;base64,AAAA' } }] };
-    expect(newText(promptOf(body([inline]), 'chat'), { ...known, messages: 1 }).images).toBe(0);
+    expect(selectNewText(promptOf(body([inline]), 'chat'), { ...known, messages: 1 }).images).toBe(0);
     const remote = { type: 'document', source: { type: 'url', url: 'https://example.com/a.pdf' } };
-    expect(newText(promptOf(body([{ role: 'user', content: [remote] }])), { ...known, messages: 1 }).unbounded).toBe(
-      true,
-    );
+    expect(
+      selectNewText(promptOf(body([{ role: 'user', content: [remote] }])), { ...known, messages: 1 }).unbounded,
+    ).toBe(true);
   });
 
   it('finds files and images inside of results that are objects, and parts that only a provider can measure', () => {

@@ -1,16 +1,16 @@
 // The shape of a turn and how alike two shapes are (12 §12.2).
 import { describe, expect, it } from 'vitest';
 import {
-  fingerprintOf,
-  intentsOf,
+  addPaths,
+  buildFingerprint,
+  detectIntents,
   MAX_NAMES,
-  signed,
-  storedFingerprint,
-  tracesOf,
-  wholeFingerprint,
-  withPaths,
+  readTraces,
+  restoreFingerprint,
+  signFingerprint,
+  toStoredFingerprint,
 } from '#core/policy/learning/fingerprint.ts';
-import { shapeOf, similarity } from '#core/policy/learning/recommend-model.ts';
+import { computeSimilarity, toShape } from '#core/policy/learning/recommend-model.ts';
 import type { Fingerprint } from '#protocol/learned-pattern.ts';
 import type { StoredMessage } from '#protocol/message.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';
@@ -26,33 +26,33 @@ const ROOT = '/work/project';
 
 const called = (n: number, name: string, path: unknown, status: 'complete' | 'cancelled' = 'complete') =>
   message(n, 'assistant', [toolUse(n, name, { path })], { status });
-const traces = (...history: StoredMessage[]) => tracesOf(history, ROOT, definition);
+const traces = (...history: StoredMessage[]) => readTraces(history, ROOT, definition);
 const shape = (words: string, history: readonly StoredMessage[] = [], workspace_hash = 'a') =>
-  fingerprintOf(
+  buildFingerprint(
     {
       text: words,
       has_images: false,
       estimated_input_tokens: 500,
       workspace_hash,
-      traces: tracesOf(history, ROOT, definition),
+      traces: readTraces(history, ROOT, definition),
     },
     definition,
   );
 function alike(a: Fingerprint, b: Fingerprint): number {
   const names = new Map();
-  return similarity(shapeOf(a, names, true), shapeOf(b, names, true));
+  return computeSimilarity(toShape(a, names, true), toShape(b, names, true));
 }
 
 describe('a stored shape', () => {
   it('is without what says nothing, and comes back whole with the hash of its session', () => {
     const plain = shape('fix the bug');
-    expect(storedFingerprint(plain)).toEqual({ intent_tags: ['debug'] });
+    expect(toStoredFingerprint(plain)).toEqual({ intent_tags: ['debug'] });
     const full = shape('fix the bug', [called(1, 'edit_file', 'src/a.ts')]);
     for (const one of [plain, { ...full, has_images: true, estimated_input_tokens_bucket: 3 }]) {
-      expect(wholeFingerprint(storedFingerprint(one), 'a')).toEqual(one);
-      expect(signed(wholeFingerprint(storedFingerprint(one), 'a'))).toEqual(signed(one));
+      expect(restoreFingerprint(toStoredFingerprint(one), 'a')).toEqual(one);
+      expect(signFingerprint(restoreFingerprint(toStoredFingerprint(one), 'a'))).toEqual(signFingerprint(one));
       // As earlier versions stored it.
-      expect(wholeFingerprint(one, 'b')).toEqual(one);
+      expect(restoreFingerprint(one, 'b')).toEqual(one);
     }
   });
 });
@@ -70,11 +70,11 @@ describe('intents', () => {
     ['inline the helper, fix the bug', ['refactor', 'debug']],
     ['', []],
   ])('of %j are %j', (words, tags) => {
-    expect(intentsOf(words)).toEqual(tags);
+    expect(detectIntents(words)).toEqual(tags);
   });
 
   it('stop after the part of a message that is looked at', () => {
-    expect(intentsOf(`${'x '.repeat(10_000)} commit`)).toEqual([]);
+    expect(detectIntents(`${'x '.repeat(10_000)} commit`)).toEqual([]);
   });
 });
 
@@ -107,7 +107,7 @@ describe('a fingerprint', () => {
     [100_000, 3],
   ])('puts %i tokens into bucket %i', (estimated_input_tokens, bucket) => {
     const facts = { text: '', has_images: false, estimated_input_tokens, workspace_hash: '', traces: traces() };
-    expect(fingerprintOf(facts, definition).estimated_input_tokens_bucket).toBe(bucket);
+    expect(buildFingerprint(facts, definition).estimated_input_tokens_bucket).toBe(bucket);
   });
 
   it('keeps the dot of a hidden folder and passes over paths outside the workspace', () => {
@@ -142,7 +142,7 @@ describe('a fingerprint', () => {
 
   it('takes the files that a worker is referred to, without touching what its session did', () => {
     const own = traces(called(1, 'read_file', 'a/x.ts'));
-    expect([...withPaths(own, ['docs/y.md'], ROOT).buckets]).toEqual(['a', 'docs']);
+    expect([...addPaths(own, ['docs/y.md'], ROOT).buckets]).toEqual(['a', 'docs']);
     expect([...own.buckets]).toEqual(['a']);
   });
 
@@ -153,12 +153,12 @@ describe('a fingerprint', () => {
     const found = shape('', [long, ...many, ...deep]);
     expect(found.tool_names).toHaveLength(MAX_NAMES);
     expect(found.file_path_buckets).toHaveLength(MAX_NAMES);
-    expect(signed(found).structural_json.length).toBeLessThan(25_000);
+    expect(signFingerprint(found).structural_json.length).toBeLessThan(25_000);
   });
 
   it('has one signature for the same message, history and workspace, another for another workspace', () => {
     const history = [called(1, 'read_file', 'a.ts')];
-    const sig = (workspace: string) => signed(shape('fix the bug', history, workspace)).structural_sig;
+    const sig = (workspace: string) => signFingerprint(shape('fix the bug', history, workspace)).structural_sig;
     expect(sig('a')).toBe(sig('a'));
     expect(sig('a')).not.toBe(sig('b'));
   });
@@ -193,9 +193,9 @@ describe('two shapes', () => {
   it('do not agree on names that nobody had before', () => {
     const names = new Map();
     const base = { ...shape('debug'), tool_names: ['old'] };
-    const stored = shapeOf(base, names, true);
-    const asked = shapeOf({ ...base, tool_names: ['new'], file_extensions: ['.zig'] }, names, false);
-    expect(similarity(stored, asked)).toBe(0.65);
+    const stored = toShape(base, names, true);
+    const asked = toShape({ ...base, tool_names: ['new'], file_extensions: ['.zig'] }, names, false);
+    expect(computeSimilarity(stored, asked)).toBe(0.65);
     expect(names.size).toBe(1);
   });
 
@@ -206,7 +206,7 @@ describe('two shapes', () => {
     const shapes = lists.flatMap((list) =>
       tags.flatMap((intent_tags) =>
         [true, false].map((has_images) =>
-          shapeOf(
+          toShape(
             { ...shape(''), tool_names: list, file_extensions: list, intent_tags: [...intent_tags], has_images },
             names,
             true,
@@ -214,7 +214,9 @@ describe('two shapes', () => {
         ),
       ),
     );
-    const pairs = shapes.flatMap((a) => shapes.map((b) => [similarity(a, b), similarity(a, b, 0.75)] as const));
+    const pairs = shapes.flatMap((a) =>
+      shapes.map((b) => [computeSimilarity(a, b), computeSimilarity(a, b, 0.75)] as const),
+    );
     expect(pairs.filter(([full, early]) => early !== full && full >= 0.75)).toEqual([]);
     expect(pairs.filter(([full, early]) => early === 0 && full > 0).length).toBeGreaterThan(0);
   });

@@ -1,6 +1,6 @@
 // Scoring of what earlier turns suggest, with the chapter's worked numbers (12 §12.4).
 import { describe, expect, it } from 'vitest';
-import { type Neighbour, recommend, shapeOf } from '#core/policy/learning/recommend-model.ts';
+import { type Neighbour, recommendModel, toShape } from '#core/policy/learning/recommend-model.ts';
 import { defaultConfig } from '#protocol/config.ts';
 import type { Fingerprint, PatternOutcome } from '#protocol/learned-pattern.ts';
 import { toPusd } from '#protocol/money.ts';
@@ -20,7 +20,7 @@ const SHAPE: Fingerprint = {
   workspace_hash: 'a',
 };
 const names = new Map();
-const shape = shapeOf(SHAPE, names, true);
+const shape = toShape(SHAPE, names, true);
 
 /** `each` = dollars a turn. */
 function outcome(model: string, quality: number | null, each: string, samples = 6): PatternOutcome {
@@ -41,12 +41,12 @@ function pattern(
 ): Neighbour {
   return {
     fingerprint_id,
-    shape: shapeOf({ ...SHAPE, ...over }, names, true),
+    shape: toShape({ ...SHAPE, ...over }, names, true),
     outcomes: new Map(outcomes.map((one) => [one.model, one])),
   };
 }
 const ask = (patterns: readonly Neighbour[], over: Partial<typeof config> = {}, known = (_: string) => true) =>
-  recommend(shape, patterns, { ...config, ...over }, known);
+  recommendModel(shape, patterns, { ...config, ...over }, known);
 
 describe('a recommendation', () => {
   const worked = [pattern([outcome(SONNET, 1, '0.010'), outcome(HAIKU, 0.87, '0.001')])];

@@ -3,8 +3,8 @@
 import { Decimal } from 'decimal.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { credibleUsage } from '#core/policy/pricing/credible-usage.ts';
-import { type PriceTable, priceCall, servedModelId } from '#core/policy/pricing/price-table.ts';
+import { replaceIncredibleCounts } from '#core/policy/pricing/credible-usage.ts';
+import { type PriceTable, priceCall, resolveServedModelId } from '#core/policy/pricing/price-table.ts';
 import { fromPusd } from '#protocol/money.ts';
 import { NO_TOKENS, promptTokens, type TokenUsage } from '#protocol/usage.ts';
 import { priceTableA, priceTableB, tableOf } from '../../support/prices.ts';
@@ -84,11 +84,11 @@ describe('cost of one call', () => {
 describe('reported counts', () => {
   const capabilities = { max_context_tokens: 90_000, max_output_tokens: 10_000 };
   const estimates = { input: () => 11, output: () => 7 };
-  const believed = (counts: Counts) => credibleUsage(usage(counts), capabilities, estimates);
+  const believed = (counts: Counts) => replaceIncredibleCounts(usage(counts), capabilities, estimates);
 
   it('are kept up to ten times what the model holds, and a side above it is estimated alone', () => {
     const most = usage({ in: 900_000, cached: 60_000, written: 40_000, written1h: 40_000, out: 1_000_000 });
-    expect(credibleUsage(most, capabilities, estimates)).toEqual({ usage: most, faults: [] });
+    expect(replaceIncredibleCounts(most, capabilities, estimates)).toEqual({ usage: most, faults: [] });
     expect(believed({ in: 900_000, cached: 100_001, out: 5 }).usage).toEqual({
       ...usage({ in: 11, out: 5 }),
       usage_estimated: true,
@@ -171,9 +171,9 @@ describe('which row prices a call', () => {
 
   it('names the answering model only when it is another than was asked for', () => {
     const model = { id: 'local:big', wire_name: 'llama-3.3' };
-    expect(servedModelId(model, 'llama-3.3')).toBeNull();
-    expect(servedModelId(model, null)).toBeNull();
-    expect(servedModelId(model, 'llama-3.3-q4')).toBe('local:llama-3.3-q4');
+    expect(resolveServedModelId(model, 'llama-3.3')).toBeNull();
+    expect(resolveServedModelId(model, null)).toBeNull();
+    expect(resolveServedModelId(model, 'llama-3.3-q4')).toBe('local:llama-3.3-q4');
   });
 });
 

@@ -1,7 +1,7 @@
 // Table files, overlays and versions (08 §2, §3).
 import { describe, expect, it } from 'vitest';
 import { formatPriceTable, parsePriceTable } from '#core/policy/pricing/price-file.ts';
-import { staleRates, storedPriceTable } from '#core/policy/pricing/price-table.ts';
+import { describeStaleRates, storedPriceTable } from '#core/policy/pricing/price-table.ts';
 import { priceFileA, priceTableA, tableOf } from '../../support/prices.ts';
 
 const HAIKU = 'anthropic:claude-haiku-4-5';
@@ -124,9 +124,9 @@ describe('overlays', () => {
 describe('versions', () => {
   it('warn when the rates are more than 90 days old', () => {
     const now = Date.parse('2026-05-08T12:00:00Z');
-    expect(staleRates('2026-02-07', now)).toBeNull();
-    expect(staleRates('2026-02-06', now)).toContain('2026-02-06');
-    expect(staleRates(null, now)).toBeNull();
+    expect(describeStaleRates('2026-02-07', now)).toBeNull();
+    expect(describeStaleRates('2026-02-06', now)).toContain('2026-02-06');
+    expect(describeStaleRates(null, now)).toBeNull();
   });
 });
 

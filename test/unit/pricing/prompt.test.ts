@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { createKnownPrompts, lookUpPrompt, rememberPrompt } from '#core/engine/state/memory.ts';
-import { newText, type Prompt, tokenBound } from '#core/policy/pricing/prompt-tokens.ts';
+import { computeTokenBound, type Prompt, selectNewText } from '#core/policy/pricing/prompt-tokens.ts';
 import type { SessionId } from '#protocol/ids.ts';
 
 const WINDOW = { max_context_tokens: Infinity, max_image_tokens: 1000 };
@@ -29,7 +29,7 @@ const counted = ({ head, messages }: Prompt, salt: number) =>
 
 function boundOf(memory: ReturnType<typeof createKnownPrompts>, id: number, model: string, prompt: Prompt) {
   const { known, trace } = lookUpPrompt(memory, session(id), model, prompt);
-  const bounds = [null, ...known].map((one) => tokenBound(newText(prompt, one), WINDOW, 0));
+  const bounds = [null, ...known].map((one) => computeTokenBound(selectNewText(prompt, one), WINDOW, 0));
   return { bound: Math.min(...bounds), known, trace };
 }
 
@@ -60,7 +60,7 @@ describe('the bound of a prompt', () => {
           const tokens = counted(prompt, salt);
           expect(bound).toBeGreaterThanOrEqual(tokens);
           for (const known_ of known)
-            expect(tokenBound(newText(prompt, known_), WINDOW, 0)).toBeGreaterThanOrEqual(tokens);
+            expect(computeTokenBound(selectNewText(prompt, known_), WINDOW, 0)).toBeGreaterThanOrEqual(tokens);
           saved += known.length;
           rememberPrompt(memory, trace, tokens);
         }
@@ -110,12 +110,14 @@ describe('the bound of a prompt', () => {
     const model = { max_context_tokens: 100_000, max_image_tokens: 1000 };
     const plain = promptOf([0], [1]);
     const prompt = { ...plain, messages: [{ ...part('pdf', 10), unbounded: true }] };
-    expect(tokenBound(newText(prompt, null), model, 0)).toBe(100_000);
+    expect(computeTokenBound(selectNewText(prompt, null), model, 0)).toBe(100_000);
     rememberPrompt(memory, lookUpPrompt(memory, session(1), 'a:m', prompt).trace, 7000);
     const { known } = lookUpPrompt(memory, session(1), 'a:m', prompt);
-    expect(tokenBound(newText(prompt, known[0]!), model, 0)).toBe(7016);
-    expect(tokenBound({ ...newText(plain, null), images: 3 }, model, 500)).toBe(900 + MESSAGES[1]!.bytes + 50 + 3500);
-    expect(tokenBound({ ...newText(plain, null), unbounded: true }, model, 500)).toBe(100_000);
+    expect(computeTokenBound(selectNewText(prompt, known[0]!), model, 0)).toBe(7016);
+    expect(computeTokenBound({ ...selectNewText(plain, null), images: 3 }, model, 500)).toBe(
+      900 + MESSAGES[1]!.bytes + 50 + 3500,
+    );
+    expect(computeTokenBound({ ...selectNewText(plain, null), unbounded: true }, model, 500)).toBe(100_000);
   });
 });
 

@@ -1,11 +1,11 @@
 // Agents of other programs as definitions: nothing is widened, and what cannot be kept is said (13 §3.1).
 import { describe, expect, it } from 'vitest';
-import { agentName, readAgent } from '#core/policy/workers/agent-file.ts';
+import { parseAgentName, readAgent } from '#core/policy/workers/agent-file.ts';
 
 const file = '.claude/agents/a.md';
 function read(head: string, body = 'Do it.') {
   const text = `---\n${head}\n---\n${body}\n`;
-  const { definition, errors, warnings } = readAgent(text, { name: agentName(text, 'a'), file });
+  const { definition, errors, warnings } = readAgent(text, { name: parseAgentName(text, 'a'), file });
   const messages = (list: typeof errors) => list.map(({ path, message }) => `${path}: ${message}`);
   return { definition, errors: messages(errors), warnings: messages(warnings) };
 }

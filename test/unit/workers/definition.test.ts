@@ -1,8 +1,8 @@
 // Definitions read and written: every fault with its line, one form for one content (13 §2, §3).
 import { describe, expect, it } from 'vitest';
-import { definitionDigest, hasSuffix, readDefinition, templateParts } from '#core/policy/workers/read-definition.ts';
-import { revisedYaml } from '#core/policy/workers/revise-definition.ts';
-import { definitionYaml } from '#core/policy/workers/write-definition.ts';
+import { hashDefinition, hasSuffix, parseTemplate, readDefinition } from '#core/policy/workers/read-definition.ts';
+import { reviseYaml } from '#core/policy/workers/revise-definition.ts';
+import { formatDefinition } from '#core/policy/workers/write-definition.ts';
 import type { WorkerDefinition } from '#protocol/worker-definition.ts';
 
 const read = (text: string, format: 'yaml' | 'json' = 'yaml') =>
@@ -136,8 +136,8 @@ describe('two spellings of one definition', () => {
       'sandboxes: { in: { name: in, path: d, allowed_suffixes: [.md] } }\nallow_workers: [b]\ntools: [worker_create]\n' +
         'tool_rules: { sandbox.write: { approval_required: true }, shell: { allowed: false } }\ninstructions: x\nlocked: true',
     );
-    expect(definitionDigest(other, 'x')).toBe(definitionDigest(one, 'x'));
-    expect(definitionDigest(other, 'y')).not.toBe(definitionDigest(one, 'x'));
+    expect(hashDefinition(other, 'x')).toBe(hashDefinition(one, 'x'));
+    expect(hashDefinition(other, 'y')).not.toBe(hashDefinition(one, 'x'));
   });
 });
 
@@ -149,8 +149,8 @@ describe('a saved definition', () => {
     'max_tokens: 5\ntimeout_seconds: 1.5\noutput_schema_ref: answer\n';
 
   it('is the same text after it was loaded and saved again', () => {
-    const once = definitionYaml(valid(full.replace('path: .,', 'path: decks,')));
-    expect(definitionYaml(valid(once))).toBe(once);
+    const once = formatDefinition(valid(full.replace('path: .,', 'path: decks,')));
+    expect(formatDefinition(valid(once))).toBe(once);
     expect(once).toContain('instructions: |\n  You judge.\n    Indented: yes\n\n  # no comment\n');
     expect(once.split('\n')[0]).toBe('name: a');
     expect(once).not.toMatch(/mode: ro|denied_suffixes|model:/);
@@ -158,13 +158,13 @@ describe('a saved definition', () => {
   });
 
   it('keeps what only looks like a default: a policy that was written, and texts that look like something else', () => {
-    const text = definitionYaml(valid('instructions: "yes"\nattachment_policy: {}\ndescription: "1.0"'));
+    const text = formatDefinition(valid('instructions: "yes"\nattachment_policy: {}\ndescription: "1.0"'));
     expect(valid(text)).toMatchObject({
       instructions: 'yes',
       description: '1.0',
       attachment_policy: { max_attachments: 4 },
     });
-    expect(valid(definitionYaml(valid('description: d')))).toMatchObject({
+    expect(valid(formatDefinition(valid('description: d')))).toMatchObject({
       attachment_policy: null,
       instructions: null,
     });
@@ -174,14 +174,14 @@ describe('a saved definition', () => {
     'gives back %j as it was',
     (instructions) => {
       const definition = valid(JSON.stringify({ instructions }));
-      expect(valid(definitionYaml(definition)).instructions).toBe(instructions);
+      expect(valid(formatDefinition(definition)).instructions).toBe(instructions);
     },
   );
 });
 
 describe('a prompt template', () => {
   it('puts files in and knows nothing else', () => {
-    expect(templateParts('a {{ file("x.md") }} b {{file(\'y\')}}')).toEqual({
+    expect(parseTemplate('a {{ file("x.md") }} b {{file(\'y\')}}')).toEqual({
       ok: true,
       value: [
         { kind: 'text', text: 'a ' },
@@ -191,7 +191,7 @@ describe('a prompt template', () => {
       ],
     });
     for (const text of ['{% if x %}', '{{ x }}', '{# c #}', '{{ file(x) }}', '{{ file("a") | upper }}'])
-      expect(templateParts(text)).toMatchObject({
+      expect(parseTemplate(text)).toMatchObject({
         ok: false,
         error: expect.stringContaining('unsupported_template_syntax'),
       });
@@ -230,7 +230,7 @@ describe('a file of a person that is replaced', () => {
     '    allowed: false',
     '',
   ].join('\n');
-  const changed = (change: object, file = FILE) => revisedYaml(file, { ...valid(file), ...change });
+  const changed = (change: object, file = FILE) => reviseYaml(file, { ...valid(file), ...change });
 
   it('keeps its comments and its order: only what differs is another', () => {
     expect(changed({})).toBe(FILE);
@@ -262,7 +262,7 @@ describe('a file of a person that is replaced', () => {
         { sandboxes: { b: { name: 'b', path: 'z', mode: 'rw', allowed_suffixes: ['.md'], max_bytes: 5 } } },
         { tool_rules: {}, instructions: 'a\n# b\n' },
       ] satisfies Partial<WorkerDefinition>[])
-        expect(valid(revisedYaml(text, { ...before, ...change })), text).toEqual({ ...before, ...change });
+        expect(valid(reviseYaml(text, { ...before, ...change })), text).toEqual({ ...before, ...change });
     }
   });
 
@@ -270,6 +270,6 @@ describe('a file of a person that is replaced', () => {
     const plain = 'locked: true\ninstructions: x\n';
     expect(changed({}, plain)).toBe('name: a\ninstructions: x\nlocked: true\n');
     const long = `# c\ninstructions: ${'x'.repeat(40_000)}\n`;
-    expect(changed({ locked: true }, long)).toBe(definitionYaml({ ...valid(long), locked: true }));
+    expect(changed({ locked: true }, long)).toBe(formatDefinition({ ...valid(long), locked: true }));
   });
 });

@@ -2,7 +2,7 @@
 import { namesTool } from '#core/policy/tools/tool-names.ts';
 import { readDefinition } from '#core/policy/workers/read-definition.ts';
 import { listWidenings, reservedName } from '#core/policy/workers/worker-restrictions.ts';
-import { workerTool } from '#core/policy/workers/worker-tools.ts';
+import { createWorkerTool } from '#core/policy/workers/worker-tools.ts';
 import type { ToolSet } from '#core/ports/tool-port.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { SessionRecord } from '#protocol/session.ts';
@@ -244,7 +244,7 @@ async function addWorkerTools(
     : await Promise.all([...new Set(allowed)].map((name) => findProjectWorker(engine, root, name)));
   const tools = found.flatMap((worker) => {
     if (worker === null || worker.errors.length > 0 || worker.definition === null) return [];
-    return [workerTool({ ...worker, definition: worker.definition })];
+    return [createWorkerTool({ ...worker, definition: worker.definition })];
   });
   return tools.length === 0 ? toolset : engine.tools.withWorkers(toolset, tools);
 }

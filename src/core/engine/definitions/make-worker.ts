@@ -3,7 +3,7 @@ import path from 'node:path';
 import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
 import { isSameTool } from '#core/policy/tools/tool-names.ts';
 import { checkDefinition, type Fault, readDefinition } from '#core/policy/workers/read-definition.ts';
-import { definitionYaml, expandSpec, WorkerSpecSchema } from '#core/policy/workers/write-definition.ts';
+import { expandSpec, formatDefinition, WorkerSpecSchema } from '#core/policy/workers/write-definition.ts';
 import type { WorkerMaker, WorkerProposal } from '#core/ports/tool-port.ts';
 import type { Issue } from '#protocol/errors.ts';
 import { draft } from '#protocol/event.ts';
@@ -62,7 +62,7 @@ export function createWorkerMaker(engine: DefinitionsEngine, run: TurnRun, call:
     async describe(proposal) {
       const { definition } = await draftWorker(proposal);
       if (definition === null) return {};
-      return { ...call.input, yaml: definitionYaml(definition), path: resolveCopyPath(definition.name) };
+      return { ...call.input, yaml: formatDefinition(definition), path: resolveCopyPath(definition.name) };
     },
     async make(proposal) {
       return engine.library.change(session.workspace_path, () => makeWorker(proposal));
@@ -73,7 +73,7 @@ export function createWorkerMaker(engine: DefinitionsEngine, run: TurnRun, call:
     const { definition, found, issues, replaced } = await draftWorker(proposal);
     if (issues.length > 0 || definition === null || found === null || found.digest === null)
       throw new ToolError('validation_error', issues.map((i) => `${i.path}: ${i.message}`).join('\n'));
-    const yaml = definitionYaml(definition);
+    const yaml = formatDefinition(definition);
     const worker: SessionWorker = {
       root_session_id: session.root_session_id,
       name: definition.name,

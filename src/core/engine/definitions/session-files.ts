@@ -1,6 +1,11 @@
 // The files of a call, read once: these bytes are what is approved and what is sent (13 §5).
 import { checkImages } from '#core/policy/context/image-blocks.ts';
-import { attachmentOf, countFault, MAX_ATTACHED_BYTES, policyFault } from '#core/policy/workers/attachment-policy.ts';
+import {
+  createAttachment,
+  findCountFault,
+  findPolicyFault,
+  MAX_ATTACHED_BYTES,
+} from '#core/policy/workers/attachment-policy.ts';
 import type { ConfinedPath, WorkspaceFiles } from '#core/ports/workspace.ts';
 import type { AttachedFile } from '#protocol/delegate.ts';
 import type { ContentBlock, ImageBlock } from '#protocol/message.ts';
@@ -42,7 +47,7 @@ export async function readAttachments(
     ...(own?.attachment_policy ? [{ policy: own.attachment_policy, whose: `the caller '${own.name}'` }] : []),
     { policy: inbound, whose: `'${callee.name}'` },
   ];
-  requirePolicies(policies, ({ policy, whose }) => countFault(paths.length, policy, whose));
+  requirePolicies(policies, ({ policy, whose }) => findCountFault(paths.length, policy, whose));
   const files = openCallerFiles(engine, caller);
   const confined: ConfinedPath[] = [];
   for (const path of paths) confined.push(await files.resolve(path, 'read'));
@@ -51,7 +56,7 @@ export async function readAttachments(
   if (twice) throw new ToolError('validation_error', `${twice.given}: is attached twice`);
   // Before anything large is read for nothing.
   const listed = confined.map(({ given }) => ({ path: given, bytes: 0 }));
-  requirePolicies(policies, ({ policy, whose }) => policyFault(listed, policy, whose));
+  requirePolicies(policies, ({ policy, whose }) => findPolicyFault(listed, policy, whose));
   let left = Math.min(MAX_ATTACHED_BYTES, ...policies.map(({ policy }) => policy.max_total_bytes));
   const read: { readonly path: ConfinedPath; readonly data: Buffer }[] = [];
   for (const path of confined) {
@@ -60,11 +65,11 @@ export async function readAttachments(
     left -= data.length;
     if (left >= 0) continue;
     const soFar = read.map(({ path, data }) => ({ path: path.given, bytes: data.length }));
-    requirePolicies(policies, ({ policy, whose }) => policyFault(soFar, policy, whose));
+    requirePolicies(policies, ({ policy, whose }) => findPolicyFault(soFar, policy, whose));
     throw new ToolError('validation_error', `more than ${MAX_ATTACHED_BYTES} bytes of attachments, no call takes more`);
   }
   const made = read.map(({ path, data }) => {
-    const attachment = attachmentOf(path.given, data);
+    const attachment = createAttachment(path.given, data);
     if (!attachment.ok) throw new ToolError('validation_error', attachment.error);
     const { block, media_type } = attachment.value;
     const { given, relative: file, absolute } = path;
@@ -87,7 +92,7 @@ export async function rereadAttachments(
   for (const { path, file, bytes, sha256 } of files) {
     try {
       const data = await readAtMost(access, await access.resolve(file, 'read'), bytes + 1);
-      const attachment = attachmentOf(path, data);
+      const attachment = createAttachment(path, data);
       if (sha256Hex(data) !== sha256 || !attachment.ok) return err(`${path} has changed since it was attached`);
       blocks.push(attachment.value.block);
     } catch (error) {

@@ -1,5 +1,5 @@
 // Commit F: the worker session ends, the delegation's record gets its outcome, and one `delegate.*` event tells (04 §5.4).
-import { type DelegateOutcome, workerChanges } from '#core/policy/delegation/worker-outcome.ts';
+import { type DelegateOutcome, summariseChanges } from '#core/policy/delegation/worker-outcome.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
 import type { WorkerUsage } from '#core/ports/store-reader.ts';
 import type { Cancelled } from '#protocol/abort.ts';
@@ -87,7 +87,7 @@ export async function closeDelegation(
 
 async function readChanges(engine: Storage & WorkspaceAccess, worker: SessionId): Promise<WorkerChanges> {
   const calls = await engine.store.delegations.changes(worker);
-  return workerChanges(calls, (paths) => engine.files.overlaps(worker, paths));
+  return summariseChanges(calls, (paths) => engine.files.overlaps(worker, paths));
 }
 
 function draftClosingEvent(

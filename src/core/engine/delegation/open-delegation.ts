@@ -1,6 +1,6 @@
 // What a delegation is made of: its record, its worker's session, and the two events that tell of them (04 §5.1).
 import { workerTaskPrompt } from '#core/policy/context/worker-brief.ts';
-import { taskSize } from '#core/policy/delegation/delegate-tool.ts';
+import { estimateTaskSize } from '#core/policy/delegation/delegate-tool.ts';
 import type { WorkerToolSet } from '#core/policy/workers/worker-tools.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
@@ -58,7 +58,7 @@ export function newDelegation(
     resolved_model: model,
     context_mode: request.context_mode,
     context_reference_count: request.context.length,
-    task_size_tokens: taskSize(request.task, request.context),
+    task_size_tokens: estimateTaskSize(request.task, request.context),
     effective_tools: tools.effective,
     allowed_tool_count: tools.allowed_tool_count,
     dropped_tools: tools.dropped_tools,

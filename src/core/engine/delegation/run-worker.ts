@@ -1,8 +1,8 @@
 // The one path that creates a child session, runs it and closes its delegation, whatever tool asked (04 §5, 13 §1).
-import { referredFiles } from '#core/policy/delegation/delegate-tool.ts';
+import { listReferredFiles } from '#core/policy/delegation/delegate-tool.ts';
 import { plannerTexts, type WorkerEnd, workerOutcome } from '#core/policy/delegation/worker-outcome.ts';
 import { tierModel } from '#core/policy/routing/policy-file.ts';
-import { namedTools, type WorkerToolSet, workerTools } from '#core/policy/workers/worker-tools.ts';
+import { selectNamedTools, selectWorkerTools, type WorkerToolSet } from '#core/policy/workers/worker-tools.ts';
 import { Cancelled } from '#protocol/abort.ts';
 import type { DelegateRequest, DelegationRecord } from '#protocol/delegate.ts';
 import type { ToolUseId } from '#protocol/ids.ts';
@@ -89,7 +89,7 @@ async function resolveWorkerTools(
 ): Promise<WorkerToolSet> {
   const { session } = run;
   if (request.worker === null)
-    return workerTools({
+    return selectWorkerTools({
       plannerTools: run.turn?.tools ?? run.outside?.tools ?? [],
       allowed_tools: request.allowed_tools,
       mayDelegate: session.delegation_depth + 1 < engine.config.delegation.delegate_depth,
@@ -97,7 +97,7 @@ async function resolveWorkerTools(
     });
   const { definition, creator_tools } = request.worker;
   const own = await loadWorkerToolset(engine, session.workspace_path, definition.allow_workers);
-  const tools = namedTools({
+  const tools = selectNamedTools({
     definition,
     registered: own.definitions(),
     isWorker: true,
@@ -132,7 +132,7 @@ async function runSpawned(
   const worker: WorkerRun = {
     tool_use_id: delegation.tool_use_id,
     task: delegation.request.task,
-    files: referredFiles(delegation.request.context),
+    files: listReferredFiles(delegation.request.context),
     tier_model: delegation.resolved_model,
     tier_reason: describeTierReason(delegation.request),
     output_schema: delegation.request.output_schema,

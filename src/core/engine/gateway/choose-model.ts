@@ -1,6 +1,6 @@
 // Which model a call of the gateway goes to: what stands, or the seven slots (19 §2.4).
 import { shownName } from '#core/policy/cut.ts';
-import { type NamedModel, namedModel, offeredModels, speaks } from '#core/policy/gateway/model-names.ts';
+import { canSpeak, listOfferedModels, type NamedModel, resolveModelName } from '#core/policy/gateway/model-names.ts';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
 import { listWires } from '#core/policy/registry/adapter-config.ts';
 import { snapshot } from '#core/policy/registry/availability.ts';
@@ -46,11 +46,11 @@ export function resolveRequestedModel(
   facts: RequestFacts,
 ): RequestedModel {
   const usable = listUsableAdapters(engine);
-  const named = namedModel(engine.registry, facts.wire, facts.model, usable);
+  const named = resolveModelName(engine.registry, facts.wire, facts.model, usable);
   if (named === null)
     throw new AppError(
       'model_not_configured',
-      `${shownName(facts.model)} cannot be reached: no adapter that speaks ${facts.wire} has a key on this server; set the key, or see metis doctor`,
+      `${shownName(facts.model)} cannot be reached: no adapter that canSpeak ${facts.wire} has a key on this server; set the key, or see metis doctor`,
     );
   const isConfigured = (id: string) => {
     const model = registry.get(id);
@@ -125,14 +125,14 @@ function describeRefusal(
   { refused }: RouteDecision,
 ): AppError | null {
   if (refused === null || named === null) return null;
-  if (speaks(registry, named.model, facts.wire)) {
+  if (canSpeak(registry, named.model, facts.wire)) {
     if (registry.isConfigured(named.model.id)) return null;
     return new AppError(
       'model_not_configured',
       `${named.model.id} cannot be reached: this server has no key for ${named.model.adapter}; set the key, or see metis doctor`,
     );
   }
-  const names = offeredModels(registry, listUsableAdapters(engine), facts.wire).map(({ name }) => name);
+  const names = listOfferedModels(registry, listUsableAdapters(engine), facts.wire).map(({ name }) => name);
   return new AppError(
     'explicit_model_rejected',
     `${named.model.id} cannot be asked by ${facts.wire}; models that can: ${names.join(', ') || 'none'}`,
@@ -206,7 +206,7 @@ async function buildTurnContext(
 const MADE_AT = 0;
 
 export function listGatewayModels(engine: Runtime & ModelCatalog & GatewayState) {
-  const offered = offeredModels(engine.registry, listUsableAdapters(engine), null);
+  const offered = listOfferedModels(engine.registry, listUsableAdapters(engine), null);
   const data = [
     ...offered.map(({ name, model }) => toListEntry(name, model.id, getProvider(model.id))),
     ...(offered.length === 0 ? [] : [toListEntry('claude-auto', 'Metis decides', 'metis')]),
@@ -232,10 +232,10 @@ export function findGatewayModel(
   const { data } = listGatewayModels(engine);
   const usable = listUsableAdapters(engine);
   for (const wire of wires) {
-    const named = namedModel(engine.registry, wire, name, usable);
+    const named = resolveModelName(engine.registry, wire, name, usable);
     if (named === 'auto') return data.find(({ id }) => id === 'claude-auto') ?? null;
     const id = named?.model.id;
-    const offered = offeredModels(engine.registry, usable, wire).find(({ model }) => model.id === id);
+    const offered = listOfferedModels(engine.registry, usable, wire).find(({ model }) => model.id === id);
     if (offered !== undefined) return data.find(({ display_name }) => display_name === id) ?? null;
   }
   return null;

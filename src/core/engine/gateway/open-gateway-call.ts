@@ -1,6 +1,6 @@
 // From a request to an announced call: its session, its decision, its money; what is new is one commit (19 §2.2).
 import { shownName } from '#core/policy/cut.ts';
-import { largestBill, outputBound, unboundedOther } from '#core/policy/gateway/largest-bill.ts';
+import { findUnboundedOther, largestBill, outputBound } from '#core/policy/gateway/largest-bill.ts';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
 import type { OtherModel } from '#core/policy/gateway/request-parts.ts';
 import type { Prompt } from '#core/policy/pricing/prompt-tokens.ts';
@@ -57,7 +57,7 @@ async function requireBounded(
     throw validationError([{ path: 'background', message }]);
   }
   const { prices, registry } = engine;
-  const other = unboundedOther({ prices, registry, model, facts });
+  const other = findUnboundedOther({ prices, registry, model, facts });
   if (other === null) return;
   throw validationError([{ path: other.member, message: `${under}: ${describeUnbounded(other)}` }]);
 }

@@ -1,7 +1,7 @@
 // How a call's bytes go to its provider and back, and what came of it (19 §2.2).
 
 import { shownName } from '#core/policy/cut.ts';
-import { type Splice, spliced } from '#core/policy/gateway/json-members.ts';
+import { applySplices, type Splice } from '#core/policy/gateway/json-members.ts';
 import { boundKey } from '#core/policy/gateway/largest-bill.ts';
 import type { NamedModel } from '#core/policy/gateway/model-names.ts';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
@@ -176,7 +176,7 @@ export function buildSentBody(bytes: Buffer, facts: RequestFacts, changes: Chang
     else splices.push(asking);
   }
   if (inserted !== '') splices.push({ from: start, to: start, text: inserted });
-  return { pieces: splices.length === 0 ? [bytes] : spliced(bytes, splices), withhold_usage: withhold };
+  return { pieces: splices.length === 0 ? [bytes] : applySplices(bytes, splices), withhold_usage: withhold };
 }
 
 /** A server of which is said that it does not know the option is not asked. */

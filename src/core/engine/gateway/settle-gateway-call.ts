@@ -1,7 +1,7 @@
 // What a call of the gateway leaves behind: its counts and its money, or why it failed; nothing of what was said (19 §2.2, §2.7).
-import { entryOfName } from '#core/policy/gateway/model-names.ts';
+import { findEntryByName } from '#core/policy/gateway/model-names.ts';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
-import { credibleUsage } from '#core/policy/pricing/credible-usage.ts';
+import { replaceIncredibleCounts } from '#core/policy/pricing/credible-usage.ts';
 import type { MeterReading } from '#core/ports/gateway-relay.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId, RequestId } from '#protocol/ids.ts';
@@ -173,7 +173,7 @@ function listRounds(
 ): Round[] {
   const others = rounds.some((round) => round.model !== null);
   return rounds.map(({ model: name, usage }) => ({
-    model: name === null ? model : entryOfName(registry, model, name),
+    model: name === null ? model : findEntryByName(registry, model, name),
     served: name ?? (others ? null : served_model),
     usage: {
       input_tokens: usage.input ?? 0,
@@ -219,7 +219,7 @@ function resolveUsage(
     reasoning_tokens: usage.reasoning ?? 0,
     usage_estimated: !inputKnown || !outputKnown,
   };
-  const believed = credibleUsage(reported, call.model.capabilities, estimates);
+  const believed = replaceIncredibleCounts(reported, call.model.capabilities, estimates);
   if (believed.faults.length > 0)
     engine.log.warn(
       { session_id: call.session.id, model: call.model.id, request_id: call.request_id, faults: believed.faults },

@@ -1,7 +1,7 @@
 // One model call: reserved, announced in the journal, streamed to the bus, its outcome stored (00 §3 steps 3-4).
 
 import { estimateRequest } from '#core/policy/context/token-estimate.ts';
-import { credibleUsage } from '#core/policy/pricing/credible-usage.ts';
+import { replaceIncredibleCounts } from '#core/policy/pricing/credible-usage.ts';
 import { AdapterError } from '#core/ports/provider.ts';
 import type { EventId, MessageId } from '#protocol/ids.ts';
 import { type ContentBlock, textBlock } from '#protocol/message.ts';
@@ -25,7 +25,7 @@ function correctUsage(
   reported: TokenUsage,
   content: readonly ContentBlock[],
 ): TokenUsage {
-  const { usage, faults } = credibleUsage(reported, request.model.capabilities, {
+  const { usage, faults } = replaceIncredibleCounts(reported, request.model.capabilities, {
     input: () => estimateRequest(request),
     output: () => estimateAnswer(content),
   });

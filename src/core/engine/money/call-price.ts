@@ -1,12 +1,12 @@
 // What a call of ours can cost at most, and by whose prices (14 §2).
 import { requestPrompt, type SentParts } from '#core/policy/context/request-prompt.ts';
-import { ceilingPrice, isAnsweredByOther, priceCall, servedModelId } from '#core/policy/pricing/price-table.ts';
+import { ceilingPrice, isAnsweredByOther, priceCall, resolveServedModelId } from '#core/policy/pricing/price-table.ts';
 import {
+  computeTokenBound,
   type KnownPrompt,
   type NewText,
-  newText,
   type Prompt,
-  tokenBound,
+  selectNewText,
 } from '#core/policy/pricing/prompt-tokens.ts';
 import { overheadTokens, promptClass } from '#core/policy/registry/adapter-config.ts';
 import type { SessionId } from '#protocol/ids.ts';
@@ -40,8 +40,8 @@ export async function boundPrompt(
   const { known, trace } = lookUpPrompt(engine.prompts, session, model.id, prompt);
   const adapter = engine.registry.adapters.get(model.adapter);
   const overhead = adapter === undefined ? 0 : overheadTokens(adapter);
-  const computeBound = (text: NewText) => tokenBound(text, model.capabilities, overhead);
-  const candidates = [null, ...known].map((given: KnownPrompt | null) => newText(prompt, given));
+  const computeBound = (text: NewText) => computeTokenBound(text, model.capabilities, overhead);
+  const candidates = [null, ...known].map((given: KnownPrompt | null) => selectNewText(prompt, given));
   const best = candidates.reduce((least, text) => (computeBound(text) < computeBound(least) ? text : least));
   return { tokens: computeBound(await countTokens(engine, model, best)), trace };
 }
@@ -134,7 +134,7 @@ export function stampUsage(
   const prices = rounds.map((round) =>
     priceCall({
       table: engine.prices,
-      servedModelId: servedModelId(round.model, round.served),
+      servedModelId: resolveServedModelId(round.model, round.served),
       pricingId: round.model.pricing_id,
       modelId: round.model.id,
       usage: round.usage,

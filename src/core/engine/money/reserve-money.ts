@@ -1,6 +1,6 @@
 // Money is reserved before a call leaves and settled when its usage is known, so that parallel calls cannot overshoot (14).
 
-import { affordableOutput } from '#core/policy/gateway/largest-bill.ts';
+import { findAffordableOutput } from '#core/policy/gateway/largest-bill.ts';
 import type { DayLimit, Share } from '#core/ports/shared-limit.ts';
 import { orAbort } from '#protocol/abort.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
@@ -229,7 +229,7 @@ export async function tryMoney(
       return { needed: full, take: (room.left + 1n) as Pusd };
     }
     const lowest = price(Math.min(wanted.floor, wanted.asked));
-    const fits = affordableOutput(price, {
+    const fits = findAffordableOutput(price, {
       floor: Math.min(wanted.floor, wanted.asked),
       asked: wanted.asked,
       left: room.left,

@@ -1,7 +1,7 @@
 // Which tools a turn offers: those that spawn a worker follow the routed model (09 §2, 04 §3.2).
 import { namedPrompt, stablePrompt } from '#core/policy/context/system-prompt.ts';
 import { isIndexed, skillIndex } from '#core/policy/skills/skill-text.ts';
-import { namedTools, offersDelegate, plannerTools } from '#core/policy/workers/worker-tools.ts';
+import { canDelegate, listPlannerTools, selectNamedTools } from '#core/policy/workers/worker-tools.ts';
 import type { SkillShelf, ToolSet } from '#core/ports/tool-port.ts';
 import type { CalledWorker } from '#protocol/delegate.ts';
 import type { ModelEntry } from '#protocol/model.ts';
@@ -28,8 +28,8 @@ export function selectBaseTools(
     isWorker
       ? granted
       : named === null
-        ? plannerTools({ registered, offerDelegate: false })
-        : namedTools({ definition: named.definition, registered, isWorker, creatorTools: null }).effective,
+        ? listPlannerTools({ registered, offerDelegate: false })
+        : selectNamedTools({ definition: named.definition, registered, isWorker, creatorTools: null }).effective,
   );
   // A delegation that is older than the rule does not get round it.
   const offered = registered.filter((t) => names.has(t.name) && !(t.planners_only && isWorker));
@@ -63,7 +63,12 @@ export function warnAboutMissingTools(
 ): void {
   if (named === null || turn_count > 0) return;
   const registered = toolset.definitions();
-  const { unknown_tools } = namedTools({ definition: named.definition, registered, isWorker, creatorTools: null });
+  const { unknown_tools } = selectNamedTools({
+    definition: named.definition,
+    registered,
+    isWorker,
+    creatorTools: null,
+  });
   if (unknown_tools.length === 0) return;
   engine.log.warn(
     { session_id: id, worker: worker_name, tools: unknown_tools },
@@ -84,7 +89,7 @@ export function selectOfferedTools(
 ): readonly ToolDefinition[] {
   const { model, granted } = turn;
   if (!model.can_delegate || !model.capabilities.supports_tools) return turn.tools;
-  const delegates = offersDelegate({
+  const delegates = canDelegate({
     depth: session.delegation_depth,
     delegateDepth: engine.config.delegation.delegate_depth,
     model,

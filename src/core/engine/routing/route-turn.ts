@@ -3,7 +3,7 @@
 import { hasImage, measureHistory } from '#core/policy/context/session-history.ts';
 import { estimateRequest } from '#core/policy/context/token-estimate.ts';
 import { elidables, savedBy } from '#core/policy/context/window.ts';
-import { fingerprintOf, tracesOf, withPaths } from '#core/policy/learning/fingerprint.ts';
+import { addPaths, buildFingerprint, readTraces } from '#core/policy/learning/fingerprint.ts';
 import { type RouteEnv, validationFailure } from '#core/policy/routing/candidate.ts';
 import { decideRoute, routeError } from '#core/policy/routing/chain.ts';
 import type { ToolSet } from '#core/ports/tool-port.ts';
@@ -81,14 +81,14 @@ function isChosen(context: Unadvised, env: RouteEnv): boolean {
 function describeShape(turn: TurnToShape, message: StoredMessage, context: Unadvised): Fingerprint {
   const { session, toolset, earlier, worker } = turn;
   const definition = (name: string) => toolset.definition(name);
-  const traces = tracesOf(earlier, session.workspace_path, definition);
-  return fingerprintOf(
+  const traces = readTraces(earlier, session.workspace_path, definition);
+  return buildFingerprint(
     {
       text: worker?.task ?? joinText(message.content),
       has_images: context.message_has_images,
       estimated_input_tokens: context.estimated_input_tokens,
       workspace_hash: session.workspace_hash,
-      traces: withPaths(traces, worker?.files ?? [], session.workspace_path),
+      traces: addPaths(traces, worker?.files ?? [], session.workspace_path),
     },
     definition,
   );

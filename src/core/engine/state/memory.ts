@@ -1,6 +1,6 @@
 // Money that running calls hold, and what is remembered of limits: in memory only, made again after a restart (14).
 
-import { type KnownPrompt, type Prompt, promptChains } from '#core/policy/pricing/prompt-tokens.ts';
+import { hashPromptChains, type KnownPrompt, type Prompt } from '#core/policy/pricing/prompt-tokens.ts';
 import { type Availability, emptyAvailability } from '#core/policy/registry/availability.ts';
 import { type PolicyLayer, UNREAD } from '#core/policy/routing/policy-layers.ts';
 import type { Clock } from '#protocol/clock.ts';
@@ -186,7 +186,7 @@ export function lookUpPrompt(
 ): { readonly known: readonly KnownPrompt[]; readonly trace: PromptTrace } {
   const own = memory.sessions.get(session) ?? [];
   const { length } = prompt.messages;
-  const chains = promptChains(modelId, prompt, new Set([0, length, ...own.map(({ messages }) => messages)]));
+  const chains = hashPromptChains(modelId, prompt, new Set([0, length, ...own.map(({ messages }) => messages)]));
   const start = chains.get(0)!;
   const large = prompt.head.flatMap(({ key, bytes }) => (bytes >= LARGE_PART_BYTES ? [`${start} ${key}`] : []));
   const known: KnownPrompt[] = own.filter(({ messages, chain }) => chains.get(messages) === chain);

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
 import type { JsonSchema } from '#protocol/tool.ts';
-import { type Prompt, type PromptPart, textsIn } from '../pricing/prompt-tokens.ts';
+import { collectTexts, type Prompt, type PromptPart } from '../pricing/prompt-tokens.ts';
 
 /** What one model call carries. */
 export interface RequestParts {
@@ -118,7 +118,7 @@ function addBlock(size: Size, block: ContentBlock): void {
 }
 
 function blockTexts(block: ContentBlock): readonly string[] {
-  return block.type === 'tool_use' ? [block.id, block.name, JSON.stringify(block.input)] : textsIn(block);
+  return block.type === 'tool_use' ? [block.id, block.name, JSON.stringify(block.input)] : collectTexts(block);
 }
 
 function jsonBytes(text: string): number {

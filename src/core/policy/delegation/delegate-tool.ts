@@ -24,7 +24,7 @@ const TRUNCATED = '[truncated]';
 export function parseDelegateInput(input: unknown): Result<DelegateInput, Issue[]> {
   const parsed = DelegateInputSchema.safeParse(input);
   if (parsed.success) return ok(parsed.data);
-  return err(plainIssues(parsed.error).map(({ path, message }) => ({ path: dotted(path), message })));
+  return err(plainIssues(parsed.error).map(({ path, message }) => ({ path: formatIssuePath(path), message })));
 }
 
 /** The issue of an include item that does not resolve for the caller: foreign id, or a path outside the workspace. */
@@ -64,47 +64,47 @@ export function resolveContext(
 }
 
 /** `task_size_tokens`: the estimate of the task and of what each entry puts into the prompt. */
-export function taskSize(task: string, entries: readonly ContextEntry[]): number {
+export function estimateTaskSize(task: string, entries: readonly ContextEntry[]): number {
   return estimateText(task, ...entries.map((entry) => entry.text ?? contextLine(entry)));
 }
 
 function resolveItem(item: ContextItem, texts: ContextTexts): ContextEntry | null {
   switch (item.type) {
     case 'file':
-      return reference('file', item.path);
+      return createReference('file', item.path);
     case 'file_range':
-      return reference('file_range', `${item.path} lines ${item.lines[0]}-${item.lines[1]}`);
+      return createReference('file_range', `${item.path} lines ${item.lines[0]}-${item.lines[1]}`);
     case 'inline':
-      return inlined('inline', item.label, item.text);
+      return createInlined('inline', item.label, item.text);
     case 'message':
-      return inlined('message', item.message_id, texts.message(item.message_id));
+      return createInlined('message', item.message_id, texts.message(item.message_id));
     case 'tool_result':
-      return inlined('tool_result', item.tool_use_id, texts.toolResult(item.tool_use_id));
+      return createInlined('tool_result', item.tool_use_id, texts.toolResult(item.tool_use_id));
   }
 }
 
 /** Paths of the files that a worker is to read by itself. */
-export function referredFiles(entries: readonly ContextEntry[]): string[] {
+export function listReferredFiles(entries: readonly ContextEntry[]): string[] {
   const references = entries.filter(({ kind }) => kind === 'file' || kind === 'file_range');
   return references.map(({ kind, label }) => (kind === 'file' ? label : label.replace(/ lines \d+-\d+$/, '')));
 }
 
-function reference(kind: ContextItem['type'], label: string): ContextEntry {
-  return { kind, label: oneLine(label), text: null };
+function createReference(kind: ContextItem['type'], label: string): ContextEntry {
+  return { kind, label: toOneLine(label), text: null };
 }
 
-function inlined(kind: ContextItem['type'], label: string, text: string | null): ContextEntry | null {
+function createInlined(kind: ContextItem['type'], label: string, text: string | null): ContextEntry | null {
   if (text === null) return null;
   const body = text.length > MAX_BODY_CHARS ? `${cutText(text, MAX_BODY_CHARS)}${TRUNCATED}` : text;
-  return { kind, label: oneLine(label), text: body };
+  return { kind, label: toOneLine(label), text: body };
 }
 
 // A label is one line of the prompt: it must not be able to forge another one.
-function oneLine(label: string): string {
+function toOneLine(label: string): string {
   return label.replace(/\s+/g, ' ').trim();
 }
 
-function dotted(path: readonly PropertyKey[]): string {
+function formatIssuePath(path: readonly PropertyKey[]): string {
   let out = '';
   for (const key of path) {
     if (typeof key === 'number') out += `[${key}]`;

@@ -22,7 +22,7 @@ export function readStructured(
   text: string,
   validate: (value: unknown) => readonly Issue[],
 ): Result<Record<string, unknown>, readonly Issue[]> {
-  const json = readJson(withoutFence(text.trim()), MODEL_JSON);
+  const json = readJson(stripFence(text.trim()), MODEL_JSON);
   if (!json.ok) return err([{ path: '$', message: json.error }]);
   const { value } = json;
   if (!isObject(value)) return err([{ path: '$', message: 'must be a JSON object' }]);
@@ -41,7 +41,7 @@ function problemLines(issues: readonly Issue[]): string[] {
 }
 
 /** The inside, where the whole text is one fenced block; a language tag may follow the opening fence. */
-function withoutFence(text: string): string {
+function stripFence(text: string): string {
   const fence = /^(?:`{3,}|~{3,})/.exec(text)?.[0];
   const start = text.indexOf('\n') + 1;
   const end = text.length - (fence?.length ?? 0);
@@ -59,7 +59,10 @@ const MAX_NAMED = 20;
 const MAX_NAME_CHARS = 200;
 
 /** What a path came to over several changes; null = nothing. */
-function after(before: FileChange['change'] | undefined, next: FileChange['change']): FileChange['change'] | null {
+function combineChanges(
+  before: FileChange['change'] | undefined,
+  next: FileChange['change'],
+): FileChange['change'] | null {
   if (before === 'created') return next === 'deleted' ? null : 'created';
   return before === 'deleted' && next === 'created' ? 'edited' : next;
 }
@@ -69,13 +72,13 @@ function after(before: FileChange['change'] | undefined, next: FileChange['chang
  * @param calls of the worker and the workers below it, in the order in which they settled
  * @param overlapping which of these paths others changed after this worker had read them
  */
-export function workerChanges(
+export function summariseChanges(
   calls: readonly CallChanges[],
   overlapping: (paths: readonly string[]) => readonly string[],
 ): WorkerChanges {
   const changes = new Map<string, FileChange['change']>();
   for (const { path, change } of calls.flatMap((call) => call.files)) {
-    const now = after(changes.get(path), change);
+    const now = combineChanges(changes.get(path), change);
     if (now === null) changes.delete(path);
     else changes.set(path, now);
   }
@@ -89,15 +92,15 @@ export function workerChanges(
 }
 
 /** `[changed 2 files: a.ts, b.ts; also changed by another worker: b.ts]`; null when there is nothing to say. */
-export function changesLine(changes: WorkerChanges): string | null {
+export function formatChanges(changes: WorkerChanges): string | null {
   const { changed_files, changed_files_truncated, overlaps } = changes;
   if (changed_files.length === 0) return null;
   const count = `${changed_files_truncated ? 'more than ' : ''}${changed_files.length}`;
-  const changed = `changed ${count} file${count === '1' ? '' : 's'}: ${names(changed_files.map((file) => file.path))}`;
-  return `[${changed}${overlaps.length === 0 ? '' : `; also changed by another worker: ${names(overlaps)}`}]`;
+  const changed = `changed ${count} file${count === '1' ? '' : 's'}: ${formatNames(changed_files.map((file) => file.path))}`;
+  return `[${changed}${overlaps.length === 0 ? '' : `; also changed by another worker: ${formatNames(overlaps)}`}]`;
 }
 
-function names(paths: readonly string[]): string {
+function formatNames(paths: readonly string[]): string {
   const shown = paths.slice(0, MAX_NAMED).map((path) => cutText(path.replace(/\p{C}/gu, '?'), MAX_NAME_CHARS));
   return paths.length > MAX_NAMED ? `${shown.join(', ')} and ${paths.length - MAX_NAMED} more` : shown.join(', ');
 }
@@ -150,18 +153,18 @@ export function workerOutcome(end: WorkerEnd): DelegateOutcome {
   switch (end.kind) {
     case 'not_spawned':
     case 'routing_failed':
-      return failed('worker_error', `worker_error: ${end.message}`, '');
+      return failedOutcome('worker_error', `worker_error: ${end.message}`, '');
     case 'failed':
-      return failed('worker_error', `worker_error: ${end.message}`, end.text);
+      return failedOutcome('worker_error', `worker_error: ${end.message}`, end.text);
     case 'no_model':
-      return failed('no_model_available_for_tier', 'no_model_available_for_tier', '');
+      return failedOutcome('no_model_available_for_tier', 'no_model_available_for_tier', '');
     case 'timeout':
-      return failed('timeout', `timeout: worker exceeded ${end.seconds}s`, end.text);
+      return failedOutcome('timeout', `timeout: worker exceeded ${end.seconds}s`, end.text);
     case 'cancelled': {
       const message =
         end.scope === 'worker' ? 'worker cancelled directly by the user, not by the planner' : 'cancelled_by_user';
       return {
-        ...failed('cancelled_by_user', message, end.text),
+        ...failedOutcome('cancelled_by_user', message, end.text),
         cancel_scope: end.scope,
         disposition: 'cancelled',
       };
@@ -181,7 +184,7 @@ export function plannerTexts(result: PlannerResult & WorkerChanges): {
   readonly texts: readonly string[];
   readonly is_error: boolean;
 } {
-  const changes = changesLine(result);
+  const changes = formatChanges(result);
   return {
     texts: [...outputTexts(result), ...(changes === null ? [] : [changes])],
     is_error: result.failure_mode !== null,
@@ -212,31 +215,31 @@ function errorText(result: Pick<DelegationRecord, 'failure_mode' | 'error_messag
 function completedOutcome(end: Extract<WorkerEnd, { kind: 'completed' }>): DelegateOutcome {
   if (end.context_request !== null) {
     return {
-      ...failed('insufficient_context', 'insufficient_context', end.context_request),
+      ...failedOutcome('insufficient_context', 'insufficient_context', end.context_request),
       insufficient_context_request: end.context_request,
     };
   }
   switch (end.stop_reason) {
     case 'end_turn':
-      return answered(end);
+      return answerOutcome(end);
     case 'max_tokens':
-      return failed('max_tokens_exceeded', 'max_tokens_exceeded', end.text);
+      return failedOutcome('max_tokens_exceeded', 'max_tokens_exceeded', end.text);
     case 'budget_exceeded': {
       const reason = end.budget === null ? '' : `: ${end.budget.scope} limit, ${end.budget.left_usd} USD left`;
-      return failed('budget_exceeded', `budget_exceeded${reason}`, end.text);
+      return failedOutcome('budget_exceeded', `budget_exceeded${reason}`, end.text);
     }
     case 'tool_use':
-      if (end.tokens_exhausted) return failed('max_tokens_exceeded', 'max_tokens_exceeded', end.text);
-      return failed('worker_error', `worker_error: stopped after ${end.llm_calls} LLM calls`, end.text);
+      if (end.tokens_exhausted) return failedOutcome('max_tokens_exceeded', 'max_tokens_exceeded', end.text);
+      return failedOutcome('worker_error', `worker_error: stopped after ${end.llm_calls} LLM calls`, end.text);
     case 'stop_sequence':
-      return failed('worker_error', 'worker_error: stopped at a stop sequence', end.text);
+      return failedOutcome('worker_error', 'worker_error: stopped at a stop sequence', end.text);
   }
 }
 
-function answered(end: Extract<WorkerEnd, { kind: 'completed' }>): DelegateOutcome {
+function answerOutcome(end: Extract<WorkerEnd, { kind: 'completed' }>): DelegateOutcome {
   if (end.structured?.ok === false) {
     const message = `output_schema_validation_failed: ${problemLines(end.structured.error).join('; ')}`;
-    return failed('output_schema_validation_failed', message, end.text);
+    return failedOutcome('output_schema_validation_failed', message, end.text);
   }
   return {
     success: true,
@@ -249,7 +252,7 @@ function answered(end: Extract<WorkerEnd, { kind: 'completed' }>): DelegateOutco
   };
 }
 
-function failed(mode: FailureMode, message: string, output: DelegateOutcome['output']): DelegateOutcome {
+function failedOutcome(mode: FailureMode, message: string, output: DelegateOutcome['output']): DelegateOutcome {
   return {
     success: false,
     output,

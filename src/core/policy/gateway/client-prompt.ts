@@ -3,7 +3,7 @@ import { createHash, hash } from 'node:crypto';
 import type { ClientWire } from '#protocol/client-wire.ts';
 import { CLIENT_BODY } from '../parsing/text-limits.ts';
 import { isMapping } from '../parsing/yaml.ts';
-import { type Prompt, type PromptPart, textsIn } from '../pricing/prompt-tokens.ts';
+import { collectTexts, type Prompt, type PromptPart } from '../pricing/prompt-tokens.ts';
 import { arrayElements, type Member } from './json-members.ts';
 import type { RequestFacts } from './request-facts.ts';
 import type { ItemSize } from './request-parts.ts';
@@ -89,9 +89,9 @@ export function clientPrompt(bytes: Buffer, { wire, members, size }: PromptFacts
     const own = `${kind} ${keyHash(place)}`;
     const times = seen.get(own) ?? 0;
     seen.set(own, times + 1);
-    const value = () => parse(bytes, place);
-    const more = kind === 'tools' && isProviderTool(value()) ? PROVIDER_TOOL_TOKENS : 0;
-    const texts = kind === 'tools' ? null : () => textsIn(value());
+    const parseValue = () => parsePlace(bytes, place);
+    const more = kind === 'tools' && isProviderTool(parseValue()) ? PROVIDER_TOOL_TOKENS : 0;
+    const texts = kind === 'tools' ? null : () => collectTexts(parseValue());
     const length = place.to - place.from;
     partBytes += length;
     return { key: `${own} ${times}`, bytes: length + more, images: 0, unbounded: false, texts };
@@ -112,7 +112,7 @@ export function clientPrompt(bytes: Buffer, { wire, members, size }: PromptFacts
       bytes: loaded.reduce((sum, tool) => sum + tool.bytes, own),
       images,
       unbounded: item.unbounded,
-      texts: isText ? () => textsIn(parse(bytes, place)) : null,
+      texts: isText ? () => collectTexts(parsePlace(bytes, place)) : null,
     };
   }
 
@@ -124,7 +124,7 @@ export function clientPrompt(bytes: Buffer, { wire, members, size }: PromptFacts
     const places = (member && arrayElements(bytes, CLIENT_BODY, member)) ?? [];
     // Beyond, all of them together are unbounded.
     for (const place of places.length > MAX_PARTS ? [] : places) {
-      const tool = parse(bytes, place);
+      const tool = parsePlace(bytes, place);
       const name = isMapping(tool) ? String(tool.name) : '';
       const before = found.get(name) ?? NO_TOOL;
       const both = hash('sha1', `${before.hash} ${keyHash(place)}`, 'base64');
@@ -136,13 +136,13 @@ export function clientPrompt(bytes: Buffer, { wire, members, size }: PromptFacts
 
   for (const member of members.values()) {
     const { key } = member;
-    const parts = () => arrayElements(bytes, CLIENT_BODY, member) ?? [member];
+    const listParts = () => arrayElements(bytes, CLIENT_BODY, member) ?? [member];
     if (key === CONVERSATION[wire]) {
-      const places = parts();
+      const places = listParts();
       const isLong = places.length > MAX_PARTS;
       messages = isLong ? [wholePart(member, size.items.size > 0)] : places.map(messagePart);
     } else if (HEAD[wire].includes(key)) {
-      const places = parts();
+      const places = listParts();
       const isLong = places.length > MAX_PARTS;
       head.push(...(isLong ? [wholePart(member, key === 'tools')] : places.map((place) => headPart(key, place))));
     } else if (!NOT_READ.has(key))
@@ -174,6 +174,6 @@ function isProviderTool(tool: unknown): boolean {
   return isMapping(tool) && typeof tool.type === 'string' && tool.type !== 'custom' && tool.type !== 'function';
 }
 
-function parse(bytes: Buffer, { from, to }: Place): unknown {
+function parsePlace(bytes: Buffer, { from, to }: Place): unknown {
   return JSON.parse(bytes.toString('utf8', from, to));
 }

@@ -15,7 +15,7 @@ export interface Splice {
 const JOINED_BYTES = 256 * 1024;
 
 /** The body in pieces, those of a long one without a copy where they are untouched. */
-export function spliced(bytes: Buffer, splices: readonly Splice[]): readonly Buffer[] {
+export function applySplices(bytes: Buffer, splices: readonly Splice[]): readonly Buffer[] {
   const pieces: Buffer[] = [];
   let at = 0;
   for (const { from, to, text } of splices.toSorted((a, b) => a.from - b.from)) {
@@ -88,24 +88,24 @@ class Scan {
   }
 
   members(): Member[] {
-    if (this.next() !== 0x7b) throw new ScanFault('must be a JSON object');
+    if (this.skipSpace() !== 0x7b) throw new ScanFault('must be a JSON object');
     const found: Member[] = [];
     const keys = new Set<string>();
     this.at++;
     for (;;) {
-      const code = this.next();
+      const code = this.skipSpace();
       if (code === 0x7d) return found;
       if (code === 0x2c) this.at++;
-      if (this.next() !== QUOTE) throw new ScanFault(NOT_JSON);
-      const key = this.key();
+      if (this.skipSpace() !== QUOTE) throw new ScanFault(NOT_JSON);
+      const key = this.readKey();
       if (keys.size === MAX_MEMBERS) throw new ScanFault(tooManyKeys(MAX_MEMBERS));
       if (keys.has(key)) throw new ScanFault(`has the key ${JSON.stringify(key.slice(0, 100))} twice; send it once`);
       keys.add(key);
-      if (this.next() !== 0x3a) throw new ScanFault(NOT_JSON);
+      if (this.skipSpace() !== 0x3a) throw new ScanFault(NOT_JSON);
       this.at++;
-      this.next();
+      this.skipSpace();
       const from = this.at;
-      this.value();
+      this.skipValue();
       found.push({ key, from, to: this.at });
     }
   }
@@ -114,18 +114,18 @@ class Scan {
     const found: Pick<Member, 'from' | 'to'>[] = [];
     this.at++;
     for (;;) {
-      const code = this.next();
+      const code = this.skipSpace();
       if (code === 0x5d) return found;
       if (code === 0x2c) this.at++;
-      this.next();
+      this.skipSpace();
       const from = this.at;
-      this.value();
+      this.skipValue();
       found.push({ from, to: this.at });
     }
   }
 
   /** The first byte that is no white space, at which it stops. */
-  private next(): number {
+  private skipSpace(): number {
     for (; this.at < this.bytes.length; this.at++) {
       const code = this.bytes[this.at]!;
       if (code !== 0x20 && code !== 0x0a && code !== 0x0d && code !== 0x09) return code;
@@ -133,9 +133,9 @@ class Scan {
     throw new ScanFault(NOT_JSON);
   }
 
-  private key(): string {
+  private readKey(): string {
     const from = this.at;
-    this.string();
+    this.skipString();
     try {
       return JSON.parse(this.bytes.toString('utf8', from, this.at)) as string;
     } catch {
@@ -144,7 +144,7 @@ class Scan {
   }
 
   /** Behind the closing quote of the string that begins here. */
-  private string(): void {
+  private skipString(): void {
     for (let end = this.at; ; ) {
       end = this.text.indexOf('"', end + 1);
       if (end < 0) throw new ScanFault(NOT_JSON);
@@ -157,13 +157,13 @@ class Scan {
   }
 
   /** Behind the value that begins here. */
-  private value(): void {
+  private skipValue(): void {
     let depth = 0;
     this.nodes++;
     for (;;) {
       const code = this.bytes[this.at];
       if (code === undefined) throw new ScanFault(NOT_JSON);
-      if (code === QUOTE) this.string();
+      if (code === QUOTE) this.skipString();
       else if (code === 0x5b || code === 0x7b) {
         // The object itself is one level more.
         if (++depth >= this.limits.depth) throw new ScanFault(tooDeep(this.limits));

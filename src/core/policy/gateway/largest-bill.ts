@@ -2,9 +2,9 @@
 import type { ModelEntry } from '#protocol/model.ts';
 import type { Pusd } from '#protocol/money.ts';
 import { ceilingPrice, type PriceTable } from '../pricing/price-table.ts';
-import { newText, type Prompt, tokenBound } from '../pricing/prompt-tokens.ts';
+import { computeTokenBound, type Prompt, selectNewText } from '../pricing/prompt-tokens.ts';
 import { type AdapterConfig, overheadTokens } from '../registry/adapter-config.ts';
-import { entryOfName, type GatewayRegistry } from './model-names.ts';
+import { findEntryByName, type GatewayRegistry } from './model-names.ts';
 import type { RequestFacts } from './request-facts.ts';
 import type { OtherModel } from './request-parts.ts';
 
@@ -27,40 +27,48 @@ interface BillOptions extends AskedModels {
  */
 export function largestBill(options: BillOptions, outputTokens: number): Pusd {
   const { prices, registry, model, facts, prompt } = options;
-  const priceOf = ({ pricing_id }: ModelEntry, prompt_tokens: number, tokens: number) =>
+  const computePrice = ({ pricing_id }: ModelEntry, prompt_tokens: number, tokens: number) =>
     ceilingPrice(prices, pricing_id, {
       prompt_tokens,
       output_tokens: tokens * facts.output.copies,
       cache: facts.size.cache,
     });
-  const own = priceOf(model, options.prompt_tokens, outputTokens);
+  const own = computePrice(model, options.prompt_tokens, outputTokens);
   let [bill, rounds] = [0n, 1n];
   if (facts.compacted_from !== null && options.prompt_tokens >= facts.compacted_from)
-    bill += priceOf(model, options.prompt_tokens, model.capabilities.max_output_tokens);
+    bill += computePrice(model, options.prompt_tokens, model.capabilities.max_output_tokens);
   for (const { name, role, uses, output_tokens } of facts.other_models) {
-    const other = entryOfName(registry, model, name);
+    const other = findEntryByName(registry, model, name);
     const most = output_tokens ?? (role === 'fallback' ? outputTokens : other.capabilities.max_output_tokens);
     const times = BigInt(uses ?? 1);
-    bill += times * priceOf(other, unknownBound(registry, other, prompt), most);
+    bill += times * computePrice(other, boundOtherPrompt(registry, other, prompt), most);
     if (role === 'advisor') rounds += times;
   }
   return (bill + rounds * own) as Pusd;
 }
 
 /** Nothing is known of how another model counts the prompt. */
-function unknownBound({ adapters }: GatewayRegistry, { adapter, capabilities }: ModelEntry, prompt: Prompt): number {
+function boundOtherPrompt(
+  { adapters }: GatewayRegistry,
+  { adapter, capabilities }: ModelEntry,
+  prompt: Prompt,
+): number {
   const config = adapters.get(adapter);
-  return tokenBound(newText(prompt, null), capabilities, config === undefined ? 0 : overheadTokens(config));
+  return computeTokenBound(
+    selectNewText(prompt, null),
+    capabilities,
+    config === undefined ? 0 : overheadTokens(config),
+  );
 }
 
 /** A model that the provider may ask, and that no limit can hold: it has no price, or may be asked without end. Null = none. */
-export function unboundedOther({
+export function findUnboundedOther({
   prices,
   registry,
   model,
   facts,
 }: AskedModels & { readonly prices: { has(pricingId: string): boolean } }): OtherModel | null {
-  const isPriced = (name: string) => prices.has(entryOfName(registry, model, name).pricing_id);
+  const isPriced = (name: string) => prices.has(findEntryByName(registry, model, name).pricing_id);
   return facts.other_models.find(({ name, uses }) => uses === null || !isPriced(name)) ?? null;
 }
 
@@ -88,15 +96,15 @@ export function boundKey({ wire, output }: Asked, { options }: Optioned): string
  * The largest bound of the answer, from `floor` to what was asked, whose price is no more than `left`; null when not
  * even the floor fits.
  */
-export function affordableOutput(
-  priceOf: (outputTokens: number) => Pusd,
+export function findAffordableOutput(
+  computePrice: (outputTokens: number) => Pusd,
   { floor, asked, left }: { readonly floor: number; readonly asked: number; readonly left: Pusd },
 ): number | null {
-  if (priceOf(floor) > left) return null;
+  if (computePrice(floor) > left) return null;
   let [low, high] = [floor, asked];
   while (low < high) {
     const middle = Math.ceil((low + high) / 2);
-    if (priceOf(middle) <= left) low = middle;
+    if (computePrice(middle) <= left) low = middle;
     else high = middle - 1;
   }
   return low;

@@ -29,8 +29,8 @@ const UNLISTED = {
   accepted_document_media_types: ['application/pdf'],
 } as const;
 
-/** Whether the model's adapter speaks the wire. */
-export function speaks(registry: GatewayRegistry, model: ModelEntry, wire: ClientWire): boolean {
+/** Whether the model's adapter canSpeak the wire. */
+export function canSpeak(registry: GatewayRegistry, model: ModelEntry, wire: ClientWire): boolean {
   const adapter = registry.adapters.get(model.adapter);
   return adapter !== undefined && listWires(adapter).includes(wire);
 }
@@ -41,7 +41,7 @@ export function speaks(registry: GatewayRegistry, model: ModelEntry, wire: Clien
  * adapter of the wire can be used.
  * @param usable ids of the adapters that can be used for this call
  */
-export function namedModel(
+export function resolveModelName(
   registry: GatewayRegistry,
   wire: ClientWire,
   name: string,
@@ -52,7 +52,7 @@ export function namedModel(
   const known = id === null ? null : registry.get(id);
   if (known !== null) return { model: known, sent: known.wire_name === name ? null : known.wire_name };
   for (const wireName of wireNames(name)) {
-    const ofWire = registry.models.filter((model) => model.wire_name === wireName && speaks(registry, model, wire));
+    const ofWire = registry.models.filter((model) => model.wire_name === wireName && canSpeak(registry, model, wire));
     const model = ofWire.find(({ adapter }) => usable.has(adapter)) ?? ofWire[0];
     if (model !== undefined) return { model, sent: null };
   }
@@ -68,7 +68,11 @@ function wireNames(name: string): ReadonlySet<string> {
 }
 
 /** The model that a provider means by a name; `asked` is the model of the call, whose adapter names it. */
-export function entryOfName({ models }: Pick<GatewayRegistry, 'models'>, asked: ModelEntry, name: string): ModelEntry {
+export function findEntryByName(
+  { models }: Pick<GatewayRegistry, 'models'>,
+  asked: ModelEntry,
+  name: string,
+): ModelEntry {
   const { adapter } = asked;
   if (wireNames(name).has(asked.wire_name)) return asked;
   for (const wireName of wireNames(name)) {
@@ -79,7 +83,7 @@ export function entryOfName({ models }: Pick<GatewayRegistry, 'models'>, asked: 
 }
 
 /** Why a name that the registry does not list for this wire has no price here, and where to ask instead. */
-export function whyUnlisted({ models, adapters }: GatewayRegistry, name: string): string {
+export function describeUnlisted({ models, adapters }: GatewayRegistry, name: string): string {
   const names = wireNames(name);
   const wires = models.flatMap(({ wire_name, adapter }) => {
     const config = adapters.get(adapter);
@@ -97,7 +101,9 @@ const MAX_LISTED = 12;
 /** The models that a client of the wire may ask for under a limit, for the end of an error. */
 export function listPriced(registry: GatewayRegistry, wire: ClientWire, isPriced: (id: string) => boolean): string {
   const usable = new Set(registry.models.filter(({ id }) => registry.isConfigured(id)).map(({ adapter }) => adapter));
-  const names = offeredModels(registry, usable, wire).flatMap(({ name, model }) => (isPriced(model.id) ? [name] : []));
+  const names = listOfferedModels(registry, usable, wire).flatMap(({ name, model }) =>
+    isPriced(model.id) ? [name] : [],
+  );
   if (names.length === 0) return `no model of ${wire} has a price here`;
   const more = names.length > MAX_LISTED ? ' and others (GET /v1/models)' : '';
   return `models of ${wire} with a price: ${names.slice(0, MAX_LISTED).join(', ')}${more}`;
@@ -121,7 +127,7 @@ function unlisted(adapter: string, name: string): ModelEntry {
 }
 
 /** Names of the models that a wire reaches, as a client may ask for them: the wire name, or the id where two share it. */
-export function offeredModels(
+export function listOfferedModels(
   registry: GatewayRegistry,
   usable: ReadonlySet<string>,
   wire: ClientWire | null,
@@ -129,7 +135,7 @@ export function offeredModels(
   const offered = registry.models.filter(({ adapter, ...rest }) => {
     const config = registry.adapters.get(adapter);
     if (config === undefined || !usable.has(adapter)) return false;
-    return wire === null ? listWires(config).length > 0 : speaks(registry, { adapter, ...rest }, wire);
+    return wire === null ? listWires(config).length > 0 : canSpeak(registry, { adapter, ...rest }, wire);
   });
   const count = new Map<string, number>();
   for (const { wire_name } of offered) count.set(wire_name, (count.get(wire_name) ?? 0) + 1);

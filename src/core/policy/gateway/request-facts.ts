@@ -5,7 +5,7 @@ import { CLIENT_BODY } from '../parsing/text-limits.ts';
 import { isMapping } from '../parsing/yaml.ts';
 import { MATCH_LIMIT } from '../routing/rules.ts';
 import { includeUsage, type Member, objectMembers, type Splice } from './json-members.ts';
-import { countOf, type ItemSize, type OtherModel, readParts } from './request-parts.ts';
+import { type ItemSize, type OtherModel, readCount, readParts } from './request-parts.ts';
 
 export interface RequestFacts {
   readonly wire: ClientWire;
@@ -69,7 +69,7 @@ const BOUND_KEYS: Readonly<Record<ClientWire, readonly string[]>> = {
 const HIDDEN_WORD = /\\u00[2-7]/;
 
 /** Error: one line that names what is wrong. */
-export function requestFacts(wire: ClientWire, bytes: Buffer): Result<RequestFacts, string> {
+export function readRequestFacts(wire: ClientWire, bytes: Buffer): Result<RequestFacts, string> {
   const scanned = objectMembers(bytes, CLIENT_BODY);
   if (!scanned.ok) return err(`the body ${scanned.error}`);
   const text = bytes.toString('utf8');
@@ -86,10 +86,10 @@ export function requestFacts(wire: ClientWire, bytes: Buffer): Result<RequestFac
     return err(`model: must be a name of at most ${MAX_NAME} characters without spaces and control characters`);
   const given = BOUND_KEYS[wire].filter((key) => body[key] != null);
   if (given.length > 1) return err(`${given.join(' and ')}: give one of them`);
-  const copies = wire === 'chat' && body.n != null ? countOf(body.n) : 1;
+  const copies = wire === 'chat' && body.n != null ? readCount(body.n) : 1;
   // Who reads it as a count all the same would give as many answers, and one is reserved for.
   if (copies === null) return err('n: must be a whole number from 1');
-  const options = streamOptions(wire, bytes, members, body);
+  const options = readStreamOptions(wire, bytes, members, body);
   if (!options.ok) return options;
 
   const parts = readParts(wire, body);
@@ -103,9 +103,9 @@ export function requestFacts(wire: ClientWire, bytes: Buffer): Result<RequestFac
     background: wire === 'responses' && body.background != null && body.background !== false,
     output: {
       key,
-      tokens: key === null ? null : countOf(body[key]),
+      tokens: key === null ? null : readCount(body[key]),
       copies,
-      least: thinkingBudget(body) + 1,
+      least: readThinkingBudget(body) + 1,
     },
     stream_options: options.value,
     size: {
@@ -113,12 +113,12 @@ export function requestFacts(wire: ClientWire, bytes: Buffer): Result<RequestFac
       images: parts.images,
       items: parts.items,
       unbounded: parts.unbounded,
-      cache: cacheClass(wire, text),
+      cache: readCacheClass(wire, text),
     },
     other_models: parts.other_models,
     compacted_from: parts.compacted_from,
     estimated_input_tokens: Math.max(1, Math.floor(text_bytes / 4)),
-    text: ownCopy(parts.text, MATCH_LIMIT),
+    text: copyText(parts.text, MATCH_LIMIT),
     message_has_images: parts.message_has_images,
     has_tools: Array.isArray(body.tools) && body.tools.length > 0,
     has_system: parts.has_system,
@@ -128,18 +128,18 @@ export function requestFacts(wire: ClientWire, bytes: Buffer): Result<RequestFac
 }
 
 /** A slice would hold all of the text that it was cut from, for as long as the call waits. */
-function ownCopy(text: string, most: number): string {
+function copyText(text: string, most: number): string {
   return text.length <= most ? text : Buffer.from(text.slice(0, most), 'utf16le').toString('utf16le');
 }
 
 /** OpenAI's models write to their caches unasked; who may write for an hour says so. */
-function cacheClass(wire: ClientWire, text: string): RequestFacts['size']['cache'] {
+function readCacheClass(wire: ClientWire, text: string): RequestFacts['size']['cache'] {
   const hidden = HIDDEN_WORD.test(text);
   if (wire === 'messages' && (hidden || /"ttl"\s*:\s*"1h"/.test(text))) return 'write_1h';
   return wire !== 'messages' || /"cache_control"\s*:/.test(text) ? 'write' : 'none';
 }
 
-function streamOptions(
+function readStreamOptions(
   wire: ClientWire,
   bytes: Buffer,
   members: ReadonlyMap<string, Member>,
@@ -157,6 +157,6 @@ function streamOptions(
   });
 }
 
-function thinkingBudget({ thinking }: Readonly<Record<string, unknown>>): number {
-  return isMapping(thinking) ? (countOf(thinking.budget_tokens) ?? 0) : 0;
+function readThinkingBudget({ thinking }: Readonly<Record<string, unknown>>): number {
+  return isMapping(thinking) ? (readCount(thinking.budget_tokens) ?? 0) : 0;
 }

@@ -23,47 +23,47 @@ const ASKS_MODELS = /^openrouter:(subagent|fusion|image_generation)/;
 /** Tokens of a prompt from which a provider summarises it, where the request does not say. */
 const LEAST_COMPACTED = 50_000;
 
-function otherModels(body: Json, tools: readonly Json[]): OtherModel[] {
+function readOtherModels(body: Json, tools: readonly Json[]): OtherModel[] {
   return [
-    ...tools.flatMap(askedByTool),
-    ...namedIn('fallbacks', body.fallbacks),
-    ...namedIn('models', body.models),
+    ...tools.flatMap(readToolModels),
+    ...readNamedModels('fallbacks', body.fallbacks),
+    ...readNamedModels('models', body.models),
     // What the provider keeps under this name may be any model.
-    ...(body.preset == null ? [] : [fallback('preset', '')]),
+    ...(body.preset == null ? [] : [createFallback('preset', '')]),
   ];
 }
 
 /** Tokens of a prompt from which the provider writes a summary of it before it answers; null = never. */
-function compactedFrom({ context_management }: Json): number | null {
+function readCompactionThreshold({ context_management }: Json): number | null {
   const given = isMapping(context_management) ? context_management.edits : context_management;
   const edits = (Array.isArray(given) ? given : []).filter(isMapping);
   const thresholds = edits
     .filter(({ type }) => typeof type === 'string' && type.startsWith('compact'))
-    .map(({ trigger, compact_threshold }) => countOf(isMapping(trigger) ? trigger.value : compact_threshold));
+    .map(({ trigger, compact_threshold }) => readCount(isMapping(trigger) ? trigger.value : compact_threshold));
   return thresholds.length === 0 ? null : Math.min(...thresholds.map((tokens) => tokens ?? LEAST_COMPACTED));
 }
 
-function askedByTool(tool: Json): OtherModel[] {
+function readToolModels(tool: Json): OtherModel[] {
   const { type } = tool;
   if (typeof type !== 'string') return [];
   if (ASKS_MODELS.test(type)) return [{ name: '', role: 'advisor', uses: 1, output_tokens: null, member: 'tools' }];
   if (!ADVISOR.test(type)) return [];
   const given = isMapping(tool.parameters) ? tool.parameters : tool;
   const name = typeof given.model === 'string' ? given.model : '';
-  const output_tokens = countOf(given.max_tokens) ?? countOf(given.max_completion_tokens);
-  return [{ name, role: 'advisor', uses: countOf(given.max_uses), output_tokens, member: 'tools' }];
+  const output_tokens = readCount(given.max_tokens) ?? readCount(given.max_completion_tokens);
+  return [{ name, role: 'advisor', uses: readCount(given.max_uses), output_tokens, member: 'tools' }];
 }
 
 /** Names alone, or objects with a name. */
-function namedIn(member: string, entries: unknown): OtherModel[] {
+function readNamedModels(member: string, entries: unknown): OtherModel[] {
   return (Array.isArray(entries) ? entries : []).flatMap((entry: unknown) => {
     const name = isMapping(entry) ? entry.model : entry;
     if (typeof name !== 'string') return [];
-    return [{ ...fallback(member, name), output_tokens: isMapping(entry) ? countOf(entry.max_tokens) : null }];
+    return [{ ...createFallback(member, name), output_tokens: isMapping(entry) ? readCount(entry.max_tokens) : null }];
   });
 }
 
-function fallback(member: string, name: string): OtherModel {
+function createFallback(member: string, name: string): OtherModel {
   return { name, role: 'fallback', uses: 1, output_tokens: null, member };
 }
 
@@ -148,19 +148,19 @@ const KEPT_ELSEWHERE = [
 /** Ends the name of a model whose provider searches the web for it. */
 const SEARCHING = /:online$/;
 
-/** Reads a body within the limits of `requestFacts`. Whatever has another shape counts as not there. */
+/** Reads a body within the limits of `readRequestFacts`. Values of another shape count as absent. */
 export function readParts(wire: ClientWire, body: Json): RequestParts {
   const documents = new Set<string>();
-  const items = list(wire === 'responses' ? body.input : body.messages);
+  const items = toList(wire === 'responses' ? body.input : body.messages);
   const sizes = new Map<number, ItemSize>();
-  const found = nothingFound(documents);
-  for (const part of list(body.system)) look(part, found, 0);
-  const tools = list(body.tools).filter(isMapping);
-  const hosted = tools.some(isHosted) || list(body.plugins).length > 0 || SEARCHING.test(String(body.model));
+  const found = createFound(documents);
+  for (const part of toList(body.system)) inspectItem(part, found, 0);
+  const tools = toList(body.tools).filter(isMapping);
+  const hosted = tools.some(isHosted) || toList(body.plugins).length > 0 || SEARCHING.test(String(body.model));
   const systemDocument = found.unbounded;
   for (const [index, item] of items.entries()) {
-    const own = nothingFound(documents);
-    look(item, own, 0);
+    const own = createFound(documents);
+    inspectItem(item, own, 0);
     found.remote_file ||= own.remote_file;
     if (own.images === 0 && !own.unbounded && own.loaded_tools.length === 0) continue;
     sizes.set(index, own);
@@ -168,17 +168,17 @@ export function readParts(wire: ClientWire, body: Json): RequestParts {
     found.data_bytes += own.data_bytes;
   }
   const asked = items.findLast((item) => isMapping(item) && item.role === 'user');
-  const shown = nothingFound(new Set());
-  look(asked, shown, 0);
+  const shown = createFound(new Set());
+  inspectItem(asked, shown, 0);
   return {
     images: found.images,
     data_bytes: found.data_bytes,
     items: sizes,
     unbounded: systemDocument || found.remote_file || hosted || KEPT_ELSEWHERE.some((key) => body[key] != null),
-    other_models: otherModels(body, tools),
-    compacted_from: compactedFrom(body),
+    other_models: readOtherModels(body, tools),
+    compacted_from: readCompactionThreshold(body),
     document_media_types: [...documents],
-    text: typeof body.input === 'string' ? body.input : textOf(asked),
+    text: typeof body.input === 'string' ? body.input : readMessageText(asked),
     message_has_images: shown.images > 0,
     has_system: hasSystem(wire, body, items),
     structured: isStructured(wire, body),
@@ -192,25 +192,25 @@ function isHosted({ type, environment, execution }: Json): boolean {
   return typeof type !== 'string' || !RUN_BY_CLIENT.test(type);
 }
 
-function nothingFound(documents: Set<string>): Found {
+function createFound(documents: Set<string>): Found {
   const none = { images: 0, remote_images: 0, data_bytes: 0, unbounded: false, remote_file: false };
   return { ...none, loaded_tools: [], documents };
 }
 
-function look(item: unknown, found: Found, depth: number): void {
+function inspectItem(item: unknown, found: Found, depth: number): void {
   if (!isMapping(item) || depth > MAX_DEPTH) return;
   const type = String(item.type ?? '');
   if (IMAGES.has(type)) {
     found.images++;
     if (isRemote(item)) found.remote_images++;
-    found.data_bytes += dataBytes(item);
-  } else if (DOCUMENTS.has(type)) lookAtDocument(item, found);
+    found.data_bytes += countDataBytes(item);
+  } else if (DOCUMENTS.has(type)) inspectDocument(item, found);
   else if (type === 'tool_reference') found.loaded_tools.push(String(item.tool_name ?? item.name));
   else if (isReference(item, type)) found.unbounded = true;
-  for (const key of INNER) for (const inner of blocks(item[key])) look(inner, found, depth + 1);
+  for (const key of INNER) for (const inner of listBlocks(item[key])) inspectItem(inner, found, depth + 1);
 }
 
-function lookAtDocument(item: Json, found: Found): void {
+function inspectDocument(item: Json, found: Found): void {
   const { source } = item;
   const given = isMapping(source) ? source.type : null;
   // A text is as long as it is.
@@ -232,30 +232,30 @@ function isRemote(item: Json): boolean {
 
 /** The client sends the id alone, and the provider keeps the text. */
 function isReference({ encrypted_content, content, audio }: Json, type: string): boolean {
-  if (type === 'reasoning') return (encrypted_content ?? '') === '' && list(content).length === 0;
+  if (type === 'reasoning') return (encrypted_content ?? '') === '' && toList(content).length === 0;
   return isMapping(audio) && typeof audio.id === 'string';
 }
 
 /** Of an image that is in the body itself; JSON writes its base64 as it is. */
-function dataBytes(item: Json): number {
+function countDataBytes(item: Json): number {
   const { source, image_url: url } = item;
-  if (isMapping(source)) return length(source.data);
-  return isMapping(url) ? length(url.url) : length(url);
+  if (isMapping(source)) return measureText(source.data);
+  return isMapping(url) ? measureText(url.url) : measureText(url);
 }
 
-function length(value: unknown): number {
+function measureText(value: unknown): number {
   return typeof value === 'string' ? value.length : 0;
 }
 
-function textOf(item: unknown): string {
+function readMessageText(item: unknown): string {
   if (!isMapping(item)) return '';
   if (typeof item.content === 'string') return item.content;
-  const text = list(item.content).find((part) => isMapping(part) && typeof part.text === 'string');
+  const text = toList(item.content).find((part) => isMapping(part) && typeof part.text === 'string');
   return isMapping(text) ? String(text.text) : '';
 }
 
 function hasSystem(wire: ClientWire, body: Json, items: readonly unknown[]): boolean {
-  if (wire === 'messages') return list(body.system).length > 0 || (body.system ?? '') !== '';
+  if (wire === 'messages') return toList(body.system).length > 0 || (body.system ?? '') !== '';
   if (wire === 'responses' && (body.instructions ?? '') !== '') return true;
   return items.some((item) => isMapping(item) && (item.role === 'system' || item.role === 'developer'));
 }
@@ -268,17 +268,17 @@ function isStructured(wire: ClientWire, body: Json): boolean {
 }
 
 /** Blocks in an array, or one that stands alone. */
-function blocks(value: unknown): readonly unknown[] {
-  return isMapping(value) ? [value] : list(value);
+function listBlocks(value: unknown): readonly unknown[] {
+  return isMapping(value) ? [value] : toList(value);
 }
 
-function list(value: unknown): readonly unknown[] {
+function toList(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
 // Counts in a client's body.
 
 /** A whole number from 1, however it is written. */
-export function countOf(value: unknown): number | null {
+export function readCount(value: unknown): number | null {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 1 ? value : null;
 }

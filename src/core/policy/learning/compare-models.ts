@@ -26,27 +26,29 @@ export function compareModels(
     return known
       .filter(({ recent_turns }) => recent_turns > 0)
       .flatMap((dearer) => {
-        const found = known.filter((one) => savedBy(one, dearer) > 0n).map((one) => against(one, dearer));
-        const [best] = found.sort(inOrder);
+        const found = known.filter((one) => computeSaving(one, dearer) > 0n).map((one) => compareOutcomes(one, dearer));
+        const [best] = found.sort(compareSavings);
         return best === undefined ? [] : [{ shape, ...best }];
       });
   });
-  return rows.sort(inOrder).map(({ shape, cheaper, dearer, saved, ...row }) => ({
+  return rows.sort(compareSavings).map(({ shape, cheaper, dearer, saved, ...row }) => ({
     ...shape,
     ...row,
-    dearer: sideOf(dearer, tierOf),
-    cheaper: sideOf(cheaper, tierOf),
-    saving_per_turn_usd: fromPusd(saved / perTurn(cheaper, dearer)),
-    saving_per_day_usd: fromPusd(perDay({ saved, cheaper, dearer })),
+    dearer: toSide(dearer, tierOf),
+    cheaper: toSide(cheaper, tierOf),
+    saving_per_turn_usd: fromPusd(saved / countTurnPairs(cheaper, dearer)),
+    saving_per_day_usd: fromPusd(computeDailySaving({ saved, cheaper, dearer })),
   }));
 }
 
 /** Of comparisons made apart the first ones, in the order in which they are told. */
-export function firstOf(comparisons: readonly ModelComparison[], limit: number): ModelComparison[] {
-  const saving = ({ saving_per_day_usd }: ModelComparison) => toPusd(saving_per_day_usd);
+export function takeBest(comparisons: readonly ModelComparison[], limit: number): ModelComparison[] {
+  const readSaving = ({ saving_per_day_usd }: ModelComparison) => toPusd(saving_per_day_usd);
   return comparisons
     .toSorted(
-      (a, b) => RANK[a.verdict] - RANK[b.verdict] || (saving(a) === saving(b) ? 0 : saving(a) > saving(b) ? -1 : 1),
+      (a, b) =>
+        RANK[a.verdict] - RANK[b.verdict] ||
+        (readSaving(a) === readSaving(b) ? 0 : readSaving(a) > readSaving(b) ? -1 : 1),
     )
     .slice(0, limit);
 }
@@ -58,48 +60,51 @@ interface Pair {
   readonly saved: bigint;
 }
 
-function against(cheaper: Outcome, dearer: Outcome) {
-  return { cheaper, dearer, saved: savedBy(cheaper, dearer), ...judged(cheaper, dearer) };
+function compareOutcomes(cheaper: Outcome, dearer: Outcome) {
+  return { cheaper, dearer, saved: computeSaving(cheaper, dearer), ...judgePair(cheaper, dearer) };
 }
 
 /** Averages against each other without a fraction; more than 0 where `cheaper` is. */
-function savedBy(cheaper: Outcome, dearer: Outcome): bigint {
+function computeSaving(cheaper: Outcome, dearer: Outcome): bigint {
   return dearer.sum_cost_pusd * BigInt(cheaper.sample_size) - cheaper.sum_cost_pusd * BigInt(dearer.sample_size);
 }
-function perTurn(cheaper: Outcome, dearer: Outcome): bigint {
+function countTurnPairs(cheaper: Outcome, dearer: Outcome): bigint {
   return BigInt(cheaper.sample_size) * BigInt(dearer.sample_size);
 }
 /** Rounded down. */
-function perDay({ saved, cheaper, dearer }: Pair): bigint {
-  return (saved * BigInt(dearer.recent_turns)) / (perTurn(cheaper, dearer) * BigInt(WINDOW_DAYS));
+function computeDailySaving({ saved, cheaper, dearer }: Pair): bigint {
+  return (saved * BigInt(dearer.recent_turns)) / (countTurnPairs(cheaper, dearer) * BigInt(WINDOW_DAYS));
 }
 
 /**
  * By the interval of Agresti and Caffo for the difference of two shares, which is honest with few turns: a score between 0
  * and 1 varies at most as much as one that is always one of both.
  */
-function judged(cheaper: Outcome, dearer: Outcome): Pick<ModelComparison, 'verdict' | 'difference'> {
+function judgePair(cheaper: Outcome, dearer: Outcome): Pick<ModelComparison, 'verdict' | 'difference'> {
   if (cheaper.scored_turns === 0 || dearer.scored_turns === 0) return { verdict: 'undecided', difference: null };
-  const [a, b] = [adjusted(cheaper), adjusted(dearer)];
+  const [a, b] = [adjustShare(cheaper), adjustShare(dearer)];
   const spread = Z * Math.sqrt(a.variance + b.variance);
   const [low, high] = [a.share - b.share - spread, a.share - b.share + spread];
   const difference = cheaper.score_mean - dearer.score_mean;
   return { difference, verdict: high < 0 ? 'worse' : low >= -MARGIN ? 'as_good' : 'undecided' };
 }
 
-function adjusted({ score_mean, scored_turns }: Outcome) {
+function adjustShare({ score_mean, scored_turns }: Outcome) {
   const n = scored_turns + 2;
   const share = (score_mean * scored_turns + 1) / n;
   return { share, variance: (share * (1 - share)) / n };
 }
 
-function inOrder(a: Pair & Pick<ModelComparison, 'verdict'>, b: Pair & Pick<ModelComparison, 'verdict'>): number {
+function compareSavings(
+  a: Pair & Pick<ModelComparison, 'verdict'>,
+  b: Pair & Pick<ModelComparison, 'verdict'>,
+): number {
   if (a.verdict !== b.verdict) return RANK[a.verdict] - RANK[b.verdict];
-  const [x, y] = [perDay(a), perDay(b)];
+  const [x, y] = [computeDailySaving(a), computeDailySaving(b)];
   return x === y ? 0 : x > y ? -1 : 1;
 }
 
-function sideOf(outcome: Outcome, tierOf: (model: string) => SideOfComparison['tier'] | undefined): SideOfComparison {
+function toSide(outcome: Outcome, tierOf: (model: string) => SideOfComparison['tier'] | undefined): SideOfComparison {
   const { model, sample_size, scored_turns, score_mean, sum_cost_pusd, recent_turns } = outcome;
   return {
     model,

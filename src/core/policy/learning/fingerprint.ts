@@ -36,7 +36,7 @@ const MAX_NAME_LENGTH = 100;
 const beginnings = createBeginnings<Summing>();
 
 /** @param definition of a tool that is registered today; null = of none of that name */
-export function tracesOf(
+export function readTraces(
   history: readonly StoredMessage[],
   workspace: string,
   definition: (name: string) => ToolDefinition | null,
@@ -48,9 +48,9 @@ export function tracesOf(
     if (role !== 'assistant' || metadata.status !== 'complete') continue;
     for (const block of content) {
       if (block.type !== 'tool_use') continue;
-      add(sum.tools, block.name);
+      addName(sum.tools, block.name);
       const tool = definition(block.name);
-      if (tool?.file_access) for (const file of pathsIn(tool, block.input)) addPath(sum, file, workspace);
+      if (tool?.file_access) for (const file of listPaths(tool, block.input)) addPath(sum, file, workspace);
     }
   }
   beginnings.keep(history, sum);
@@ -58,30 +58,30 @@ export function tracesOf(
 }
 
 /** The same with these files touched beside. */
-export function withPaths(traces: Traces, paths: readonly string[], workspace: string): Traces {
+export function addPaths(traces: Traces, paths: readonly string[], workspace: string): Traces {
   if (paths.length === 0) return traces;
   const more = { tools: traces.tools, extensions: new Set(traces.extensions), buckets: new Set(traces.buckets) };
   for (const file of paths) addPath(more, file, workspace);
   return more;
 }
 
-function pathsIn(tool: ToolDefinition, input: unknown): string[] {
+function listPaths(tool: ToolDefinition, input: unknown): string[] {
   if (typeof input !== 'object' || input === null) return [];
   const values = tool.path_fields.flatMap((field) => (input as Record<string, unknown>)[field] ?? []);
   return values.filter((value) => typeof value === 'string');
 }
 
 function addPath(place: Place, file: string, workspace: string): void {
-  const inside = relative(file, workspace);
+  const inside = toRelative(file, workspace);
   if (inside === null) return;
   const slash = inside.indexOf('/');
-  add(place.buckets, slash === -1 ? '.' : inside.slice(0, slash));
+  addName(place.buckets, slash === -1 ? '.' : inside.slice(0, slash));
   const extension = path.posix.extname(inside).toLowerCase();
-  if (extension !== '') add(place.extensions, extension);
+  if (extension !== '') addName(place.extensions, extension);
 }
 
 /** Null for a path that is outside, and for the workspace itself. */
-function relative(file: string, workspace: string): string | null {
+function toRelative(file: string, workspace: string): string | null {
   const plain = path.posix.normalize(file.replaceAll('\\', '/'));
   const root = workspace.replaceAll('\\', '/').replace(/\/$/, '');
   const inside = plain.startsWith(`${root}/`) ? plain.slice(root.length + 1) : plain;
@@ -89,7 +89,7 @@ function relative(file: string, workspace: string): string | null {
   return outside ? null : inside.replace(/\/$/, '');
 }
 
-function add(set: Set<string>, name: string): void {
+function addName(set: Set<string>, name: string): void {
   if (name.length <= MAX_NAME_LENGTH && set.size < MAX_NAMES) set.add(name);
 }
 
@@ -107,7 +107,7 @@ const WORDS: Readonly<Record<Intent, RegExp>> = {
 const MAX_LENGTH = 20_000;
 
 /** In the order of the table. */
-export function intentsOf(text: string): Intent[] {
+export function detectIntents(text: string): Intent[] {
   const looked = text.slice(0, MAX_LENGTH);
   return INTENTS.filter((intent) => WORDS[intent].test(looked));
 }
@@ -124,7 +124,7 @@ interface FingerprintFacts {
 
 const TOKEN_BUCKETS = [1_000, 10_000, 100_000];
 
-export function fingerprintOf(
+export function buildFingerprint(
   { text, has_images, estimated_input_tokens, workspace_hash, traces }: FingerprintFacts,
   definition: (name: string) => ToolDefinition | null,
 ): Fingerprint {
@@ -137,13 +137,13 @@ export function fingerprintOf(
     has_images,
     has_tool_calls_in_history: traces.tools.size > 0,
     estimated_input_tokens_bucket: TOKEN_BUCKETS.filter((limit) => estimated_input_tokens >= limit).length,
-    intent_tags: intentsOf(text),
+    intent_tags: detectIntents(text),
     workspace_hash,
   };
 }
 
 /** Canonical text and its SHA-256: equal for equal shapes in one workspace. */
-export function signed(fingerprint: Fingerprint): {
+export function signFingerprint(fingerprint: Fingerprint): {
   readonly structural_json: string;
   readonly structural_sig: string;
 } {
@@ -156,7 +156,7 @@ export function signed(fingerprint: Fingerprint): {
 const DEFAULTS = readDefaults(FingerprintSchema);
 
 /** What has to be stored of a shape. */
-export function storedFingerprint({ workspace_hash: _, ...shape }: Fingerprint): Record<string, unknown> {
+export function toStoredFingerprint({ workspace_hash: _, ...shape }: Fingerprint): Record<string, unknown> {
   return sparse(DEFAULTS, shape);
 }
 
@@ -164,6 +164,6 @@ export function storedFingerprint({ workspace_hash: _, ...shape }: Fingerprint):
  * The shape again; one that was stored whole stays as it is.
  * @param workspaceHash of its session
  */
-export function wholeFingerprint(stored: Readonly<Record<string, unknown>>, workspaceHash: string): Fingerprint {
+export function restoreFingerprint(stored: Readonly<Record<string, unknown>>, workspaceHash: string): Fingerprint {
   return whole(DEFAULTS, { workspace_hash: workspaceHash, ...stored }) as Fingerprint;
 }

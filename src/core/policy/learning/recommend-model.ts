@@ -21,24 +21,24 @@ export interface Shape {
 export type Names = Map<string, number>;
 
 /** @param learn false: names not seen yet get numbers of their own that nobody else has, and are not kept */
-export function shapeOf(fingerprint: Fingerprint, names: Names, learn: boolean): Shape {
+export function toShape(fingerprint: Fingerprint, names: Names, learn: boolean): Shape {
   let unknown = -1;
-  const number = (name: string): number => {
+  const numberName = (name: string): number => {
     const known = names.get(name);
     if (known !== undefined) return known;
     if (!learn) return unknown--;
     names.set(name, names.size);
     return names.size - 1;
   };
-  const numbers = (list: readonly string[]) => list.map(number).sort((a, b) => a - b);
+  const numberNames = (list: readonly string[]) => list.map(numberName).sort((a, b) => a - b);
   return {
-    intents: bits(INTENTS, fingerprint.intent_tags),
-    effects: bits(EFFECT_CLASSES, fingerprint.side_effect_classes),
+    intents: toBits(INTENTS, fingerprint.intent_tags),
+    effects: toBits(EFFECT_CLASSES, fingerprint.side_effect_classes),
     token_bucket: fingerprint.estimated_input_tokens_bucket,
     images: fingerprint.has_images,
-    extensions: numbers(fingerprint.file_extensions),
-    tools: numbers(fingerprint.tool_names),
-    buckets: numbers(fingerprint.file_path_buckets),
+    extensions: numberNames(fingerprint.file_extensions),
+    tools: numberNames(fingerprint.tool_names),
+    buckets: numberNames(fingerprint.file_path_buckets),
   };
 }
 
@@ -46,33 +46,35 @@ export function shapeOf(fingerprint: Fingerprint, names: Names, learn: boolean):
  * 0..1 without the noise of adding fractions, so that a limit means what it says.
  * @param atLeast below it 0 may be answered at once
  */
-export function similarity(a: Shape, b: Shape, atLeast = 0): number {
+export function computeSimilarity(a: Shape, b: Shape, atLeast = 0): number {
   const cheap =
-    0.3 * overlapOfBits(a.intents, b.intents) +
-    0.1 * overlapOfBits(a.effects, b.effects) +
+    0.3 * computeBitOverlap(a.intents, b.intents) +
+    0.1 * computeBitOverlap(a.effects, b.effects) +
     (a.token_bucket === b.token_bucket ? 0.1 : 0) +
     (a.images === b.images ? 0.05 : 0);
   if (cheap + 0.45 < atLeast - 1e-6) return 0;
   const lists =
-    0.2 * overlap(a.extensions, b.extensions) + 0.15 * overlap(a.tools, b.tools) + 0.1 * overlap(a.buckets, b.buckets);
+    0.2 * computeOverlap(a.extensions, b.extensions) +
+    0.15 * computeOverlap(a.tools, b.tools) +
+    0.1 * computeOverlap(a.buckets, b.buckets);
   return Math.round((cheap + lists) * 1e9) / 1e9;
 }
 
-function bits<T>(all: readonly T[], some: readonly T[]): number {
+function toBits<T>(all: readonly T[], some: readonly T[]): number {
   return all.reduce((sum, one, i) => (some.includes(one) ? sum | (1 << i) : sum), 0);
 }
 
-function overlapOfBits(a: number, b: number): number {
-  return a === b ? 1 : count(a & b) / count(a | b);
+function computeBitOverlap(a: number, b: number): number {
+  return a === b ? 1 : countBits(a & b) / countBits(a | b);
 }
-function count(value: number): number {
+function countBits(value: number): number {
   let n = 0;
   for (let rest = value; rest !== 0; rest &= rest - 1) n += 1;
   return n;
 }
 
 /** Jaccard: shared over all; two empty lists are alike. */
-function overlap(a: readonly number[], b: readonly number[]): number {
+function computeOverlap(a: readonly number[], b: readonly number[]): number {
   if (a.length === 0 && b.length === 0) return 1;
   let shared = 0;
   for (let i = 0, j = 0; i < a.length && j < b.length; ) {
@@ -106,15 +108,15 @@ interface Near {
  * Null without neighbours.
  * @param known whether the registry of today has the model: outcomes of another are passed over
  */
-export function recommend(
+export function recommendModel(
   shape: Shape,
   patterns: Iterable<Neighbour>,
   { cost_weight, min_confidence, min_sample_size }: PatternConfig,
   known: (model: string) => boolean,
 ): Recommendation | null {
-  const cluster = nearest(shape, patterns, known);
+  const cluster = findNearest(shape, patterns, known);
   if (cluster.length === 0) return null;
-  const models = byModel(cluster);
+  const models = groupByModel(cluster);
   const candidates = models.filter(({ quality }) => quality !== null);
   const costs = candidates.map(({ avg_cost_usd }) => avg_cost_usd);
   const [cheapest, dearest] = [Math.min(...costs), Math.max(...costs)];
@@ -126,7 +128,7 @@ export function recommend(
     })
     .sort((a, b) => b.score - a.score || (a.model < b.model ? -1 : 1));
   const [top, second] = scored.filter(({ success_score_mean }) => success_score_mean !== null);
-  const confidence = confidenceOf(top?.score ?? 0, second?.score ?? null);
+  const confidence = computeConfidence(top?.score ?? 0, second?.score ?? null);
   const good =
     top !== undefined &&
     confidence >= min_confidence &&
@@ -141,22 +143,22 @@ export function recommend(
   };
 }
 
-function confidenceOf(top: number, second: number | null): number {
+function computeConfidence(top: number, second: number | null): number {
   if (top <= 0) return 0;
   return second === null ? 1 : (top - second) / top;
 }
 
 /** The first K by similarity, then id, then model; kept short while it is made, since thousands may be alike. */
-function nearest(shape: Shape, patterns: Iterable<Neighbour>, known: (model: string) => boolean): Near[] {
+function findNearest(shape: Shape, patterns: Iterable<Neighbour>, known: (model: string) => boolean): Near[] {
   const found: Near[] = [];
   for (const { fingerprint_id, shape: other, outcomes } of patterns) {
-    const similar = similarity(shape, other, MIN_SIMILARITY);
+    const similar = computeSimilarity(shape, other, MIN_SIMILARITY);
     if (similar < MIN_SIMILARITY) continue;
     for (const outcome of outcomes.values()) {
       const near = { similarity: similar, fingerprint_id, outcome };
       const last = found[NEAREST - 1];
-      if ((last !== undefined && inOrder(last, near) <= 0) || !known(outcome.model)) continue;
-      const place = found.findIndex((one) => inOrder(near, one) < 0);
+      if ((last !== undefined && compareNear(last, near) <= 0) || !known(outcome.model)) continue;
+      const place = found.findIndex((one) => compareNear(near, one) < 0);
       found.splice(place === -1 ? found.length : place, 0, near);
       found.length = Math.min(found.length, NEAREST);
     }
@@ -164,24 +166,25 @@ function nearest(shape: Shape, patterns: Iterable<Neighbour>, known: (model: str
   return found;
 }
 
-function inOrder(a: Near, b: Near): number {
+function compareNear(a: Near, b: Near): number {
   if (a.similarity !== b.similarity) return b.similarity - a.similarity;
   if (a.fingerprint_id !== b.fingerprint_id) return a.fingerprint_id < b.fingerprint_id ? -1 : 1;
   return a.outcome.model < b.outcome.model ? -1 : 1;
 }
 
-function byModel(cluster: readonly Near[]) {
+function groupByModel(cluster: readonly Near[]) {
   const models = new Map<string, Near[]>();
   for (const near of cluster) models.set(near.outcome.model, [...(models.get(near.outcome.model) ?? []), near]);
   return [...models].map(([model, rows]) => {
-    const sum = (of: (outcome: PatternOutcome) => number) => rows.reduce((total, row) => total + of(row.outcome), 0);
-    const sample_size = sum((o) => o.sample_size);
-    const scored = sum((o) => o.success_score_count);
+    const sumOutcomes = (read: (outcome: PatternOutcome) => number) =>
+      rows.reduce((total, row) => total + read(row.outcome), 0);
+    const sample_size = sumOutcomes((o) => o.sample_size);
+    const scored = sumOutcomes((o) => o.success_score_count);
     return {
       model,
       sample_size,
-      quality: scored === 0 ? null : sum((o) => o.success_score_mean * o.success_score_count) / scored,
-      avg_cost_usd: sum((o) => Number(o.sum_cost_pusd)) / PUSD / sample_size,
+      quality: scored === 0 ? null : sumOutcomes((o) => o.success_score_mean * o.success_score_count) / scored,
+      avg_cost_usd: sumOutcomes((o) => Number(o.sum_cost_pusd)) / PUSD / sample_size,
     };
   });
 }

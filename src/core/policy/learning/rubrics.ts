@@ -27,7 +27,7 @@ const REFUSALS =
 
 /** @param text of the turn's last assistant message, '' when there is none */
 export function judgeTurn(completed: PayloadOf<'turn.completed'>, events: readonly AnyEvent[], text: string): Verdict {
-  const facts = read(events);
+  const facts = readTurnFacts(events);
   const checks: readonly (readonly [good: string, bad: string, weight: number, holds: boolean])[] = [
     ['stop_reason_clean', 'stop_reason_unclean', 25, completed.stop_reason === 'end_turn'],
     ['no_llm_failure', 'llm_call_failed', 25, !facts.call_failed],
@@ -38,7 +38,7 @@ export function judgeTurn(completed: PayloadOf<'turn.completed'>, events: readon
   ];
   const flags = checks.filter(([, , , holds]) => holds).map(([good]) => good);
   const weight = checks.reduce((sum, [, , points, holds]) => sum + (holds ? points : 0), 0);
-  const content = contentFlag(text);
+  const content = detectContentFlag(text);
   const negative = [
     ...checks.filter(([, , , holds]) => !holds).map(([, bad]) => bad),
     ...(content === null ? [] : [content]),
@@ -53,30 +53,32 @@ export function judgeTurn(completed: PayloadOf<'turn.completed'>, events: readon
   };
 }
 
-function read(events: readonly AnyEvent[]) {
-  const payloads = <T extends (typeof JUDGED_TYPES)[number]>(type: T) =>
+function readTurnFacts(events: readonly AnyEvent[]) {
+  const listPayloads = <T extends (typeof JUDGED_TYPES)[number]>(type: T) =>
     events.filter((event) => event.type === type).map((event) => event.payload as PayloadOf<T>);
   const summaries = new Set(
-    payloads('llm.call_started')
+    listPayloads('llm.call_started')
       .filter((call) => call.purpose === 'compaction')
       .map((call) => call.request_id),
   );
   // What became of a worker counts once, in the verdict on the session.
   const delegations = new Set(
-    [...payloads('delegate.started'), ...payloads('delegate.failed')].map((call) => call.tool_use_id),
+    [...listPayloads('delegate.started'), ...listPayloads('delegate.failed')].map((call) => call.tool_use_id),
   );
-  const calls = payloads('llm.call_completed').filter((call) => call.purpose !== 'compaction');
+  const calls = listPayloads('llm.call_completed').filter((call) => call.purpose !== 'compaction');
   return {
     call_failed:
-      payloads('llm.call_failed').some((call) => !summaries.has(call.request_id)) ||
+      listPayloads('llm.call_failed').some((call) => !summaries.has(call.request_id)) ||
       calls.some((call) => call.stop_reason === 'cancelled'),
     max_tokens: calls.some((call) => call.stop_reason === 'max_tokens'),
-    tool_failed: payloads('tool.failed').length > 0,
-    tool_unsuccessful: payloads('tool.completed').some((call) => !call.success && !delegations.has(call.tool_use_id)),
+    tool_failed: listPayloads('tool.failed').length > 0,
+    tool_unsuccessful: listPayloads('tool.completed').some(
+      (call) => !call.success && !delegations.has(call.tool_use_id),
+    ),
   };
 }
 
-function contentFlag(text: string): string | null {
+function detectContentFlag(text: string): string | null {
   const opening = text.trim().slice(0, OPENING_LENGTH).toLowerCase().replaceAll(/[‘’]/g, "'");
   if (opening === '') return EMPTY;
   return REFUSALS.test(opening) ? REFUSAL : null;

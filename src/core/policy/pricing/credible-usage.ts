@@ -16,14 +16,14 @@ export interface Estimates {
  * A count is impossible when it is no whole number from 0, or more than ten times what the model takes and gives together.
  * @returns `faults`: one line for each count that was not believed; empty when the usage is as it was
  */
-export function credibleUsage(
+export function replaceIncredibleCounts(
   usage: TokenUsage,
   capabilities: Pick<ModelEntry['capabilities'], 'max_context_tokens' | 'max_output_tokens'>,
   estimates: Estimates,
 ): { readonly usage: TokenUsage; readonly faults: readonly string[] } {
   const most = MARGIN * (capabilities.max_context_tokens + capabilities.max_output_tokens);
   const faults: string[] = [];
-  function credible(name: string, count: number): boolean {
+  function isCredible(name: string, count: number): boolean {
     const is = Number.isSafeInteger(count) && count >= 0 && count <= most;
     const what = Number.isNaN(count) ? 'the reported value' : count;
     if (!is) faults.push(`${name}: ${what} is no number of tokens from 0 to ${most}`);
@@ -32,11 +32,11 @@ export function credibleUsage(
 
   let believed = usage;
   if (
-    !credible('cached_input_tokens', usage.cached_input_tokens) ||
-    !credible('cache_creation_input_tokens', usage.cache_creation_input_tokens) ||
-    !credible('cache_creation_1h_input_tokens', usage.cache_creation_1h_input_tokens) ||
-    !credible('prompt tokens', promptTokens(usage)) ||
-    !credible('input_tokens', usage.input_tokens)
+    !isCredible('cached_input_tokens', usage.cached_input_tokens) ||
+    !isCredible('cache_creation_input_tokens', usage.cache_creation_input_tokens) ||
+    !isCredible('cache_creation_1h_input_tokens', usage.cache_creation_1h_input_tokens) ||
+    !isCredible('prompt tokens', promptTokens(usage)) ||
+    !isCredible('input_tokens', usage.input_tokens)
   )
     believed = {
       ...believed,
@@ -46,9 +46,9 @@ export function credibleUsage(
       cache_creation_1h_input_tokens: 0,
       usage_estimated: true,
     };
-  if (!credible('output_tokens', usage.output_tokens))
+  if (!isCredible('output_tokens', usage.output_tokens))
     believed = { ...believed, output_tokens: estimates.output(), usage_estimated: true };
   // Part of the output, so it has no price of its own.
-  if (!credible('reasoning_tokens', usage.reasoning_tokens)) believed = { ...believed, reasoning_tokens: 0 };
+  if (!isCredible('reasoning_tokens', usage.reasoning_tokens)) believed = { ...believed, reasoning_tokens: 0 };
   return { usage: believed, faults };
 }

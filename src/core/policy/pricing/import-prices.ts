@@ -32,9 +32,9 @@ const SOURCE_FIELDS = Object.keys(FIELDS) as SourceField[];
 
 /** Made-up rates of the scripted provider, one model a class, so that a demo shows money. */
 const SCRIPTED: Readonly<Record<string, RawEntry>> = {
-  'scripted:deep': rates(['5', '25', '0.5', '6.25', '10']),
-  'scripted:balanced': rates(['3', '15', '0.3', '3.75', '6']),
-  'scripted:fast': rates(['1', '5', '0.1', '1.25', '2']),
+  'scripted:deep': toRates(['5', '25', '0.5', '6.25', '10']),
+  'scripted:balanced': toRates(['3', '15', '0.3', '3.75', '6']),
+  'scripted:fast': toRates(['1', '5', '0.1', '1.25', '2']),
 };
 
 /** Rates of models that the collection lacks, with the provider's page that lists them. A row of the collection replaces its row here. */
@@ -42,15 +42,15 @@ export const PUBLISHED: Readonly<Record<string, { readonly page: string; readonl
   'anthropic:claude-haiku-5-5': {
     page: 'https://platform.claude.com/docs/en/models/haiku-5-5/overview',
     entry: {
-      ...rates(['0.1', '0.5', '0.01', '0.125', '0.2']),
-      long_context: [{ above_prompt_tokens: 100_000, ...rates(['0.5', '2.5', '0.05', '0.625', '1']) }],
+      ...toRates(['0.1', '0.5', '0.01', '0.125', '0.2']),
+      long_context: [{ above_prompt_tokens: 100_000, ...toRates(['0.5', '2.5', '0.05', '0.625', '1']) }],
     },
   },
   'openai:gpt-6.1-sol': {
     page: 'https://developers.openai.com/api/docs/models/gpt-6.1-sol',
     entry: {
-      ...rates(['2', '10', '0.1', '2.5']),
-      long_context: [{ above_prompt_tokens: 272_000, ...rates(['4', '15', '0.2', '5']) }],
+      ...toRates(['2', '10', '0.1', '2.5']),
+      long_context: [{ above_prompt_tokens: 272_000, ...toRates(['4', '15', '0.2', '5']) }],
     },
   },
 };
@@ -105,14 +105,14 @@ export function importEntry(hit: SourceHit): { readonly entry: RawEntry | null; 
     return { entry: null, notes: [...notes, 'skipped: no input or no output rate'] };
   }
   const entry: RawEntry = {
-    input_per_mtok_usd: decimal(baseOf(source.input_mtok), notes),
-    output_per_mtok_usd: decimal(baseOf(source.output_mtok), notes),
+    input_per_mtok_usd: formatRate(readBase(source.input_mtok), notes),
+    output_per_mtok_usd: formatRate(readBase(source.output_mtok), notes),
   };
   for (const field of SOURCE_FIELDS.slice(2)) {
     const rate = source[field];
-    if (rate !== undefined) entry[FIELDS[field]] = decimal(baseOf(rate), notes);
+    if (rate !== undefined) entry[FIELDS[field]] = formatRate(readBase(rate), notes);
   }
-  const steps = longContext(source, notes);
+  const steps = buildLongContext(source, notes);
   if (steps.length > 0) entry.long_context = steps;
   return { entry, notes };
 }
@@ -123,9 +123,9 @@ function ratesForAllTimes(hit: SourceHit, notes: string[]): SourceRates {
   if (!isVariants(prices) || !prices.some((variant) => variant.constraint?.type === 'time_of_date'))
     return hit.model_price;
   notes.push('rates vary by time of day; the dearest are used for all times');
-  const weight = (set: SourceRates) => baseOf(set.input_mtok ?? 0) + baseOf(set.output_mtok ?? 0);
+  const weighRates = (set: SourceRates) => readBase(set.input_mtok ?? 0) + readBase(set.output_mtok ?? 0);
   const hourly = prices.filter((v) => v.constraint === undefined || v.constraint.type === 'time_of_date');
-  return hourly.map((variant) => variant.prices).reduce((a, b) => (weight(b) > weight(a) ? b : a));
+  return hourly.map((variant) => variant.prices).reduce((a, b) => (weighRates(b) > weighRates(a) ? b : a));
 }
 
 function isVariants(prices: SourceRates | readonly SourceVariant[]): prices is readonly SourceVariant[] {
@@ -133,31 +133,31 @@ function isVariants(prices: SourceRates | readonly SourceVariant[]): prices is r
 }
 
 /** One step for each distinct start, with the rate that each tiered class has above it. */
-function longContext(source: SourceRates, notes: string[]): NonNullable<RawEntry['long_context']> {
-  const starts = new Set(SOURCE_FIELDS.flatMap((field) => tiersOf(source[field]).map((tier) => tier.start)));
+function buildLongContext(source: SourceRates, notes: string[]): NonNullable<RawEntry['long_context']> {
+  const starts = new Set(SOURCE_FIELDS.flatMap((field) => listTiers(source[field]).map((tier) => tier.start)));
   return [...starts]
     .sort((a, b) => a - b)
     .map((start) => {
       const step: NonNullable<RawEntry['long_context']>[number] = { above_prompt_tokens: start };
       for (const field of SOURCE_FIELDS) {
-        const reached = tiersOf(source[field]).filter((tier) => tier.start <= start);
+        const reached = listTiers(source[field]).filter((tier) => tier.start <= start);
         const tier = reached.sort((a, b) => a.start - b.start).at(-1);
-        if (tier !== undefined) step[FIELDS[field]] = decimal(tier.price, notes);
+        if (tier !== undefined) step[FIELDS[field]] = formatRate(tier.price, notes);
       }
       return step;
     });
 }
 
-function tiersOf(rate: SourceRate | undefined): readonly { readonly start: number; readonly price: number }[] {
+function listTiers(rate: SourceRate | undefined): readonly { readonly start: number; readonly price: number }[] {
   return rate === undefined || typeof rate === 'number' ? [] : rate.tiers;
 }
 
-function baseOf(rate: SourceRate): number {
+function readBase(rate: SourceRate): number {
   return typeof rate === 'number' ? rate : rate.base;
 }
 
 /** Plain decimal text with at most 6 fraction digits. */
-function decimal(rate: number, notes: string[]): string {
+function formatRate(rate: number, notes: string[]): string {
   const exact = new Decimal(rate);
   if (exact.decimalPlaces() <= 6) return exact.toFixed();
   const rounded = exact.toDecimalPlaces(6, Decimal.ROUND_HALF_EVEN);
@@ -167,7 +167,7 @@ function decimal(rate: number, notes: string[]): string {
 
 type Rates = readonly [input: string, output: string, read: string, write: string, write1h?: string];
 
-function rates([input, output, read, write, write1h]: Rates): RawEntry {
+function toRates([input, output, read, write, write1h]: Rates): RawEntry {
   return {
     input_per_mtok_usd: input,
     output_per_mtok_usd: output,

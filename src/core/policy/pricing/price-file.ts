@@ -32,7 +32,7 @@ export interface TokenSums {
 }
 
 /** The formula of 08 §4.1. It is linear: the cost of sums is exactly the sum of the costs of the single calls. */
-export function costOfSums(rates: RateSet, tokens: TokenSums): Pusd {
+export function priceTokenSums(rates: RateSet, tokens: TokenSums): Pusd {
   return (tokens.input_tokens * rates.input +
     tokens.cached_input_tokens * rates.cached_read +
     (tokens.cache_creation_input_tokens - tokens.billed_1h_tokens) * rates.cache_write +
@@ -41,19 +41,19 @@ export function costOfSums(rates: RateSet, tokens: TokenSums): Pusd {
 }
 
 /** What one call costs. Throws `RangeError` for a count that is not whole or negative; 1 h writes beyond all writes are clamped. */
-export function costAt(rates: RateSet, usage: TokenUsage): Pusd {
-  const written = count(usage.cache_creation_input_tokens);
-  return costOfSums(rates, {
-    input_tokens: count(usage.input_tokens),
-    cached_input_tokens: count(usage.cached_input_tokens),
+export function priceUsage(rates: RateSet, usage: TokenUsage): Pusd {
+  const written = toCount(usage.cache_creation_input_tokens);
+  return priceTokenSums(rates, {
+    input_tokens: toCount(usage.input_tokens),
+    cached_input_tokens: toCount(usage.cached_input_tokens),
     cache_creation_input_tokens: written,
-    billed_1h_tokens: min(count(usage.cache_creation_1h_input_tokens), written),
-    output_tokens: count(usage.output_tokens),
+    billed_1h_tokens: takeSmaller(toCount(usage.cache_creation_1h_input_tokens), written),
+    output_tokens: toCount(usage.output_tokens),
   });
 }
 
 /** The rates for a prompt of this size: the highest step that lies below it replaces the base for the whole call. */
-export function ratesAt(
+export function selectRateSet(
   base: RateSet,
   steps: readonly { readonly above: number; readonly rates: RateSet }[],
   promptTokens: number,
@@ -61,12 +61,12 @@ export function ratesAt(
   return steps.findLast((step) => step.above < promptTokens)?.rates ?? base;
 }
 
-function count(tokens: number): bigint {
+function toCount(tokens: number): bigint {
   if (tokens < 0) throw new RangeError(`negative token count: ${tokens}`);
   return BigInt(tokens);
 }
 
-function min(a: bigint, b: bigint): bigint {
+function takeSmaller(a: bigint, b: bigint): bigint {
   return a < b ? a : b;
 }
 
@@ -144,13 +144,13 @@ export function resolveEntry(entry: RawEntry): ResolvedEntry {
 }
 
 /** Picodollars per token. */
-export function rateSet(rates: ResolvedRates): RateSet {
+export function toRateSet(rates: ResolvedRates): RateSet {
   return {
-    input: perToken(rates.input_per_mtok_usd),
-    output: perToken(rates.output_per_mtok_usd),
-    cached_read: perToken(rates.cached_read_per_mtok_usd),
-    cache_write: perToken(rates.cache_write_per_mtok_usd),
-    cache_write_1h: perToken(rates.cache_write_1h_per_mtok_usd),
+    input: toPerToken(rates.input_per_mtok_usd),
+    output: toPerToken(rates.output_per_mtok_usd),
+    cached_read: toPerToken(rates.cached_read_per_mtok_usd),
+    cache_write: toPerToken(rates.cache_write_per_mtok_usd),
+    cache_write_1h: toPerToken(rates.cache_write_1h_per_mtok_usd),
   };
 }
 
@@ -158,25 +158,25 @@ type RateField = keyof ResolvedRates;
 type WrittenRates = Readonly<Partial<Record<RateField, string | undefined>>>;
 
 function resolveRates(layers: readonly WrittenRates[]): ResolvedRates {
-  const written = (field: RateField) => layers.find((layer) => layer[field] !== undefined)?.[field];
-  const rate = (field: RateField, otherwise: string) => shortest(written(field) ?? otherwise);
+  const findWritten = (field: RateField) => layers.find((layer) => layer[field] !== undefined)?.[field];
+  const resolveRate = (field: RateField, otherwise: string) => shortenRate(findWritten(field) ?? otherwise);
   // A missing discount must never make tokens free, so the plain input rate stands in for a missing cache rate.
-  const input = rate('input_per_mtok_usd', '0');
-  const write = rate('cache_write_per_mtok_usd', input);
+  const input = resolveRate('input_per_mtok_usd', '0');
+  const write = resolveRate('cache_write_per_mtok_usd', input);
   return {
     input_per_mtok_usd: input,
-    output_per_mtok_usd: rate('output_per_mtok_usd', '0'),
-    cached_read_per_mtok_usd: rate('cached_read_per_mtok_usd', input),
+    output_per_mtok_usd: resolveRate('output_per_mtok_usd', '0'),
+    cached_read_per_mtok_usd: resolveRate('cached_read_per_mtok_usd', input),
     cache_write_per_mtok_usd: write,
-    cache_write_1h_per_mtok_usd: rate('cache_write_1h_per_mtok_usd', write),
+    cache_write_1h_per_mtok_usd: resolveRate('cache_write_1h_per_mtok_usd', write),
   };
 }
 
-function shortest(rate: string): string {
+function shortenRate(rate: string): string {
   return fromPusd(toPusd(rate));
 }
 
-function perToken(rate: string): bigint {
+function toPerToken(rate: string): bigint {
   return toPusd(rate) / TOKENS_PER_RATE;
 }
 
@@ -205,7 +205,7 @@ export function parsePriceTable(text: string, path: string): Result<RawTable, st
   if (!yaml.ok) return err([`${path}: ${yaml.error}`]);
   const parsed = FileSchema.safeParse(yaml.value);
   if (parsed.success) return ok(parsed.data);
-  return err(plainIssues(parsed.error).map((issue) => `${path}: ${place(issue.path)}${issue.message}`));
+  return err(plainIssues(parsed.error).map((issue) => `${path}: ${formatIssuePlace(issue.path)}${issue.message}`));
 }
 
 /** The file's text: models sorted by id, fields in their documented order, defaults left out. */
@@ -217,7 +217,7 @@ export function formatPriceTable(table: RawTable): string {
 }
 
 // `models`, id, field, ... -> `id: field: `; other fields by their dotted path.
-function place(path: readonly PropertyKey[]): string {
+function formatIssuePlace(path: readonly PropertyKey[]): string {
   const [first, model, ...field] = path.map(String);
   const names = first === 'models' && model !== undefined ? [model, field.join('.')] : [path.map(String).join('.')];
   return names.map((name) => (name === '' ? '' : `${name}: `)).join('');

@@ -4,14 +4,14 @@ import { type Pusd, ZERO_PUSD } from '#protocol/money.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 import { NO_TOKENS, promptTokens, type TokenUsage } from '#protocol/usage.ts';
 import {
-  costAt,
+  priceUsage,
   type RateSet,
   type RawEntry,
   type RawTable,
   type ResolvedEntry,
-  rateSet,
-  ratesAt,
   resolveEntry,
+  selectRateSet,
+  toRateSet,
   ZERO_RATES,
 } from './price-file.ts';
 
@@ -34,7 +34,7 @@ function contentHash(models: Readonly<Record<string, ResolvedEntry>>): string {
  * The startup warning for rates older than 90 days, or null.
  * @param now Unix milliseconds
  */
-export function staleRates(importedOn: string | null, now: number): string | null {
+export function describeStaleRates(importedOn: string | null, now: number): string | null {
   if (importedOn === null) return null;
   const days = Math.floor((now - Date.parse(importedOn)) / DAY_MS);
   return days > STALE_DAYS ? `the price table's rates are ${days} days old (imported on ${importedOn})` : null;
@@ -109,15 +109,15 @@ function createTable(head: TableHead, models: Readonly<Record<string, ResolvedEn
   const rates = new Map<string, Rates>();
   for (const [id, entry] of Object.entries(models)) {
     rates.set(id, {
-      base: rateSet(entry),
-      steps: entry.long_context.map((step) => ({ above: step.above_prompt_tokens, rates: rateSet(step) })),
+      base: toRateSet(entry),
+      steps: entry.long_context.map((step) => ({ above: step.above_prompt_tokens, rates: toRateSet(step) })),
     });
   }
   const free = new Set(head.freeProviders);
 
   const ratesFor = (model: string, prompt: number): RateSet | null => {
     const known = rates.get(model);
-    if (known !== undefined) return ratesAt(known.base, known.steps, prompt);
+    if (known !== undefined) return selectRateSet(known.base, known.steps, prompt);
     return free.has(getProvider(model)) ? ZERO_RATES : null;
   };
   return {
@@ -130,7 +130,9 @@ function createTable(head: TableHead, models: Readonly<Record<string, ResolvedEn
     ratesFor,
     cost(model, usage) {
       const set = ratesFor(model, promptTokens(usage));
-      return set === null ? { cost_pusd: ZERO_PUSD, priced: false } : { cost_pusd: costAt(set, usage), priced: true };
+      return set === null
+        ? { cost_pusd: ZERO_PUSD, priced: false }
+        : { cost_pusd: priceUsage(set, usage), priced: true };
     },
     withOverlay: (version, overlay) =>
       createTable({ ...head, version: overlayVersion(head.version, version) }, { ...models, ...resolveAll(overlay) }),
@@ -144,7 +146,10 @@ function resolveAll(models: Readonly<Record<string, RawEntry>>): Record<string, 
 // Which row of a price table prices a call (08 §5).
 
 /** The id of the model that answered; null when the provider named none, or the one that was asked for. */
-export function servedModelId(model: Pick<ModelEntry, 'id' | 'wire_name'>, served: string | null): string | null {
+export function resolveServedModelId(
+  model: Pick<ModelEntry, 'id' | 'wire_name'>,
+  served: string | null,
+): string | null {
   return served === null || served === model.wire_name ? null : `${getProvider(model.id)}:${served}`;
 }
 
@@ -154,14 +159,14 @@ export function isAnsweredByOther(
   model: Pick<ModelEntry, 'id' | 'wire_name'>,
   served: string | null,
 ): boolean {
-  const id = servedModelId(model, served);
+  const id = resolveServedModelId(model, served);
   return id !== null && id !== model.id && Object.hasOwn(table.models, id);
 }
 
 /**
  * Prices one call: the answered model where another one than asked for answered and has a row of its own,
  * else the asked model's `pricing_id`. An unknown model costs nothing and is `priced: false`.
- * @param call.servedModelId canonical id of the model that answered, null for the asked one (see `servedModelId`)
+ * @param call.servedModelId canonical id of the model that answered, null for the asked one (see `resolveServedModelId`)
  */
 export function priceCall(call: {
   readonly table: PriceTable;

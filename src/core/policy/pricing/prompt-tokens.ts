@@ -49,7 +49,7 @@ export interface NewText {
 const SEAM_TOKENS = 16;
 
 /** What of the prompt is new; `known` null = all of it. */
-export function newText(prompt: Prompt, known: KnownPrompt | null): NewText {
+export function selectNewText(prompt: Prompt, known: KnownPrompt | null): NewText {
   const parts =
     known === null
       ? [...prompt.head, ...prompt.messages]
@@ -70,7 +70,7 @@ export function newText(prompt: Prompt, known: KnownPrompt | null): NewText {
  * provider refuses, and bills nothing.
  * @param overhead tokens that the provider adds unasked
  */
-export function tokenBound(
+export function computeTokenBound(
   text: Omit<NewText, 'parts'>,
   model: Pick<Capabilities, 'max_context_tokens' | 'max_image_tokens'>,
   overhead: number,
@@ -80,7 +80,7 @@ export function tokenBound(
 }
 
 /** What identifies the settings, and the messages up to each of these counts, for one model. */
-export function promptChains(
+export function hashPromptChains(
   modelId: string,
   { settings, messages }: Pick<Prompt, 'settings' | 'messages'>,
   counts: ReadonlySet<number>,
@@ -96,7 +96,7 @@ export function promptChains(
 }
 
 /** Strings and numbers of a value, keys included: all that a provider can take from it into a prompt. */
-export function textsIn(value: unknown): readonly string[] {
+export function collectTexts(value: unknown): readonly string[] {
   const texts: string[] = [];
   const open: unknown[] = [value];
   while (open.length > 0) {
@@ -131,22 +131,22 @@ const MAX_TEXT_LENGTH = 8_388_608;
  */
 export function readPrompt(prompt: Prompt, withTexts: boolean): ReadPrompt {
   let [texts, length] = withTexts ? [MAX_TEXTS, MAX_TEXT_LENGTH] : [0, 0];
-  const read = (part: PromptPart): ReadPart => {
+  const readPart = (part: PromptPart): ReadPart => {
     const found = part.bytes > length || texts <= 0 ? null : (part.texts?.() ?? null);
     if (found === null || found.length > texts) return { ...part, texts: null };
     texts -= found.length;
     length -= part.bytes;
     return { ...part, texts: found };
   };
-  const messages = prompt.messages.toReversed().map(read).toReversed();
-  return { ...prompt, messages, head: prompt.head.map(read) };
+  const messages = prompt.messages.toReversed().map(readPart).toReversed();
+  return { ...prompt, messages, head: prompt.head.map(readPart) };
 }
 
 /** The prompt that `readPrompt` read. */
-export function promptFrom(read: ReadPrompt): Prompt {
-  const part = ({ texts, ...rest }: ReadPart) => ({
+export function restorePrompt(read: ReadPrompt): Prompt {
+  const restorePart = ({ texts, ...rest }: ReadPart) => ({
     ...rest,
     texts: texts === null ? null : () => texts,
   });
-  return { ...read, head: read.head.map(part), messages: read.messages.map(part) };
+  return { ...read, head: read.head.map(restorePart), messages: read.messages.map(restorePart) };
 }

@@ -1,7 +1,7 @@
 // A slot's candidate and the ten checks it must pass (03 §5, §7).
 import { getProvider, type ModelEntry } from '#protocol/model.ts';
 import type { PolicyEvaluation, SlotName, TurnContext, ValidationFailure } from '#protocol/route.ts';
-import { speaks } from '../gateway/model-names.ts';
+import { canSpeak } from '../gateway/model-names.ts';
 import { type AvailabilitySnapshot, findOutage, providerKey } from '../registry/availability.ts';
 import type { ModelRegistry } from '../registry/model-registry.ts';
 import type { RoutingPolicies } from './policy-file.ts';
@@ -118,7 +118,7 @@ const CHECKS: readonly Check[] = [
   capability('no_document_support', ({ capabilities }, ctx) =>
     ctx.document_media_types.some((type) => !capabilities.accepted_document_media_types.includes(type)),
   ),
-  ['wrong_wire', (model, ctx, env) => ctx.requested !== null && !speaks(env.registry, model, ctx.requested.wire)],
+  ['wrong_wire', (model, ctx, env) => ctx.requested !== null && !canSpeak(env.registry, model, ctx.requested.wire)],
   ['wrong_credentials', (model, ctx) => ctx.requested?.own_key_adapters?.has(model.adapter) === false],
 ];
 

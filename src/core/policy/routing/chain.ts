@@ -11,7 +11,7 @@ import {
   type SlotName,
   type TurnContext,
 } from '#protocol/route.ts';
-import { listPriced, whyUnlisted } from '../gateway/model-names.ts';
+import { describeUnlisted, listPriced } from '../gateway/model-names.ts';
 import { keyVariable } from '../registry/adapter-config.ts';
 import { type AvailabilitySnapshot, FAILURES_TO_TRIP, findOutage } from '../registry/availability.ts';
 import type { ModelRegistry } from '../registry/model-registry.ts';
@@ -227,7 +227,7 @@ function whyUnpriced(modelId: string, { requested }: TurnContext, env: RouteEnv)
   const why =
     requested?.model !== modelId || isListed
       ? 'no limit can hold what has no price; add one to a file of pricing.tables'
-      : whyUnlisted(registry, requested.name);
+      : describeUnlisted(registry, requested.name);
   return requested === null ? why : `${why}; ${listPriced(registry, requested.wire, isPriced)}`;
 }
 

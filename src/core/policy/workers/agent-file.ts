@@ -6,7 +6,7 @@ import { plainIssues } from '../parsing/plain-issue.ts';
 import { OUTSIDE } from '../parsing/text-limits.ts';
 import { isMapping, lineFinder, readYaml } from '../parsing/yaml.ts';
 import { namesTool } from '../tools/tool-names.ts';
-import { type Fault, inOrder, located } from './read-definition.ts';
+import { type Fault, locateProblem, sortProblems } from './read-definition.ts';
 
 // What an agent's file lets it use, in terms of a definition: whatever cannot be expressed narrows it (13 §3.1).
 
@@ -38,7 +38,7 @@ interface AgentTools {
   readonly warnings: readonly string[];
 }
 
-function agentTools({ tools, disallowed, hasSkills, isPlanning }: AgentLists): AgentTools {
+function readAgentTools({ tools, disallowed, hasSkills, isPlanning }: AgentLists): AgentTools {
   const errors: string[] = [];
   const warnings: string[] = [];
   const own = new Set<string>();
@@ -47,27 +47,30 @@ function agentTools({ tools, disallowed, hasSkills, isPlanning }: AgentLists): A
   for (const entry of tools?.flatMap((tool) => (tool === '*' ? DEFAULT : tool)) ?? DEFAULT) {
     const scope = SCOPED.exec(entry);
     if (entry === 'Skill' || scope?.[1] === 'Skill') granted.add('skill_load');
-    else if (entry.startsWith('mcp__')) granted.add(serverPrefix(entry));
+    else if (entry.startsWith('mcp__')) granted.add(toServerPrefix(entry));
     else if (DEFAULT.includes(entry)) own.add(entry);
     else if (scope?.[1] === 'Bash')
-      errors.push(`${shown(entry)} cannot be kept: the shell is not narrowed to commands; write Bash, or leave it out`);
-    else warnings.push(`${shown(entry)} is not known here and is left out`);
+      errors.push(
+        `${quoteEntry(entry)} cannot be kept: the shell is not narrowed to commands; write Bash, or leave it out`,
+      );
+    else warnings.push(`${quoteEntry(entry)} is not known here and is left out`);
   }
   if (hasSkills) granted.add('skill_load');
   const denied = new Set<string>();
   for (const entry of disallowed) {
     const tool = SCOPED.exec(entry)?.[1] ?? entry;
     if (tool !== entry && (own.has(tool) || (tool === 'Skill' && granted.has('skill_load'))))
-      warnings.push(`${shown(entry)} takes all of ${tool} away: a part of it cannot be`);
+      warnings.push(`${quoteEntry(entry)} takes all of ${tool} away: a part of it cannot be`);
     own.delete(tool);
     if (tool === 'Skill') granted.delete('skill_load');
-    if (tool.startsWith('mcp__')) withhold(serverPrefix(tool), granted, denied, warnings);
+    if (tool.startsWith('mcp__')) withhold(toServerPrefix(tool), granted, denied, warnings);
   }
   if (isPlanning) {
     for (const tool of [...WRITING, 'Bash']) own.delete(tool);
     const lost = [...granted].filter((tool) => tool.startsWith('mcp__'));
     for (const tool of lost) granted.delete(tool);
-    if (lost.length > 0) warnings.push(`${shown(lost.join(', '))}: an agent that plans has no tools of MCP servers`);
+    if (lost.length > 0)
+      warnings.push(`${quoteEntry(lost.join(', '))}: an agent that plans has no tools of MCP servers`);
   }
   const writes = WRITING.some((tool) => own.has(tool));
   const files = writes ? 'rw' : READING.some((tool) => own.has(tool)) ? 'ro' : null;
@@ -76,7 +79,7 @@ function agentTools({ tools, disallowed, hasSkills, isPlanning }: AgentLists): A
 }
 
 /** A server's name alone means all its tools. */
-function serverPrefix(entry: string): string {
+function toServerPrefix(entry: string): string {
   return MCP_SERVER.test(entry) && !entry.endsWith('*') ? `${entry}__*` : entry;
 }
 
@@ -87,12 +90,12 @@ function withhold(entry: string, granted: Set<string>, denied: Set<string>, warn
     else if (!entry.endsWith('*') && namesTool(grant, entry)) denied.add(entry);
     else if (entry.endsWith('*') && namesTool(grant, entry.slice(0, -1))) {
       granted.delete(grant);
-      warnings.push(`${shown(grant)} is left out: ${shown(entry)} cannot be taken away from it`);
+      warnings.push(`${quoteEntry(grant)} is left out: ${quoteEntry(entry)} cannot be taken away from it`);
     }
   }
 }
 
-function shown(entry: string): string {
+function quoteEntry(entry: string): string {
   return JSON.stringify(entry.slice(0, MAX_SHOWN));
 }
 
@@ -134,10 +137,10 @@ function keysByLine(head: string): Readonly<Record<string, unknown>> | null {
   }
   if (entries.length === 0) return null;
   // The first of two counts, and a key of the prototype is a key like any other.
-  return Object.fromEntries(entries.reverse().map(({ key, lines }) => [key, valueUnder(key, lines.join('\n'))]));
+  return Object.fromEntries(entries.reverse().map(({ key, lines }) => [key, readKeyValue(key, lines.join('\n'))]));
 }
 
-function valueUnder(key: string, text: string): unknown {
+function readKeyValue(key: string, text: string): unknown {
   const yaml = readYaml(text, OUTSIDE);
   if (yaml.ok && isMapping(yaml.value) && Object.keys(yaml.value).length === 1) return yaml.value[key];
   return text.slice(key.length + 1).trim();
@@ -173,13 +176,13 @@ interface Faults {
 }
 
 /** The name in its head counts, not the file's; characters that no name has become `-`. */
-export function agentName(text: string, stem: string): string {
+export function parseAgentName(text: string, stem: string): string {
   const read = readAgentText(text);
   const given = read.ok ? read.value.keys.name : undefined;
-  return (typeof given === 'string' && plainName(given)) || plainName(stem) || stem;
+  return (typeof given === 'string' && toPlainName(given)) || toPlainName(stem) || stem;
 }
 
-function plainName(given: string): string {
+function toPlainName(given: string): string {
   return given
     .slice(0, 4 * MAX_NAME)
     .replaceAll(/[^A-Za-z0-9_-]+/g, '-')
@@ -187,7 +190,7 @@ function plainName(given: string): string {
     .slice(0, MAX_NAME);
 }
 
-/** @param name by `agentName` */
+/** @param name by `parseAgentName` */
 export function readAgent(
   text: string,
   { name, file }: { readonly name: string; readonly file: string },
@@ -202,22 +205,22 @@ export function readAgent(
   const { head, keys, body } = read.value;
   const faults: Faults = { errors: [], warnings: [] };
   if (body === '') faults.errors.push({ path: [], message: 'has no instructions below its head' });
-  const parsed = WorkerDefinitionSchema.safeParse({ name, ...fieldsOf(keys, name, faults), instructions: body });
+  const parsed = WorkerDefinitionSchema.safeParse({ name, ...readFields(keys, name, faults), instructions: body });
   if (!parsed.success) faults.errors.push(...plainIssues(parsed.error));
   // The head begins on the second line.
   const find = lineFinder(head, OUTSIDE);
-  const placed = (fault: Fault) => {
+  const locateFault = (fault: Fault) => {
     const line = find(fault.path);
-    return located(fault, file, line === null ? null : line + 1);
+    return locateProblem(fault, file, line === null ? null : line + 1);
   };
   return {
     definition: parsed.success && faults.errors.length === 0 ? parsed.data : null,
-    errors: inOrder(faults.errors.map(placed)),
-    warnings: inOrder(faults.warnings.map(placed)),
+    errors: sortProblems(faults.errors.map(locateFault)),
+    warnings: sortProblems(faults.warnings.map(locateFault)),
   };
 }
 
-function fieldsOf(keys: Readonly<Record<string, unknown>>, name: string, faults: Faults): Record<string, unknown> {
+function readFields(keys: Readonly<Record<string, unknown>>, name: string, faults: Faults): Record<string, unknown> {
   const warn = (key: string, message: string) => faults.warnings.push({ path: [key], message });
   for (const key of Object.keys(keys)) if (!KEYS.has(key)) warn(key, 'is not known here and is ignored');
   if (typeof keys.name === 'string' && keys.name !== name) warn('name', `is called "${name}" here`);
@@ -226,17 +229,17 @@ function fieldsOf(keys: Readonly<Record<string, unknown>>, name: string, faults:
   if (mode !== undefined && mode !== 'plan' && mode !== 'default')
     warn('permissionMode', 'is ignored: approvals are those of the session');
   const lists = {
-    tools: listOf(keys.tools, 'tools', faults),
-    disallowed: listOf(keys.disallowedTools, 'disallowedTools', faults) ?? [],
-    hasSkills: (listOf(keys.skills, 'skills', faults) ?? []).length > 0,
+    tools: readList(keys.tools, 'tools', faults),
+    disallowed: readList(keys.disallowedTools, 'disallowedTools', faults) ?? [],
+    hasSkills: (readList(keys.skills, 'skills', faults) ?? []).length > 0,
     isPlanning: mode === 'plan',
   };
-  const { files, tools, denied, errors, warnings } = agentTools(lists);
+  const { files, tools, denied, errors, warnings } = readAgentTools(lists);
   for (const message of errors) faults.errors.push({ path: ['tools'], message });
   for (const message of warnings) warn('tools', message);
   return {
-    description: descriptionOf(keys.description),
-    ...modelOf(keys.model),
+    description: readDescription(keys.description),
+    ...readModel(keys.model),
     sandboxes: files === null ? {} : { [AGENT_SANDBOX]: { name: AGENT_SANDBOX, path: '.', mode: files } },
     tools,
     tool_rules: Object.fromEntries(denied.map((tool) => [tool, { name: tool, allowed: false }])),
@@ -244,18 +247,18 @@ function fieldsOf(keys: Readonly<Record<string, unknown>>, name: string, faults:
 }
 
 /** Others write the ends of its lines as `\n` in one long line. */
-function descriptionOf(given: unknown): string | null {
+function readDescription(given: unknown): string | null {
   return typeof given === 'string' ? given.trim().replaceAll('\\n', '\n').slice(0, MAX_DESCRIPTION) : null;
 }
 
-function modelOf(model: unknown): { readonly model?: unknown; readonly tier?: string } {
+function readModel(model: unknown): { readonly model?: unknown; readonly tier?: string } {
   if (model === undefined || model === null || model === 'inherit') return {};
   const tier = typeof model === 'string' && Object.hasOwn(TIERS, model) ? TIERS[model] : undefined;
   return tier === undefined ? { model } : { tier };
 }
 
 /** A list, or names with commas between them that are in no parentheses; null when nothing is written. */
-function listOf(value: unknown, key: string, faults: Faults): readonly string[] | null {
+function readList(value: unknown, key: string, faults: Faults): readonly string[] | null {
   if (value === undefined || value === null) return null;
   const items = typeof value === 'string' ? value.split(/,(?![^()]*\))/) : value;
   if (Array.isArray(items) && items.length <= MAX_TOOLS && items.every((item) => typeof item === 'string'))

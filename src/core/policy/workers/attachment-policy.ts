@@ -18,14 +18,14 @@ const PDF = 'application/pdf';
 /** Decoded bytes of all files of a call: with more no provider takes the request, whatever a policy says. */
 export const MAX_ATTACHED_BYTES = 32 * 1024 * 1024;
 
-/** Whether they are too many, before any is looked at; as `policyFault`. */
-export function countFault(files: number, policy: AttachmentPolicy, whose: string): string | null {
+/** Whether they are too many, before any is looked at; as `findPolicyFault`. */
+export function findCountFault(files: number, policy: AttachmentPolicy, whose: string): string | null {
   if (files <= policy.max_attachments) return null;
   return `${files} attachments, the attachment policy of ${whose} takes ${policy.max_attachments} (max_attachments)`;
 }
 
 /** What a policy refuses; null = nothing. The message says whose policy it is, and which limit. */
-export function policyFault(
+export function findPolicyFault(
   files: readonly { readonly path: string; readonly bytes: number }[],
   policy: AttachmentPolicy,
   whose: string,
@@ -48,18 +48,21 @@ export interface Attachment {
 }
 
 /** A file as its model gets it, by the suffix of its name. The error begins with its code. */
-export function attachmentOf(path: string, data: Buffer): Result<Attachment, string> {
+export function createAttachment(path: string, data: Buffer): Result<Attachment, string> {
   const suffix = (/\.[^./]+$/.exec(path)?.[0] ?? '').toLowerCase();
   const image = Object.hasOwn(IMAGES, suffix) ? IMAGES[suffix] : undefined;
   if (image !== undefined) {
-    const block: ImageBlock = { type: 'image', source: base64(data), media_type: image };
+    const block: ImageBlock = { type: 'image', source: toBase64Source(data), media_type: image };
     const fault = checkImage(block.source.data, image);
     return fault === null ? ok({ block, media_type: image }) : err(`unsupported_attachment_type: ${path}: ${fault}`);
   }
   if (suffix === '.pdf') {
     if (!data.subarray(0, 1024).includes('%PDF-'))
       return err(`unsupported_attachment_type: ${path} is no PDF document`);
-    return ok({ block: { type: 'document', source: base64(data), media_type: PDF, name: path }, media_type: PDF });
+    return ok({
+      block: { type: 'document', source: toBase64Source(data), media_type: PDF, name: path },
+      media_type: PDF,
+    });
   }
   try {
     const text = new TextDecoder('utf-8', { fatal: true }).decode(data);
@@ -69,6 +72,6 @@ export function attachmentOf(path: string, data: Buffer): Result<Attachment, str
   }
 }
 
-function base64(data: Buffer) {
+function toBase64Source(data: Buffer) {
   return { kind: 'base64' as const, data: data.toString('base64') };
 }

@@ -23,23 +23,25 @@ const SKILL_TOOL = 'Skill';
 type Mapping = Readonly<Record<string, unknown>>;
 
 /** The mapping with `tool_rules` as a map, `toolsets` spread over two lists, `Skill` as `skill_load`, sandboxes in today's words; what is wrong goes into `faults`. */
-function normalised(given: Mapping, faults: Fault[]): Mapping {
+function normaliseDefinition(given: Mapping, faults: Fault[]): Mapping {
   const { toolsets, ...rest } = given;
   let value: Record<string, unknown> = { ...rest };
-  if (toolsets !== undefined) value = withToolsets(value, toolsets, faults);
+  if (toolsets !== undefined) value = spreadToolsets(value, toolsets, faults);
   if (Array.isArray(value.tools)) value.tools = value.tools.map((tool) => (tool === SKILL_TOOL ? 'skill_load' : tool));
-  if (Array.isArray(value.tool_rules)) value.tool_rules = rulesByName(value.tool_rules, faults);
-  else if (isMapping(value.tool_rules)) value.tool_rules = namedEntries(value.tool_rules, 'tool_rules', faults);
+  if (Array.isArray(value.tool_rules)) value.tool_rules = indexRules(value.tool_rules, faults);
+  else if (isMapping(value.tool_rules)) value.tool_rules = nameEntries(value.tool_rules, 'tool_rules', faults);
   if (isMapping(value.sandboxes)) {
-    const sandboxes = namedEntries(value.sandboxes, 'sandboxes', faults);
-    value.sandboxes = mapped(sandboxes, (entry, name) => (isMapping(entry) ? sandbox(entry, name, faults) : entry));
+    const sandboxes = nameEntries(value.sandboxes, 'sandboxes', faults);
+    value.sandboxes = mapEntries(sandboxes, (entry, name) =>
+      isMapping(entry) ? normaliseSandbox(entry, name, faults) : entry,
+    );
   }
   return value;
 }
 
 /** Each entry with its key as `name`; one that names itself otherwise is a fault. */
-function namedEntries(map: Mapping, field: string, faults: Fault[]): Mapping {
-  return mapped(map, (entry, key) => {
+function nameEntries(map: Mapping, field: string, faults: Fault[]): Mapping {
+  return mapEntries(map, (entry, key) => {
     // A map does not show it to whoever looks through its keys.
     if (key === '__proto__') faults.push({ path: [field, key], message: 'is not a name' });
     if (!isMapping(entry)) return entry ?? { name: key };
@@ -49,7 +51,7 @@ function namedEntries(map: Mapping, field: string, faults: Fault[]): Mapping {
   });
 }
 
-function sandbox(entry: Mapping, name: string, faults: Fault[]): Mapping {
+function normaliseSandbox(entry: Mapping, name: string, faults: Fault[]): Mapping {
   const { suffixes, ...rest } = entry;
   const value: Record<string, unknown> = { ...rest };
   if (suffixes !== undefined) {
@@ -60,7 +62,7 @@ function sandbox(entry: Mapping, name: string, faults: Fault[]): Mapping {
   return value;
 }
 
-function rulesByName(list: readonly unknown[], faults: Fault[]): Mapping {
+function indexRules(list: readonly unknown[], faults: Fault[]): Mapping {
   const rules = new Map<string, unknown>();
   for (const [index, rule] of list.entries()) {
     const name = isMapping(rule) ? rule.name : undefined;
@@ -71,7 +73,7 @@ function rulesByName(list: readonly unknown[], faults: Fault[]): Mapping {
   return Object.fromEntries(rules);
 }
 
-function withToolsets(value: Record<string, unknown>, toolsets: unknown, faults: Fault[]): Record<string, unknown> {
+function spreadToolsets(value: Record<string, unknown>, toolsets: unknown, faults: Fault[]): Record<string, unknown> {
   if (!isMapping(toolsets)) {
     faults.push({ path: ['toolsets'], message: 'must be a mapping' });
     return value;
@@ -88,28 +90,28 @@ function withToolsets(value: Record<string, unknown>, toolsets: unknown, faults:
   const isTool = (name: string) => DELEGATION_TOOLS.includes(name);
   return {
     ...value,
-    allow_workers: joined(
+    allow_workers: joinLists(
       value.allow_workers,
       names.filter((name) => !isTool(name)),
     ),
-    tools: joined(value.tools, names.filter(isTool)),
+    tools: joinLists(value.tools, names.filter(isTool)),
   };
 }
 
 /** A list that is none stays as it is, for the schema to say so. */
-function joined(list: unknown, more: readonly string[]): unknown {
+function joinLists(list: unknown, more: readonly string[]): unknown {
   if (list !== undefined && !Array.isArray(list)) return list;
   return [...new Set([...(list ?? []), ...more])];
 }
 
-function mapped(map: Mapping, fn: (entry: unknown, key: string) => unknown): Mapping {
+function mapEntries(map: Mapping, fn: (entry: unknown, key: string) => unknown): Mapping {
   return Object.fromEntries(Object.entries(map).map(([key, entry]) => [key, fn(entry, key)]));
 }
 
 // What sandboxes may be, and which files belong into one (13 §4).
 
 /** The path below the workspace in one spelling, `.` for the workspace itself; null when it leads out of it. */
-export function sandboxRoot(path: string): string | null {
+export function normaliseSandboxPath(path: string): string | null {
   const plain = path.replaceAll('\\', '/');
   if (plain === '' || plain.startsWith('/') || plain.startsWith('~') || plain.includes('\0')) return null;
   if (/^[A-Za-z]:/.test(plain)) return null;
@@ -123,11 +125,11 @@ export function sandboxRoot(path: string): string | null {
 }
 
 /** A sandbox that is written to must not hold one that is only read: what is protected by the one would be open by the other. */
-function sandboxFaults(sandboxes: Readonly<Record<string, Sandbox>>): readonly Fault[] {
+function findSandboxFaults(sandboxes: Readonly<Record<string, Sandbox>>): readonly Fault[] {
   const faults: Fault[] = [];
   const roots = new Map<string, string>();
   for (const [name, { path }] of Object.entries(sandboxes)) {
-    const root = sandboxRoot(path);
+    const root = normaliseSandboxPath(path);
     if (root === null)
       faults.push({ path: ['sandboxes', name, 'path'], message: 'must be a folder below the workspace' });
     else roots.set(name, root);
@@ -185,7 +187,7 @@ export function readDefinition(
   }
   const { definition, faults } = checkDefinition(parsed.value, about.name);
   const lineOf = faults.length === 0 ? () => null : lineFinder(text, LIMITS);
-  return { definition, errors: inOrder(faults.map((fault) => located(fault, file, lineOf(fault.path)))) };
+  return { definition, errors: sortProblems(faults.map((fault) => locateProblem(fault, file, lineOf(fault.path)))) };
 }
 
 /** A definition that came as a value, such as the body of a request. */
@@ -195,20 +197,20 @@ export function checkDefinition(
 ): { readonly definition: WorkerDefinition | null; readonly faults: readonly Fault[] } {
   if (!isMapping(value)) return { definition: null, faults: [{ path: [], message: 'must be a mapping' }] };
   const faults: Fault[] = [];
-  const given = normalised(value, faults);
+  const given = normaliseDefinition(value, faults);
   const named = given.name === undefined && name !== null ? { ...given, name } : given;
   const parsed = WorkerDefinitionSchema.safeParse(named);
   if (!parsed.success) {
     const issues = plainIssues(parsed.error, WorkerDefinitionSchema);
-    return { definition: null, faults: [...faults, ...issues, ...faultsOfRest(named, issues, name)] };
+    return { definition: null, faults: [...faults, ...issues, ...findOtherFaults(named, issues, name)] };
   }
   const definition = parsed.data;
-  faults.push(...ruleFaults(definition, name));
+  faults.push(...findRuleFaults(definition, name));
   return { definition: faults.length === 0 ? definition : null, faults };
 }
 
 /** What is wrong with the keys that hold by themselves, so that a person sees everything at once. */
-function faultsOfRest(
+function findOtherFaults(
   given: Readonly<Record<string, unknown>>,
   issues: readonly Fault[],
   name: string | null,
@@ -216,26 +218,26 @@ function faultsOfRest(
   const wrong = new Set(issues.map(({ path }) => path[0]));
   const sound = Object.fromEntries(Object.entries(given).filter(([key]) => !wrong.has(key)));
   const rest = WorkerDefinitionSchema.safeParse({ ...sound, name: sound.name ?? name ?? 'unnamed' });
-  return rest.success ? ruleFaults(rest.data, sound.name === undefined ? null : name) : [];
+  return rest.success ? findRuleFaults(rest.data, sound.name === undefined ? null : name) : [];
 }
 
 /** What its form alone does not say. */
-function ruleFaults(definition: WorkerDefinition, name: string | null): readonly Fault[] {
+function findRuleFaults(definition: WorkerDefinition, name: string | null): readonly Fault[] {
   const faults: Fault[] = [];
   if (name !== null && definition.name !== name)
     faults.push({ path: ['name'], message: `must equal the name of its file, "${name}"` });
   if (definition.model !== null && definition.tier !== null)
     faults.push({ path: ['tier'], message: 'stands beside model; write one of the two' });
   if (definition.instructions?.trim() === '') faults.push({ path: ['instructions'], message: 'must not be blank' });
-  return [...faults, ...sandboxFaults(definition.sandboxes)];
+  return [...faults, ...findSandboxFaults(definition.sandboxes)];
 }
 
 /** As the file is read, from its top; what has no line comes first. */
-export function inOrder(problems: readonly WorkerProblem[]): readonly WorkerProblem[] {
+export function sortProblems(problems: readonly WorkerProblem[]): readonly WorkerProblem[] {
   return problems.toSorted((a, b) => (a.line ?? 0) - (b.line ?? 0));
 }
 
-export function located(fault: Fault, file: string | null, line: number | null): WorkerProblem {
+export function locateProblem(fault: Fault, file: string | null, line: number | null): WorkerProblem {
   return { path: fault.path.map(String).join('.'), message: fault.message, file, line };
 }
 
@@ -254,7 +256,7 @@ const OTHER = /\{\{|\{%|\{#/;
 const MAX_PARTS = 64;
 
 /** What a template is made of. What `file` brings in is not looked at again. */
-export function templateParts(text: string): Result<readonly PromptPart[], string> {
+export function parseTemplate(text: string): Result<readonly PromptPart[], string> {
   const parts: PromptPart[] = [];
   let last = 0;
   for (const match of text.matchAll(TAG)) {
@@ -265,11 +267,13 @@ export function templateParts(text: string): Result<readonly PromptPart[], strin
   if (last < text.length) parts.push({ kind: 'text', text: text.slice(last) });
   const odd = parts.find((part) => part.kind === 'text' && OTHER.test(part.text));
   if (odd?.kind === 'text')
-    return err(`unsupported_template_syntax: only {{ file("...") }} is known, not ${JSON.stringify(shown(odd.text))}`);
+    return err(
+      `unsupported_template_syntax: only {{ file("...") }} is known, not ${JSON.stringify(quoteTag(odd.text))}`,
+    );
   return parts.length > 2 * MAX_PARTS ? err(`brings in more than ${MAX_PARTS} files`) : ok(parts);
 }
 
-function shown(text: string): string {
+function quoteTag(text: string): string {
   const at = text.search(OTHER);
   return text.slice(at, at + 40).split('\n', 1)[0] ?? '';
 }
@@ -277,7 +281,7 @@ function shown(text: string): string {
 // The fingerprint of a definition: what a worker runs with, whoever wrote it down (13 §2).
 
 /** @param instructions as they are used, from the definition or its prompt file */
-export function definitionDigest(definition: WorkerDefinition, instructions: string): string {
+export function hashDefinition(definition: WorkerDefinition, instructions: string): string {
   const { locked: _, ...rest } = definition;
   return sha256Hex(canonicalJson({ ...rest, instructions }));
 }

@@ -6,7 +6,7 @@ import type { WorkerDefinition } from '#protocol/worker-definition.ts';
 import { OUTSIDE } from '../parsing/text-limits.ts';
 import { isMapping, readYaml } from '../parsing/yaml.ts';
 import { readDefinition } from './read-definition.ts';
-import { definitionYaml } from './write-definition.ts';
+import { formatDefinition } from './write-definition.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -19,33 +19,34 @@ const OLD_LISTS = ['allow_workers', 'tools'];
  * The definition as YAML.
  * @param before of the file that it replaces: only what differs is changed in it, if it can be
  */
-export function revisedYaml(before: string, definition: WorkerDefinition): string {
-  const plain = definitionYaml(definition);
+export function reviseYaml(before: string, definition: WorkerDefinition): string {
+  const plain = formatDefinition(definition);
   if (!before.includes('#') || before.length > MAX_CHARS) return plain;
-  const of = (text: string) => readDefinition(text, { name: definition.name, file: null, format: 'yaml' }).definition;
-  const old = of(before);
+  const parseText = (text: string) =>
+    readDefinition(text, { name: definition.name, file: null, format: 'yaml' }).definition;
+  const old = parseText(before);
   const written = readYaml(plain, OUTSIDE);
   if (old === null || !written.ok || !isMapping(written.value)) return plain;
   const document: Document = parseDocument(before);
   if (document.errors.length > 0 || !isMap(document.contents)) return plain;
-  const spread = document.has('toolsets') && OLD_LISTS.some((key) => differs(old, definition, key));
+  const spread = document.has('toolsets') && OLD_LISTS.some((key) => isDifferent(old, definition, key));
   if (spread) document.delete('toolsets');
   // Whatever is written in a form that this does not know, the content counts.
   try {
-    revise(document, [], {
+    applyChanges(document, [], {
       old: spread ? { ...old, allow_workers: null, tools: null } : old,
       definition,
       written: written.value,
     });
     const text = document.toString({ lineWidth: 0 });
-    return same(of(text), definition) ? text : plain;
+    return isSame(parseText(text), definition) ? text : plain;
   } catch {
     return plain;
   }
 }
 
 /** @param as `written`: the new content without what is standard */
-function revise(
+function applyChanges(
   document: Document,
   path: readonly string[],
   as: { readonly old: unknown; readonly definition: Fields; readonly written: Fields },
@@ -53,20 +54,20 @@ function revise(
   const { definition, written } = as;
   const old = isMapping(as.old) ? as.old : {};
   for (const key of new Set([...Object.keys(old), ...Object.keys(definition)])) {
-    if (!differs(old, definition, key)) continue;
+    if (!isDifferent(old, definition, key)) continue;
     const at = [...path, key];
     const [value, inner] = [written[key], definition[key]];
     if (value === undefined) document.deleteIn(at);
     else if (isMapping(value) && isMapping(inner) && isMap(document.getIn(at)))
-      revise(document, at, { old: old[key], definition: inner, written: value });
+      applyChanges(document, at, { old: old[key], definition: inner, written: value });
     else document.setIn(at, value);
   }
 }
 
-function differs(a: Fields, b: Fields, key: string): boolean {
-  return !same(a[key], b[key]);
+function isDifferent(a: Fields, b: Fields, key: string): boolean {
+  return !isSame(a[key], b[key]);
 }
 
-function same(a: unknown, b: unknown): boolean {
+function isSame(a: unknown, b: unknown): boolean {
   return a === b || (a !== undefined && b !== undefined && canonicalJson(a) === canonicalJson(b));
 }

@@ -20,7 +20,7 @@ interface NamedToolSet {
  * @param session.registered all tools there are, those of the workers it may call among them
  * @param session.creatorTools of a worker that a model made and no person edited: what that model had
  */
-export function namedTools(session: {
+export function selectNamedTools(session: {
   readonly definition: WorkerDefinition;
   readonly registered: readonly ToolDefinition[];
   readonly isWorker: boolean;
@@ -28,22 +28,22 @@ export function namedTools(session: {
 }): NamedToolSet {
   const { definition, creatorTools } = session;
   const boxes = Object.values(definition.sandboxes);
-  const asked = (name: string) => definition.tools.some((entry) => namesTool(entry, name));
-  const wanted = (tool: ToolDefinition): boolean => {
+  const isRequested = (name: string) => definition.tools.some((entry) => namesTool(entry, name));
+  const isWanted = (tool: ToolDefinition): boolean => {
     if (tool.file_access === 'read') return boxes.length > 0;
     if (tool.file_access === 'write') return boxes.some((box) => box.mode === 'rw');
     // They are there because it may call them.
     if (tool.spawns === 'worker_tool') return true;
-    return asked(tool.name) && (creatorTools === null || creatorTools.includes(tool.name));
+    return isRequested(tool.name) && (creatorTools === null || creatorTools.includes(tool.name));
   };
-  const permitted = (tool: ToolDefinition): boolean =>
+  const isPermitted = (tool: ToolDefinition): boolean =>
     tool.name !== REQUEST_CONTEXT &&
     tool.spawns !== 'delegate' &&
     !(tool.planners_only && session.isWorker) &&
     ruleFor(definition.tool_rules, tool)?.allowed !== false;
-  const effective = session.registered.filter((tool) => wanted(tool) && permitted(tool)).map(({ name }) => name);
+  const effective = session.registered.filter((tool) => isWanted(tool) && isPermitted(tool)).map(({ name }) => name);
   const dropped = session.registered.filter(
-    ({ name }) => name !== REQUEST_CONTEXT && asked(name) && !effective.includes(name),
+    ({ name }) => name !== REQUEST_CONTEXT && isRequested(name) && !effective.includes(name),
   );
   const unknown_tools = definition.tools.filter(
     (entry) => !session.registered.some(({ name }) => namesTool(entry, name)),
@@ -56,12 +56,12 @@ export function namedTools(session: {
 }
 
 /** The tool by which a worker is called: what its callers see of it. */
-export function workerTool(worker: FoundWorker & { readonly definition: WorkerDefinition }): ToolDefinition {
+export function createWorkerTool(worker: FoundWorker & { readonly definition: WorkerDefinition }): ToolDefinition {
   const { name, definition } = worker;
   return {
     name,
     description: definition.description ?? `Delegate task to the '${name}' worker`,
-    input_schema: workerInput(definition),
+    input_schema: createInputSchema(definition),
     side_effects: 'execute',
     requires_workspace: false,
     path_fields: [],
@@ -73,7 +73,7 @@ export function workerTool(worker: FoundWorker & { readonly definition: WorkerDe
   };
 }
 
-function workerInput(definition: WorkerDefinition): JsonSchema {
+function createInputSchema(definition: WorkerDefinition): JsonSchema {
   const policy = definition.attachment_policy ?? STANDARD_POLICY;
   const attachments =
     policy.max_attachments === 0
@@ -106,21 +106,21 @@ export function attachmentsSchema(most: number | null, suffixes: readonly string
 }
 
 /** `input_data` is `input`, and what is no text is written as JSON: what models give instead of a text (13 §6.1). */
-export function plainInput(given: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+export function normaliseInput(given: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   const { input_data, ...rest } = given;
   const input = 'input' in given ? given.input : input_data;
   if (input === undefined) return given;
   if ('input' in given && 'input_data' in given) return given;
-  return { ...rest, input: typeof input === 'string' ? input : JSON.stringify(sorted(input), null, 2) };
+  return { ...rest, input: typeof input === 'string' ? input : JSON.stringify(sortKeys(input), null, 2) };
 }
 
-function sorted(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(sorted);
+function sortKeys(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sortKeys);
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(
     Object.keys(value)
       .sort()
-      .map((key) => [key, sorted((value as Record<string, unknown>)[key])]),
+      .map((key) => [key, sortKeys((value as Record<string, unknown>)[key])]),
   );
 }
 
@@ -138,7 +138,7 @@ type Named = Pick<ToolDefinition, 'name' | 'planners_only' | 'spawns' | 'creates
  * @param depth of the session; `delegateDepth` is the first depth that may not
  * @param granted a worker's own names; null for a top-level session
  */
-export function offersDelegate(turn: {
+export function canDelegate(turn: {
   readonly depth: number;
   readonly delegateDepth: number;
   readonly model: Pick<ModelEntry, 'can_delegate' | 'capabilities'>;
@@ -153,7 +153,7 @@ export function offersDelegate(turn: {
 }
 
 /** Names a top-level session without a definition has, sorted by byte order. */
-export function plannerTools(session: {
+export function listPlannerTools(session: {
   readonly registered: readonly Named[];
   readonly offerDelegate: boolean;
 }): string[] {
@@ -161,7 +161,7 @@ export function plannerTools(session: {
     .map((tool) => tool.name)
     .filter((name) => name !== REQUEST_CONTEXT)
     .filter((name) => name !== DELEGATE || session.offerDelegate)
-    .sort(byteOrder);
+    .sort(compareBytes);
 }
 
 export interface WorkerToolSet {
@@ -179,7 +179,7 @@ export interface WorkerToolSet {
  * @param mayDelegate whether the worker's depth is below `delegation.delegate_depth`
  * @param registered the tools of the server; those that call or make named workers are not inherited
  */
-export function workerTools(call: {
+export function selectWorkerTools(call: {
   readonly plannerTools: readonly string[];
   readonly allowed_tools: readonly string[] | null;
   readonly mayDelegate: boolean;
@@ -187,7 +187,7 @@ export function workerTools(call: {
 }): WorkerToolSet {
   const asked = call.allowed_tools === null ? null : new Map(call.allowed_tools.map((name) => [toolKey(name), name]));
   const registered = new Map(call.registered.map((tool) => [tool.name, tool]));
-  const forbidden = (name: string) => {
+  const isForbidden = (name: string) => {
     const tool = registered.get(name);
     if (tool === undefined || tool.planners_only || tool.creates_workers) return true;
     return tool.spawns === 'delegate' ? !call.mayDelegate : tool.spawns !== undefined;
@@ -199,13 +199,13 @@ export function workerTools(call: {
   const found = new Set([REQUEST_CONTEXT, ...wanted].map(toolKey));
   const unknown = [...(asked ?? [])].filter(([key]) => !found.has(key)).map(([, name]) => name.slice(0, MAX_NAME));
   return {
-    effective: [...wanted.filter((name) => !forbidden(name)), REQUEST_CONTEXT].sort(byteOrder),
-    dropped_tools: [...new Set([...wanted.filter(forbidden), ...unknown.slice(0, MAX_UNKNOWN)])].sort(byteOrder),
+    effective: [...wanted.filter((name) => !isForbidden(name)), REQUEST_CONTEXT].sort(compareBytes),
+    dropped_tools: [...new Set([...wanted.filter(isForbidden), ...unknown.slice(0, MAX_UNKNOWN)])].sort(compareBytes),
     allowed_tool_count: asked?.size ?? null,
   };
 }
 
 // Tool names are ASCII, where the order of UTF-16 units is the order of bytes.
-function byteOrder(a: string, b: string): number {
+function compareBytes(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }

@@ -19,7 +19,7 @@ import { checkDefinition, type Fault } from './read-definition.ts';
 type Fields = Readonly<Record<string, unknown>>;
 
 /** YAML of a definition that was checked. Its last line ends. */
-export function definitionYaml(definition: WorkerDefinition): string {
+export function formatDefinition(definition: WorkerDefinition): string {
   const { name, ...rest } = definition;
   const { name: _, ...standard } = WorkerDefinitionSchema.parse({ name }) as Fields;
   const policy = definition.attachment_policy;
@@ -96,7 +96,7 @@ export function expandSpec(spec: WorkerSpec, defaults: Config['workers']['creati
 }
 
 /** What is wrong with the configured defaults, by key of `workers.creation`: every worker that a model makes would have it. */
-export function creationFaults(defaults: Config['workers']['creation']): readonly Fault[] {
+export function findCreationFaults(defaults: Config['workers']['creation']): readonly Fault[] {
   const spec = { name: 'made', instructions: 'x', description: 'x', model: null, output_schema_ref: null };
   const { faults } = checkDefinition(expandSpec({ ...spec, tools: defaults.default_tools }, defaults, []), null);
   return faults.map(({ path: [field, ...rest], message }) => ({
@@ -116,7 +116,7 @@ export interface Made {
   readonly created_at: string;
 }
 
-export function workerInfo(worker: FoundWorker, made: Made | null): WorkerInfo {
+export function toWorkerInfo(worker: FoundWorker, made: Made | null): WorkerInfo {
   const { definition } = worker;
   return {
     name: worker.name,
@@ -145,14 +145,14 @@ export function workerInfo(worker: FoundWorker, made: Made | null): WorkerInfo {
 }
 
 /** The same with what it consists of. */
-export function workerDetail(worker: FoundWorker, made: Made | null): WorkerDetail {
+export function toWorkerDetail(worker: FoundWorker, made: Made | null): WorkerDetail {
   const { definition, instructions, instructions_source } = worker;
   return {
-    ...workerInfo(worker, made),
+    ...toWorkerInfo(worker, made),
     definition,
     resolved_instructions: instructions,
     instructions_source,
-    yaml: definition === null ? null : definitionYaml(definition),
+    yaml: definition === null ? null : formatDefinition(definition),
   };
 }
 

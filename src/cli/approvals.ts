@@ -74,7 +74,7 @@ async function settleApproval(desk: Desk, id: string, over: AbortSignal): Promis
   const { client, output } = desk;
   try {
     const question = await client.getConfirmation(id, { signal: over });
-    // Answered by a rule or by somebody else before it could be shown.
+    // Answered by a rule or another client before it could be shown.
     if (question.decision !== null) return;
     output.write(`${formatQuestion(desk, question).join('\n')}\n`);
     while (!over.aborted) {
@@ -116,7 +116,7 @@ async function askPerson({ input, output, clock = systemClock, interrupt }: Desk
     }
   } catch (error) {
     if (over.aborted) throw error;
-    // Nobody can answer at a terminal that was closed.
+    // A closed terminal gives no answer.
     return { decision: 'reject', reason: 'nobody is at the terminal' };
   } finally {
     lines.close();
@@ -127,9 +127,9 @@ async function askPerson({ input, output, clock = systemClock, interrupt }: Desk
 /** Null for what is neither yes nor no. */
 export function parseAnswer(text: string): Answer | null {
   const [, word = '', rest = ''] = /^\s*(\S*)\s*(.*?)\s*$/s.exec(text) ?? [];
-  const said = word.toLowerCase().replace(/[,.:;]$/, '');
-  if (['y', 'yes', 'a', 'approve'].includes(said) && rest === '') return { decision: 'approve' };
-  if (['n', 'no', 'r', 'reject'].includes(said))
+  const answer = word.toLowerCase().replace(/[,.:;]$/, '');
+  if (['y', 'yes', 'a', 'approve'].includes(answer) && rest === '') return { decision: 'approve' };
+  if (['n', 'no', 'r', 'reject'].includes(answer))
     return { decision: 'reject', reason: rest === '' ? null : rest.slice(0, MAX_REASON) };
   return null;
 }

@@ -116,7 +116,7 @@ export async function showEvents(
     stdout.write(flags.json ? toJsonLine(event) : `${formatEvent(terminal, event, sessionId)}\n`);
   const include_worker_sessions = flags.workers ?? false;
   return askServer(terminal, server, async () => {
-    // A stream waits for a server that is away; who asks for the first time is told.
+    // A stream waits for a server that is away; this first request reports it instead.
     await client.getSession(sessionId);
     if (flags.follow) {
       const gap = () => stderr.write('metis: the server no longer holds all that came meanwhile\n');

@@ -59,7 +59,7 @@ export function startLiveTree(
     const below = spinning ? toPrintable(note()) : '';
     const lines = drawTree(tree.nodes, {
       width,
-      // One line for the cursor, and what stands above the top cannot be painted again.
+      // One line for the cursor, and lines above the top cannot be painted again.
       height: (screen.rows || DEFAULT_ROWS) - (below === '' ? 1 : 2),
       now: clock.now(),
       spinner: spinning ? SPINNER[frame % SPINNER.length]! : '·',

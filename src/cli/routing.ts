@@ -16,7 +16,7 @@ import {
   toPrintable,
 } from './terminal.ts';
 
-/** Exit code: 0 when the file is valid, 1 when it is not or nobody could say. */
+/** Exit code: 0 when the file is valid, 1 when it is not or the server did not answer. */
 export async function checkRouting(
   terminal: Terminal,
   server: ServerAddress,
@@ -45,7 +45,7 @@ export async function checkRouting(
   });
 }
 
-/** Exit code: 0 when a model would serve the message, 1 when the turn would be refused or nobody could say. */
+/** Exit code: 0 when a model would serve the message, 1 when the turn would be refused or the server did not answer. */
 export async function explainRoute(
   terminal: Terminal,
   server: ServerAddress,
@@ -70,7 +70,7 @@ function formatExplanation(terminal: Terminal, answer: RouteExplanation): string
   const rows: string[][] = [];
   let winningRow = -1;
   for (const [i, entry] of answer.chain.entries()) {
-    // A rule that was passed over stands below its slot; the last one of a rejected slot is the slot's own candidate.
+    // A skipped rule has its row below its slot; the last one of a rejected slot is the slot's own candidate.
     const passedOver = (entry.tried_rules ?? []).filter((tried) => tried.rule_name !== entry.rule_name);
     if (entry === winner) winningRow = rows.length;
     rows.push([
@@ -94,7 +94,7 @@ function formatExplanation(terminal: Terminal, answer: RouteExplanation): string
   const columns = [' #', 'slot', 'verdict', 'model', 'reason'].map((title) => ({ title }));
   const width = getTableWidth(terminal);
   const whole = layOutTable(columns, rows, Number.POSITIVE_INFINITY);
-  // The reasons say the most: where they do not fit beside the rest they stand below it.
+  // The reasons say the most: where they do not fit beside the rest they go below it.
   const beside = whole.every((line) => line.length <= width);
   const [header, rule, ...body] = beside ? whole : layOutTable(columns.slice(0, -1), rows, width);
   const painted = body.flatMap((line, i) => {

@@ -61,14 +61,14 @@ export function watchWaiting(
   return {
     line() {
       const ends = waitingEnds(waiting);
-      const told = ends
+      const parts = ends
         .slice(0, SHOWN)
         .map(
           ({ kind, session_id, since }) =>
             `${wordsFor(kind)} (${who(session_id)}, ${formatAge(clock.now() - Date.parse(since))})`,
         );
       const more = ends.length > SHOWN ? ` and ${ends.length - SHOWN} more` : '';
-      return told.length === 0 ? '' : `waits for ${told.join(', ')}${more}`;
+      return parts.length === 0 ? '' : `waits for ${parts.join(', ')}${more}`;
     },
     clear(id) {
       waiting = waiting.filter(({ session_id }) => session_id !== id);
@@ -117,7 +117,7 @@ export async function runTask(
       session = await client.createSession(composeSession(terminal, flags));
     } catch (error) {
       if (!(error instanceof ApiError) || error.status === 401 || error.status >= 500) throw error;
-      // What the flags ask for cannot be had.
+      // The server does not offer what the flags request.
       printMessage(terminal.stderr, error.message);
       return EXIT.usage;
     }
@@ -125,7 +125,7 @@ export async function runTask(
       return await runTurn(terminal, client, session, { task, json: flags.json ?? false });
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      // What was refused is told whatever becomes of it.
+      // The refusal is reported even if this fails.
       await forgetEmpty(client, session.id).catch(() => {});
       if (error.code !== 'budget_exceeded') throw error;
       printMessage(terminal.stderr, error.message);
@@ -134,22 +134,22 @@ export async function runTask(
   });
 }
 
-/** A session whose only message was refused is of no use to anybody. */
+/** A session whose only message was refused is of no use. */
 async function forgetEmpty(client: MetisClient, id: string): Promise<void> {
   const { turn_count, status } = await client.getSession(id);
   if (turn_count === 0 && status === 'idle') await client.endSession(id, { purge: true });
 }
 
 function composeSession({ stdin, stderr }: RunTerminal, flags: RunFlags): NewSession {
-  const somebody = stdin.isTTY === true && stderr.isTTY === true;
+  const isInteractive = stdin.isTTY === true && stderr.isTTY === true;
   return {
     workspace_path: flags.workspace,
     initial_active_model: flags.model ?? null,
     worker: flags.worker ?? null,
     max_cost_usd: flags.budget ?? null,
     on_reached: 'stop',
-    // Where somebody can be asked the server's own rule holds.
-    approval_mode: flags.approve ? 'approve_all' : somebody ? null : 'strict',
+    // At a terminal the server's own rule applies.
+    approval_mode: flags.approve ? 'approve_all' : isInteractive ? null : 'strict',
   };
 }
 
@@ -235,7 +235,7 @@ async function checkInterrupted(
     const { status } = await client.getTurn(sessionId, turnId);
     if (status === 'interrupted') note('the turn waits to be resumed: POST /sessions/{id}/turns/{turn_id}/resume');
   } catch {
-    // Away again: the stream says so.
+    // Away again: the stream reports it.
   }
 }
 

@@ -41,7 +41,7 @@ export interface SessionTree {
 export interface TreeRoot {
   /** The worker that it is; null = a planner. */
   readonly worker_name: string | null;
-  /** Where nobody is asked, an approval is nothing to report. */
+  /** Outside `interactive`, approvals are not reported. */
   readonly approval_mode: Session['approval_mode'];
 }
 
@@ -204,7 +204,7 @@ function showTools(node: TreeNode): void {
 const SUBJECTS = ['path', 'command', 'pattern', 'task', 'name', 'query', 'url'];
 const MAX_SUBJECT = 120;
 
-/** The one argument that says most of what a call works on. */
+/** The argument that best describes what a call works on. */
 function describeInput(input: Readonly<Record<string, unknown>>): string {
   const text = SUBJECTS.map((name) => input[name]).find((value) => typeof value === 'string' && value !== '');
   return typeof text === 'string' ? toPrintable(text.slice(0, MAX_SUBJECT)) : '';

@@ -152,7 +152,7 @@ export function toPrintableText(text: string): string {
   return text.replaceAll('\r\n', '\n').replace(IN_A_TEXT, ' ');
 }
 
-/** A line of JSON. What a terminal would act on is escaped, which changes nothing for whoever parses it. */
+/** A line of JSON. What a terminal would act on is escaped, which parsers read as the same text. */
 export function toJsonLine(value: unknown): string {
   const escapeUnits = (char: string) =>
     char
@@ -209,12 +209,12 @@ export async function askServer(
   }
 }
 
-/** Of what goes to `output`, stdout unless told. */
+/** The style for `output`, by default stdout. */
 export function createTerminalStyle({ stdout, env }: Terminal, output: TextOutput = stdout): Style {
   return createStyle(output.isTTY === true && !env.NO_COLOR);
 }
 
-/** A sentence to the person, broken between words on a terminal. */
+/** Writes one message, broken between words on a terminal. */
 export function printMessage(output: TextOutput, sentence: string): void {
   const text = `metis: ${toPrintable(sentence)}`;
   const lines = output.isTTY === true ? wrapWords(text, (output.columns || 80) - 1) : [text];
@@ -234,7 +234,7 @@ export interface Column {
   readonly align?: 'left' | 'right';
   /** Never cut: what people copy. */
   readonly whole?: boolean;
-  /** A text says nothing with fewer columns than these. */
+  /** Least width at which a text column is useful. */
   readonly least?: number;
   /** Left out where the width does not do, the lowest number first. */
   readonly drop?: number;

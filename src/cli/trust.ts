@@ -44,7 +44,7 @@ export async function listTrust(terminal: Terminal, server: ServerAddress, flags
 }
 
 /**
- * Shows the file and asks; without a terminal `sha256` says which bytes are trusted.
+ * Shows the file and asks; without a terminal `sha256` names the bytes to trust.
  * Exit code: 0 when the file is trusted (with `remove`: is not any more), else 1.
  */
 export async function changeTrust(

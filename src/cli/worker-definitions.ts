@@ -79,14 +79,14 @@ export async function showWorker(
   });
 }
 
-/** Every problem of every definition. Exit code: 1 when one of them is an error, or nobody could say. */
+/** Every problem of every definition. Exit code: 1 when one of them is an error, or the server did not answer. */
 export async function checkWorkers(terminal: Terminal, server: ServerAddress, flags: WorkersFlags): Promise<number> {
   const { stdout } = terminal;
   return askServer(terminal, server, async () => {
     const workers = await listAllWorkers(terminal, server, flags);
     if (flags.json) {
-      const told = workers.map(({ name, path, valid, errors, warnings }) => ({ name, path, valid, errors, warnings }));
-      for (const worker of told) stdout.write(toJsonLine(worker));
+      const lines = workers.map(({ name, path, valid, errors, warnings }) => ({ name, path, valid, errors, warnings }));
+      for (const worker of lines) stdout.write(toJsonLine(worker));
     } else {
       const style = createTerminalStyle(terminal);
       for (const worker of workers) {

@@ -1,4 +1,4 @@
-// The process side of `metis`: signals, streams and exit codes; the commands themselves stand in the program (17 §2).
+// The process side of `metis`: signals, streams and exit codes; the program holds the commands (17 §2).
 import os from 'node:os';
 import { CommanderError } from 'commander';
 import { toPrintable } from '#cli/terminal.ts';
@@ -14,13 +14,13 @@ export async function runCommandLine(of: Pick<CommandContext, 'packageDir' | 've
   const stopped = new Promise<NodeJS.Signals>((resolve) => {
     stop = resolve;
   });
-  // What stderr does not take cannot be reported anywhere, and ends nothing.
+  // A failed write to stderr cannot be reported anywhere, and ends nothing.
   process.stderr.on('error', () => {});
   let isOutputLost = false;
   const outputClosed = new Promise<void>((resolve) => {
     process.stdout.on('error', (error: NodeJS.ErrnoException) => {
       resolve();
-      // `metis doctor | head -1`: who stops reading has read enough, which is no fault.
+      // `metis doctor | head -1`: a reader that stops early is no fault.
       if (error.code === 'EPIPE' || isOutputLost) return;
       isOutputLost = true;
       process.exitCode = EXIT_BUG;
@@ -30,7 +30,7 @@ export async function runCommandLine(of: Pick<CommandContext, 'packageDir' | 've
   const context: CommandContext = {
     env: process.env,
     cwd: process.cwd(),
-    // A home that is set to nothing is none: the system knows where the person lives.
+    // An empty HOME counts as unset: the system has the user's home.
     home: os.homedir() || os.userInfo().homedir,
     ...of,
     get stdin() {

@@ -128,7 +128,7 @@ export interface RunningServer {
   readonly registry: ModelRegistry;
   readonly providers: Providers;
   readonly prices: PriceTable;
-  /** What to tell a person whose server has no real model; null = it has one. */
+  /** A sentence for the user when the server has no real model; null = it has one. */
   readonly notice: string | null;
   /** Binds the configured address. Throws `StartupError('address_in_use' | 'address_unusable')`. */
   listen(): Promise<{ readonly url: string }>;
@@ -249,7 +249,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       secrets,
       trees,
     });
-    // Nobody else writes: what is open was left by this server's last run.
+    // No other process writes: open turns are from the last run of this server.
     if (!trees.several) {
       const recovery = await recover(engine);
       if (recovery.ended + recovery.interrupted > 0) log.info({ ...recovery }, 'turns left open by the last run');
@@ -345,7 +345,7 @@ function listWarnings(models: readonly ModelEntry[], prices: PriceTable, config:
     ...(unpriced.length > 0 ? [`no price for ${unpriced.join(', ')}: their calls will be marked as unpriced`] : []),
     ...(stale === null ? [] : [stale]),
     ...(config.tool_confirmation.mode === 'approve_all'
-      ? ['tool_confirmation.mode is approve_all: tools run without asking anybody']
+      ? ['tool_confirmation.mode is approve_all: tools run without approval']
       : []),
     ...(config.database.url !== null && config.cluster.shared_roots.length === 0 && !config.cluster.local_workspaces
       ? ['no workspace can be opened: cluster.shared_roots is empty and cluster.local_workspaces is off']

@@ -61,7 +61,7 @@ function suggestKey(key: string): string {
   return formatSuggestion(ends.length === 1 ? ends[0]! : null);
 }
 
-/** The same of a variable's name. */
+/** The same for the name of an environment variable. */
 function suggestVariable(name: string): string {
   const cut = 'METIS_'.length;
   const names = [...CONFIG_KEYS.keys()].map((key) => toEnvironmentName(key).slice(cut));
@@ -98,7 +98,7 @@ export function parseValue(schema: z.ZodType, text: string): unknown {
   return text;
 }
 
-/** How a list or a map is written as text, for somebody whose text was none; '' for every other schema. */
+/** How a list or a map is written as text, for an error message; '' for every other schema. */
 function describeTextForm(schema: z.ZodType): string {
   if (schema instanceof z.ZodNullable) return describeTextForm(schema.unwrap() as z.ZodType);
   if (schema instanceof z.ZodArray) return `; a list is written as JSON, like '["one", "two"]'`;
@@ -142,7 +142,7 @@ interface Setting {
   /** The earlier name of the key, where the source uses it. */
   readonly oldKey?: string;
   readonly value: unknown;
-  /** How the person knows the place: a file's path, a variable, a flag. */
+  /** Where the value is set: a file's path, a variable, a flag. */
   readonly source: string;
   /** What relative paths are relative to. */
   readonly base: string;
@@ -247,7 +247,7 @@ function warnOfRenamedKeys(settings: readonly Setting[]): string[] {
   return [...byOldKey].map(([oldKey, { key, source }]) => `${source}: ${oldKey} is now ${key}; use the new name`);
 }
 
-/** What no single key can be blamed for. */
+/** Rules that concern several keys. */
 function checkAcrossKeys(config: Config, source: (key: string) => string): string[] {
   const problems: string[] = [];
   const { host, auth_tokens, workspace_roots } = config.server;

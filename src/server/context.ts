@@ -23,7 +23,7 @@ export interface CommandContext {
   readonly stdin: NodeJS.ReadStream;
   readonly stdout: Output;
   readonly stderr: Output & NodeJS.WritableStream;
-  /** Resolves when nobody reads stdout any more: what is written from then on is lost. */
+  /** Resolves when stdout is closed: later writes are lost. */
   readonly outputClosed: Promise<void>;
   /** Resolves with the first SIGINT or SIGTERM; the second ends the process, with this code or 1. */
   stopSignal(secondCode?: number): Promise<NodeJS.Signals>;
@@ -47,7 +47,7 @@ export interface Settings extends LoadedConfig {
 /** Errors: one line per problem. */
 export function loadSettings(context: CommandContext, flags: ConfigFlags): Result<Settings, string[]> {
   const envFile = readEnvFile(resolveDataDirectory({ flags, cwd: context.cwd, home: context.home }));
-  // What is already set wins over the file.
+  // The environment wins over the file.
   const env = { ...envFile.values, ...context.env };
   const loaded = loadConfig({ env, flags, cwd: context.cwd, home: context.home, packageDir: context.packageDir });
   return loaded.ok ? ok({ ...loaded.value, envFile, credentials: createCredentials(env) }) : err(loaded.error);
@@ -60,7 +60,7 @@ export async function withServer(
   body: (server: ServerAddress) => Promise<number>,
 ): Promise<number> {
   const { server, token } = flags;
-  // Another machine's server has nothing to do with the configuration of this one.
+  // The configuration of this machine does not apply to a server of another one.
   if (server !== undefined) return body({ baseUrl: server, token: token ?? context.env.METIS_TOKEN ?? null });
   const { data } = flags;
   const settings = loadSettings(context, data === undefined ? {} : { data });
@@ -71,19 +71,19 @@ export async function withServer(
     const { dataDir } = settings.value;
     return refuse(context, [`no server answers for ${dataDir}; metis serve --data ${dataDir} starts one`]);
   }
-  // Where nobody answers the address says so.
+  // If no server answers there, the request reports it.
   return body({ ...configured, baseUrl: found?.baseUrl ?? configured.baseUrl });
 }
 
-/** Every address of the machine is bound, and one of them is asked. */
+/** A server that is bound to all addresses is reached at the local one. */
 const LOCAL_HOSTS: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '[::1]', '[::]': '[::1]' };
 
-/** Where a server that is bound to this address is asked from this machine. */
+/** URL on this machine of a server that is bound to this address. */
 export function toClientUrl(host: string, port: number | string): string {
   return `http://${LOCAL_HOSTS[host] ?? (host.includes(':') ? `[${host}]` : host)}:${port}`;
 }
 
-/** Where the server of this configuration would be asked, with the token it would want. */
+/** Address and token of the server of this configuration. */
 export function getConfiguredServer(
   { env }: CommandContext,
   { config }: Settings,

@@ -6,7 +6,7 @@ import { environmentStem, keyVariable } from '#core/policy/registry/adapter-conf
 
 export type Env = Readonly<Record<string, string | undefined>>;
 
-/** What a registry says about an adapter, as far as it decides the key. */
+/** The part of an adapter's registry entry that decides its key. */
 export interface KeyedAdapter {
   readonly type: string;
   readonly base_url?: string | null | undefined;
@@ -44,7 +44,7 @@ export interface EnvFile {
 const SECRET_NAME = /(?:_API_KEY|_TOKEN|_SECRET|_PASSWORD)$/;
 const OPEN_TO_OTHERS = 0o077;
 
-/** Reads `<data>/.env`. A file that others could read is left alone: its keys are not secret. */
+/** Reads `<data>/.env`. A file that others can read is not read: its keys are not secret. */
 export function readEnvFile(dataDir: string): EnvFile {
   const file = path.join(dataDir, '.env');
   try {
@@ -56,7 +56,7 @@ export function readEnvFile(dataDir: string): EnvFile {
     }
     const text = fs.readFileSync(file, 'utf8');
     const remarks = findStrayLines(text).map(
-      (line) => `${file}: line ${line} has no "=" and says nothing; write NAME=value`,
+      (line) => `${file}: line ${line} has no "=" and is ignored; write NAME=value`,
     );
     return { path: file, values: parseEnv(text) as Env, problem: null, remarks };
   } catch (cause) {

@@ -29,7 +29,7 @@ function readServerFile(dataDir: string): ServerFile | null {
   }
 }
 
-/** Says where this process answers; the returned function takes it back, unless another server has said so since. */
+/** Writes the address of this process; the returned function removes it, unless another server has written its own. */
 export function writeServerFile(dataDir: string, content: Omit<ServerFile, 'pid'>): () => void {
   const file = getServerFilePath(dataDir);
   const mine: ServerFile = { ...content, pid: process.pid };
@@ -58,9 +58,9 @@ export async function findServer(
   configured: ServerAddress,
   named: boolean,
 ): Promise<FoundServer | null> {
-  const said = readServerFile(settings.dataDir);
-  if (said !== null && (await isAnswering({ ...configured, baseUrl: said.url })))
-    return { baseUrl: said.url, embedded: said.embedded };
+  const written = readServerFile(settings.dataDir);
+  if (written !== null && (await isAnswering({ ...configured, baseUrl: written.url })))
+    return { baseUrl: written.url, embedded: written.embedded };
   const { db_path } = settings.config.storage;
   const held = fs.existsSync(db_path) && (await isHeld(db_path));
   // A data folder that was named and that no server holds is not the one of a server that answers.
@@ -68,7 +68,7 @@ export async function findServer(
   return { baseUrl: configured.baseUrl, embedded: false };
 }
 
-/** The driver of the database is loaded where the folder does not say itself which server is up. */
+/** Loads the driver of the database, so it runs only where `server.json` names no running server. */
 async function isHeld(file: string): Promise<boolean> {
   const { isOwned } = await import('#store/sqlite/connection/owner-lock.ts');
   return isOwned(file);

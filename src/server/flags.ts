@@ -15,7 +15,7 @@ export function createCommand(name: string, description: string, ...examples: re
 
 /** Of every command that loads the configuration. */
 export function withConfigFlags(command: Command, { address = false } = {}): Command {
-  // Whoever names the same configuration to every command is not refused where no address counts.
+  // Every command takes the same flags, so that one set of them works for all.
   for (const option of [
     new Option('--host <host>', 'address to bind'),
     new Option('--port <port>', 'port to bind; 0 picks a free one'),
@@ -62,7 +62,7 @@ export function withDoorFlags(command: Command): Command {
     .addOption(new Option('--token <token>', 'its access token; METIS_TOKEN when left out'));
 }
 
-/** The address of a server as somebody types it, with or without `http://`. */
+/** The address of a server as typed, with or without `http://`. */
 function parseServerUrl(text: string): string {
   const url = /^[a-z][a-z0-9+.-]*:\/\//i.test(text) ? text : `http://${text}`;
   if (!URL.canParse(url) || !['http:', 'https:'].includes(new URL(url).protocol))
@@ -81,7 +81,7 @@ export function createNumberParser(least: number, most: number): (text: string) 
   };
 }
 
-/** Reports find nothing under an id that is none, and would say $0. */
+/** Rejects what is no session id: a report for it would show $0. */
 export function parseSessionId(text: string): string {
   if (!SESSION_ID_PATTERN.test(text))
     throw new InvalidArgumentError('It must be the id of a session; metis sessions lists them.');
@@ -110,7 +110,7 @@ export function parseSince(text: string): string {
 
 const POLICY = /^(.+)-planner-(.+)-worker$/;
 
-/** Model ids or aliases; null = what the configuration says. */
+/** Model ids or aliases; null = as configured. */
 export interface Policy {
   readonly planner: string | null;
   readonly worker: string | null;

@@ -183,7 +183,7 @@ export function startThreads(packageDir: string, clock: Clock, log: Logger): Thr
   };
 }
 
-/** Lines that tell what is wrong: with errors nothing of it is in force, with warnings a part is asked for in vain. */
+/** With errors no rule of the file applies. With warnings a part of it has no effect. */
 interface RoutingCheck {
   readonly errors: readonly string[];
   readonly warnings: readonly string[];

@@ -21,7 +21,7 @@ interface Post {
   readonly body: string;
 }
 
-/** Null when it was taken, else why not. Rejects only when `ending` aborts. */
+/** Null when the receiver accepted, else why not. Rejects only when `ending` aborts. */
 async function postNotice(
   { url, headers, body }: Post,
   around: { readonly clock: Clock; readonly fetch: typeof fetch; readonly ending: AbortSignal },
@@ -39,7 +39,7 @@ async function postNotice(
       redirect: 'manual',
       signal: stop.signal,
     });
-    // Whatever it says beyond its status is of no interest, however long it goes on.
+    // Only the status counts; the body may be endless.
     await response.body?.cancel().catch(() => {});
     return response.ok ? null : `answered ${response.status}`;
   } catch (error) {
@@ -59,13 +59,13 @@ function describeFailure(error: unknown): string {
 }
 
 const PAGE_ROWS = 50;
-/** How soon a receiver is told of what another node stored. */
+/** How soon a receiver gets what another node stored. */
 const LOOK_MS = 500;
 const LONGEST_WAIT_SECONDS = 300;
 const GIVE_UP_MS = 24 * 3600_000;
 /** Events that a receiver need not look at again after a kill: its place is stored that often while it has nothing to do. */
 const STORE_EVERY = 5000;
-/** Told of workers in any case: else what a worker asks would wait unseen (06 §7). */
+/** Sent for workers in any case: else a worker's request for approval would wait unseen (06 §7). */
 const ALWAYS: readonly string[] = ['tool.confirmation_requested', 'tool.confirmation_resolved'];
 
 interface ReceiverParts {
@@ -75,7 +75,7 @@ interface ReceiverParts {
   readonly log: Logger;
   readonly fetch: typeof fetch;
   readonly secrets: readonly string[];
-  /** Where several nodes could tell; null = this process alone does, and keeps its place in the journal. */
+  /** Where several nodes could send; null = only this process sends, and keeps its place in the journal. */
   readonly notices: Notices | null;
 }
 
@@ -83,16 +83,16 @@ interface RunningReceiver {
   readonly types: ReadonlySet<string>;
   /** An event was stored. Synchronous and quick. */
   wake(event: { readonly type: string }): void;
-  /** Tells until `ending`, or until it is closed and its place is stored. Never rejects. */
+  /** Sends until `ending`, then stores its place. Never rejects. */
   work(ending: AbortSignal): Promise<void>;
 }
 
-/** Under which name it is remembered where it stands. */
+/** The name under which a receiver's place is stored. */
 function getCursorName({ url }: Receiver): string {
   return `notify:${sha256Hex(url)}`;
 }
 
-/** What it is told of. */
+/** The types of events that a receiver gets. */
 function listEventTypes({ events }: Receiver): ReadonlySet<string> {
   return new Set<string>(NOTIFIED_EVENTS.filter((type) => events.includes(type)));
 }
@@ -116,12 +116,15 @@ export function runReceiver(receiver: Receiver, key: string | null, parts: Recei
       keptAt = id;
       passed = 0;
     } catch (err) {
-      log.warn({ ...about, err }, 'the place of a receiver could not be stored; it may be told again after a restart');
+      log.warn(
+        { ...about, err },
+        'the place of a receiver could not be stored; it may get events again after a restart',
+      );
     }
   }
 
   /** Until it is taken, or for a day. Rejects at `ending`. */
-  async function tell(event: AnyEvent, ending: AbortSignal): Promise<void> {
+  async function deliver(event: AnyEvent, ending: AbortSignal): Promise<void> {
     const session = await store.sessions.record(event.session_id);
     const body = noticeBody(event, { secrets: parts.secrets, workspace: session?.workspace_path ?? null });
     for (let attempt = 0; ; attempt++) {
@@ -130,10 +133,14 @@ export function runReceiver(receiver: Receiver, key: string | null, parts: Recei
       const fault = await postNotice({ url: receiver.url, headers, body }, { ...parts, ending });
       if (fault === null) return;
       if (clock.now() - Date.parse(event.timestamp) > GIVE_UP_MS) {
-        log.error({ ...about, event_id: event.id, type: event.type, fault }, 'a receiver was not told of an event');
+        log.error(
+          { ...about, event_id: event.id, type: event.type, fault },
+          'an event could not be delivered to a receiver',
+        );
         return;
       }
-      if (attempt === 0) log.warn({ ...about, event_id: event.id, fault }, 'a receiver will be told again');
+      if (attempt === 0)
+        log.warn({ ...about, event_id: event.id, fault }, 'a delivery to a receiver failed; it is tried again');
       await sleep(clock, Math.min(LONGEST_WAIT_SECONDS, 2 ** attempt) * 1000, ending);
     }
   }
@@ -142,19 +149,19 @@ export function runReceiver(receiver: Receiver, key: string | null, parts: Recei
     return receiver.include_workers || actor !== 'worker' || ALWAYS.includes(type);
   }
 
-  /** What other nodes store wakes nobody here. */
+  /** Other nodes' events cause no wake-up here, so it polls. */
   async function workInTurn(notices: Notices, ending: AbortSignal): Promise<void> {
     while (!ending.aborted) {
       try {
         const events = await notices.next(place, PAGE_ROWS);
         for (const event of events) {
           if (ending.aborted) return;
-          if (isWanted(event)) await tell(event, ending);
+          if (isWanted(event)) await deliver(event, ending);
           await notices.markSent(place, event.id);
         }
         if (events.length > 0) continue;
       } catch (err) {
-        if (!ending.aborted) log.warn({ ...about, err }, 'a receiver could not be told; tried again');
+        if (!ending.aborted) log.warn({ ...about, err }, 'a delivery to a receiver failed; it is tried again');
       }
       await nextWake(ending, LOOK_MS);
     }
@@ -181,7 +188,7 @@ export function runReceiver(receiver: Receiver, key: string | null, parts: Recei
     keptAt = await store.meta(place);
     let after = keptAt ?? (await store.events.newestId()) ?? '';
     try {
-      // What had happened before it was named for the first time is not told.
+      // A new receiver gets no events from before its first start.
       await keep(after);
       while (!ending.aborted) {
         const until = await store.events.newestId();
@@ -189,7 +196,7 @@ export function runReceiver(receiver: Receiver, key: string | null, parts: Recei
         const page = await store.events.list({ ...query, after });
         for (const event of page.rows) {
           const wanted = isWanted(event);
-          if (wanted) await tell(event, ending);
+          if (wanted) await deliver(event, ending);
           after = event.id;
           if (wanted) await keep(after);
         }
@@ -199,7 +206,7 @@ export function runReceiver(receiver: Receiver, key: string | null, parts: Recei
         await nextWake(ending, null);
       }
     } catch (err) {
-      if (!ending.aborted) log.error({ ...about, err }, 'a receiver is told nothing more until the next start');
+      if (!ending.aborted) log.error({ ...about, err }, 'a receiver gets no more events until the next start');
     }
     await keep(after);
   }
@@ -222,7 +229,7 @@ interface NotifyParts extends Omit<ReceiverParts, 'fetch'> {
 }
 
 interface Notify {
-  /** Stops telling, in mid-attempt too; what was not taken is told after the next start. */
+  /** Stops sending, also during an attempt. Events that were not taken are sent after the next start. */
   close(): Promise<void>;
 }
 
@@ -247,12 +254,12 @@ export function resolveReceiverKeys(
   });
 }
 
-/** Types of events by the place of the receiver that is told of them. */
+/** Types of events by the name of the receiver's stored place. */
 export function mapEventTypes(receivers: readonly KeyedReceiver[]): ReadonlyMap<string, ReadonlySet<string>> {
   return new Map(receivers.map(({ receiver }) => [getCursorName(receiver), listEventTypes(receiver)]));
 }
 
-/** Null when nobody is to be told. */
+/** Null when no receiver is configured. */
 export function startNotify(receivers: readonly KeyedReceiver[], { bus, ...parts }: NotifyParts): Notify | null {
   if (receivers.length === 0) return null;
   const closing = new AbortController();

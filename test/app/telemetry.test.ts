@@ -141,7 +141,7 @@ describe('what is said', () => {
     expect(Math.max(...lengths)).toBe(2000);
     for (const { name, attributes } of spans.filter((span) => !chats.includes(span)))
       expect(JSON.stringify(attributes), name).not.toContain(SAID);
-    expect(log.filter(({ msg }) => msg.includes('is sent with the traces'))).toHaveLength(1);
+    expect(log.filter(({ msg }) => msg.includes('are sent with the traces'))).toHaveLength(1);
   });
 });
 

@@ -117,7 +117,7 @@ function readWorkload(folder: string): Result<Workload, string[]> {
 }
 
 const NO_MODEL =
-  'no model of a real provider can be used; metis doctor says what is missing, and --scripted needs no key';
+  'no model of a real provider can be used; metis doctor shows what is missing, and --scripted needs no key';
 
 export interface Arm {
   readonly workload: Workload;

@@ -170,7 +170,7 @@ export async function benchmark(context: CommandContext, flags: BenchmarkFlags, 
   }
 }
 
-/** What can be said before a run starts. */
+/** Problems that are known before a run starts. */
 function findFaults(workloads: readonly Workload[], flags: BenchmarkFlags, policy: Policy | null): string[] {
   const problems: string[] = [];
   if (policy !== null && flags.model !== undefined && flags.model !== policy.planner)
@@ -185,7 +185,7 @@ function findFaults(workloads: readonly Workload[], flags: BenchmarkFlags, polic
   return problems;
 }
 
-/** One after the other, so that the rest of the limit is known before each. */
+/** Runs one after the other, so that the rest of the limit is known before each run. */
 async function runAll(
   context: CommandContext,
   workloads: readonly Workload[],

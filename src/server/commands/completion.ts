@@ -16,7 +16,7 @@ interface Word {
   readonly takes: Takes | null;
 }
 
-/** Where somebody types: behind `metis routing`, for example. */
+/** A place where a word is completed: behind `metis routing`, for example. */
 interface Place {
   readonly at: string;
   readonly commands: readonly Word[];

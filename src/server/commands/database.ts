@@ -119,7 +119,7 @@ function countCalls(db: Database.Database): number {
 export interface PruneFlags extends ConfigFlags {
   readonly days?: number;
   readonly dryRun?: boolean;
-  /** Of the server that holds the file; what the folder says, else the configured address, when left out. */
+  /** Of the server that holds the file; else the server of the data folder, else the configured address. */
   readonly server?: string;
   readonly token?: string;
 }

@@ -102,10 +102,10 @@ function composeCostRow(label: string, model: string, row: Parameters<typeof com
 export interface DemoJob {
   /** Folder below `examples/`. */
   readonly example: string;
-  /** What scripted models say; relative to the package. */
+  /** The scenario of the scripted models; relative to the package. */
   readonly scenario: string;
   readonly task: string;
-  /** For whoever watches. */
+  /** One line about the job, shown above the tree. */
   readonly about: string;
   /** Folder of the workspace that the result is written to; null = the answer is all. A job that writes nothing there is not done. */
   readonly results: string | null;
@@ -148,7 +148,7 @@ export interface DemoFlags {
   readonly provider?: string;
 }
 
-/** Exit code: 0 when the job was done, 1 otherwise, 130 when interrupted or when nobody reads any more. */
+/** Exit code: 0 when the job was done, 1 otherwise, 130 when interrupted or when standard output was closed. */
 export async function demo(context: CommandContext, flags: DemoFlags): Promise<number> {
   let folder: string;
   try {
@@ -203,7 +203,7 @@ async function startDemoServer(
   const config = defaultConfig(dataDir);
   config.server.port = 0;
   config.registry.path = path.join(context.packageDir, 'config', 'registry.yaml');
-  // The workspace is a throw-away copy, so nobody is asked before it is changed.
+  // The workspace is a throw-away copy, so changes need no approval.
   config.tool_confirmation.default.write = 'auto';
   config.tool_confirmation.default.execute = 'auto';
   config.workers.allow_approve_all = true;

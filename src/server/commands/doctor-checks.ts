@@ -105,9 +105,9 @@ interface NotifyLine {
 export function checkWebhooks({ notify }: Config, credentials: Credentials): NotifyLine[] {
   return notify.map(({ url, events, secret_env }, i) => {
     const about = `webhook to ${new URL(url).origin}`;
-    const told = `${about}: ${events.join(', ')}`;
-    if (secret_env === null) return { usable: true, text: `${told}; not signed` };
-    if (credentials.secret(secret_env) !== null) return { usable: true, text: `${told}; signed with ${secret_env}` };
+    const text = `${about}: ${events.join(', ')}`;
+    if (secret_env === null) return { usable: true, text: `${text}; not signed` };
+    if (credentials.secret(secret_env) !== null) return { usable: true, text: `${text}; signed with ${secret_env}` };
     const cure = `set it in the environment or in the data folder's .env, or remove notify.${i}.secret_env`;
     return { usable: false, text: `${about}: ${secret_env} is not set, so the server does not start; ${cure}` };
   });

@@ -102,7 +102,7 @@ function checkDataFolder({ dataDir, config, envFile }: Settings): Finding[] {
   ];
 }
 
-/** Whoever may read the database reads whole conversations. */
+/** The database holds whole conversations, so only its owner should read it. */
 function checkRights(folder: string, database: string): Finding[] {
   const open = openToOthers(database);
   const mode = fs.statSync(folder, { throwIfNoEntry: false })?.mode ?? 0;
@@ -152,7 +152,7 @@ function describePriced(count: number, file: string): string {
   return count === 1 ? `the one model of ${file} has a price` : `all ${count} models of ${file} have prices`;
 }
 
-/** One provider is enough; one that somebody wrote an address for is meant to be used. */
+/** One provider is enough. A provider with an address in the registry is meant to be used. */
 function checkKeys({ adapters }: RegistryFile, { credentials, envFile }: Settings): Finding[] {
   const real = [...adapters]
     .filter(([, adapter]) => adapter.type !== 'scripted')

@@ -16,13 +16,13 @@ import { type FoundServer, findServer, writeServerFile } from '../find-server.ts
 import { startLog } from '../log.ts';
 
 export interface AttachFlags extends ConfigFlags {
-  /** The one to ask, wherever it is. */
+  /** Address of the server to use. */
   readonly server?: string;
   readonly token?: string;
 }
 
 export interface Attachment {
-  /** Where the server is at the moment; a request that finds nobody there has it found again. */
+  /** Where the server is at the moment; a request that fails there starts a new search. */
   readonly server: ServerAddress;
   /** From now on a server that is lost is not searched for. */
   leave(): void;
@@ -31,7 +31,7 @@ export interface Attachment {
 }
 
 const SEARCH_MS = 10_000;
-/** For a server of its own, which somebody starts again. */
+/** For a server in a process of its own, which is started again from outside. */
 const RETURN_MS = 600_000;
 const PAUSE_MS = 100;
 
@@ -46,7 +46,7 @@ export async function attach(context: CommandContext, flags: AttachFlags): Promi
   }
 }
 
-/** While a door is open its process lives, whatever its timers and sockets do. */
+/** Keeps the process running while a client is connected. */
 function keepAlive(): Timer {
   const timer = setInterval(() => {}, 2 ** 30);
   return { cancel: () => clearInterval(timer) };
@@ -79,7 +79,7 @@ async function findOrStart(context: CommandContext, flags: AttachFlags, alive: T
         try {
           return await start();
         } catch (error) {
-          // Another process was faster, and will say where it answers.
+          // Another process was faster, and will write its address.
           if (!(error instanceof StartupError && error.code === 'database_in_use')) throw error;
         }
       }
@@ -99,7 +99,7 @@ async function findOrStart(context: CommandContext, flags: AttachFlags, alive: T
         return place.baseUrl;
       },
       token: configured.token ?? null,
-      // A server of its own is waited for: whoever runs it starts it again.
+      // A server in a process of its own is waited for: it is started again from outside.
       lost: () => {
         again ??= find(place.embedded)
           .then((next) => {
@@ -194,7 +194,7 @@ export async function serveMcp(context: CommandContext, flags: McpFlags): Promis
   }
 }
 
-/** What the schemas of the protocol say of a stranger's line fills a page. */
+/** A schema error of the protocol fills a page, so it becomes one sentence. */
 function summarizeError({ name, message }: Error): string {
   return name === 'ZodError' || name === '$ZodError'
     ? 'a line on stdin is no message of the protocol'

@@ -76,7 +76,7 @@ async function withOwnServer(
   config.server.rate_limit_rpm = null;
   // Turns that another server left open are not what this one was started for; in a cluster it may be the one node that lives.
   if (config.database.url === null) config.recovery.on_start = 'hold';
-  // Whoever starts a server says what may be asked of it.
+  // This process starts the server, so its flag decides.
   if (approve && !given.has('workers.allow_approve_all')) config.workers.allow_approve_all = true;
   const log = createLogger(given.has('log.level') ? config.log.level : 'error', () => [
     ...credentials.secrets,

@@ -1,4 +1,4 @@
-// What `metis doctor` says of a cluster: its database, shared roots and NATS (17 §2). Loaded only when `database.url` is set.
+// Commands on a cluster: checks of `metis doctor` (17 §2), upkeep of its database (16 §9). Loaded only when `database.url` is set.
 
 import { lookup } from 'node:dns/promises';
 import path from 'node:path';
@@ -113,7 +113,7 @@ export interface ClusterUpkeep {
   calls(): Promise<number>;
 }
 
-/** Whoever asked waits for it. */
+/** The command waits for its statement. */
 const STATEMENT_MS = 3_600_000;
 
 /** Opens the database for `work` alone. Throws `StartupError`. */

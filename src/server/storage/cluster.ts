@@ -1,4 +1,4 @@
-// A node of a cluster: PostgreSQL holds the truth and says who works on what (16). Loaded only when `database.url` is set.
+// A node of a cluster: PostgreSQL stores everything and assigns each session tree to a node (16). Loaded only when `database.url` is set.
 import { hostname } from 'node:os';
 import path from 'node:path';
 import { listPlaces } from '#core/policy/cluster/tree-place.ts';

@@ -38,7 +38,7 @@ export interface StorageOptions {
   readonly trusted: boolean;
   /** Reports run on a thread of their own, for which the package must be built; else on this one, in slices. */
   readonly reportsOnThread: boolean;
-  /** Who outside is told of what. */
+  /** Types of events by receiver. */
   readonly noticed: ReadonlyMap<string, ReadonlySet<string>>;
   /** Of what must be alike on all nodes and is no key of the configuration: registry, prices. */
   readonly alike: readonly unknown[];
@@ -53,11 +53,11 @@ export interface Storage {
   readonly analytics: Analytics;
   readonly priceVersions: PriceVersions;
   readonly trees: Trees;
-  /** Null = nobody else spends of the limits of a day. */
+  /** Null = no other process spends from the limits of a day. */
   readonly dayLimit: DayLimit | null;
-  /** Null = nobody else tells receivers what happens. */
+  /** Null = no other process sends webhooks. */
   readonly notices: Notices | null;
-  /** What to throw for `cause`: a fault of the storage as the one line that says it, anything else as it is. */
+  /** What to throw for `cause`: a fault of the storage as its one line, any other error as it is. */
   fault(cause: unknown): unknown;
   close(): Promise<void>;
 }
@@ -105,7 +105,7 @@ export function openEmbedded(options: StorageOptions): Storage {
 
 const HELD = { own: true, epoch: 0, release: () => {} } as const;
 
-/** What an embedded server says of itself. */
+/** What an embedded server reports about itself. */
 interface Alone {
   readonly version: string;
   readonly id: () => string;

@@ -1,4 +1,4 @@
-// What was said to models and by them, kept for the spans of their calls where it is asked for, scrubbed and cut (18 §2).
+// Facts of model calls that events do not store: content if switched on, what the provider reported, its address (18 §2).
 import type { Attributes } from '@opentelemetry/api';
 import type { ModelRegistry } from '#core/policy/registry/model-registry.ts';
 import type { Relay, RelayRequest, Relays } from '#core/ports/gateway-relay.ts';
@@ -19,7 +19,7 @@ const MAX_CALLS = 1000;
 export interface Content {
   /** The same adapters, whose calls are listened to. */
   wrapProviders(providers: Providers): Providers;
-  /** What was said in this call, once. */
+  /** The content of this call; a second read finds none. */
   take(requestId: string): Attributes | undefined;
 }
 
@@ -60,7 +60,7 @@ export function createContent(secrets: readonly string[]): Content {
     };
   }
 
-  /** A worker's task stands at the end of its instructions. */
+  /** Both ends are kept: the task of a worker is the end of its instructions. */
   function bothEnds(value: string): Part[] {
     // Whole before it is cut: half a secret would not be known any more.
     const clean = scrubSecrets(value, secrets);
@@ -85,8 +85,8 @@ export function createContent(secrets: readonly string[]): Content {
           { type: 'tool_call', id: block.id, name: block.name, arguments: text(JSON.stringify(block.input) ?? '') },
         ];
       case 'tool_result': {
-        const said = block.content.map((one) => (one.type === 'text' ? one.text : `[${one.media_type}]`)).join('\n');
-        return [{ type: 'tool_call_response', id: block.tool_use_id, response: text(said) }];
+        const result = block.content.map((one) => (one.type === 'text' ? one.text : `[${one.media_type}]`)).join('\n');
+        return [{ type: 'tool_call_response', id: block.tool_use_id, response: text(result) }];
       }
       case 'image':
       case 'document':
@@ -191,7 +191,7 @@ interface CallTarget {
   readonly server: Attributes;
 }
 
-/** Looks a model up by its id; one that the registry does not list is named by what stands behind its adapter. */
+/** Looks a model up by its id; one that the registry does not list is named by the part of its id behind the adapter. */
 export type FindCallTarget = (modelId: string) => CallTarget;
 
 export function createCallTargets(

@@ -15,8 +15,8 @@ interface Open {
 
 /**
  * Starts a span with the event that opens it and ends it with the one that closes it, at the times of the events. A turn
- * that an earlier process began is a trace of its own from where it is resumed. Nothing of what was said, and no input of a tool,
- * stands in an attribute, but what `content` has kept, where it was asked for.
+ * that an earlier process began is a trace of its own from where it is resumed. Attributes
+ * hold no message and no tool input, except what `content` recorded.
  */
 export function foldSpans(
   api: Api,

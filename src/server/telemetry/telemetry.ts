@@ -28,7 +28,7 @@ interface OtelSettings {
   readonly sampler: (typeof SAMPLERS)[number];
   /** Of the traces, for the samplers by ratio. */
   readonly ratio: number;
-  /** What was said is recorded too. */
+  /** Messages are recorded too. */
   readonly content: boolean;
   readonly batch_ms: number;
   readonly interval_ms: number;
@@ -126,7 +126,7 @@ function isContentRecorded(env: Env, remarks: Set<string>): boolean {
   const asked = env[name]?.trim().toLowerCase() || 'false';
   if (['true', 'span_only', 'span_and_event'].includes(asked)) return true;
   if (!['false', 'no_content'].includes(asked))
-    remarks.add(`${name}=${shorten(asked)} is not known here, but true and false: nothing of what is said is recorded`);
+    remarks.add(`${name}=${shorten(asked)} is not known here, but true and false: no messages are recorded`);
   return false;
 }
 
@@ -163,14 +163,14 @@ interface Telemetry {
   close(): Promise<void>;
 }
 
-/** Null = nobody asked. */
+/** Null = telemetry is off. */
 export async function startTelemetry(parts: TelemetryParts): Promise<Telemetry | null> {
   const { env, clock, log, secrets } = parts;
   const settings = readOtelSettings(env);
   if (settings === null) return null;
   for (const remark of settings.remarks) log.warn({}, remark);
   const content = settings.content ? createContent(secrets) : null;
-  if (content !== null) log.warn({}, 'what is said to models and by them is sent with the traces');
+  if (content !== null) log.warn({}, 'the messages of models are sent with the traces');
   const answers = createAnswerFacts(secrets);
   const traces =
     settings.traces === null ? null : await startTraces(parts, settings, { url: settings.traces, content, answers });
@@ -191,7 +191,7 @@ export async function startTelemetry(parts: TelemetryParts): Promise<Telemetry |
 
 async function startTraces(
   { bus, relay, targetOf, version, log }: TelemetryParts,
-  wishes: OtelSettings,
+  settings: OtelSettings,
   {
     url,
     content,
@@ -211,9 +211,9 @@ async function startTraces(
   ]);
   const processor = new sdk.BatchSpanProcessor({
     exporter: logOutages(new OTLPTraceExporter({ url }), { what: 'traces', url, log }),
-    scheduledDelayMillis: wishes.batch_ms,
+    scheduledDelayMillis: settings.batch_ms,
   });
-  const sampler = createSampler(sdk, wishes);
+  const sampler = createSampler(sdk, settings);
   const provider = new sdk.TracerProvider({ resource, sampler, spanProcessors: [processor] });
   foldSpans(api, provider.getTracer('metis', version), { bus, relay, content, answers, targetOf });
   log.info({ endpoint: new URL(url).origin }, 'traces are sent');
@@ -222,7 +222,7 @@ async function startTraces(
 
 async function prepareMetrics(
   { bus, metrics, targetOf, version, clock, log }: TelemetryParts,
-  wishes: OtelSettings,
+  settings: OtelSettings,
   { url, answers }: { readonly url: string; readonly answers: AnswerFacts },
 ) {
   const [api, sdk, { OTLPMetricExporter }, { toMetricData: metricData }, resource] = await Promise.all([
@@ -236,8 +236,8 @@ async function prepareMetrics(
   const from = clock.now();
   const reader = new sdk.PeriodicExportingMetricReader({
     exporter: logOutages(new OTLPMetricExporter({ url }), { what: 'metrics', url, log }),
-    exportIntervalMillis: wishes.interval_ms,
-    exportTimeoutMillis: wishes.timeout_ms,
+    exportIntervalMillis: settings.interval_ms,
+    exportTimeoutMillis: settings.timeout_ms,
   });
   return {
     /** The figures are ours already: the reader is given them where it would ask a provider of instruments. */
@@ -281,7 +281,7 @@ interface Exporter<T> {
   forceFlush(): Promise<void>;
 }
 
-/** Says once that what is sent is lost, and once that it arrives again. */
+/** Logs once that an export fails, and once that it works again. */
 function logOutages<T>(
   exporter: Exporter<T>,
   { what, url, log }: { readonly what: string; readonly url: string; readonly log: Logger },

@@ -18,7 +18,7 @@ export interface TraceRelay {
   /** The turn did not come to be. */
   forget(turnId: TurnId): void;
   of(turnId: TurnId): TraceHeaders | undefined;
-  /** From now on a call's own span stands for the headers of its turn. */
+  /** From now on a call's own span replaces the headers of its turn. */
   use(spanOf: (toolUseId: ToolUseId) => TraceHeaders | undefined): void;
   /** The `fetch` of MCP servers: requests made for a tool call carry its trace. */
   fetch(plain: typeof fetch): typeof fetch;

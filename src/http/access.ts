@@ -11,7 +11,7 @@ export interface HostSettings {
 
 /** Whether the server listens for this machine only. */
 export function isLoopback(host: string): boolean {
-  return LOOPBACK.has(bracketed(host.toLowerCase()));
+  return LOOPBACK.has(bracketIpv6(host.toLowerCase()));
 }
 
 /**
@@ -19,7 +19,7 @@ export function isLoopback(host: string): boolean {
  * hosts (with any port when listed without one).
  */
 export function createHostRule({ host, allowed_hosts }: HostSettings) {
-  const own = bracketed(host.toLowerCase());
+  const own = bracketIpv6(host.toLowerCase());
   const listed = new Set(allowed_hosts.map((entry) => entry.toLowerCase()));
 
   return function isOurs(header: string | undefined, ourPort: number): boolean {
@@ -35,12 +35,12 @@ export function createHostRule({ host, allowed_hosts }: HostSettings) {
 }
 
 /** What a target in absolute form says in place of the Host header, without user and password; null for any other target. */
-export function authorityOf(target: string): string | null {
+export function parseAuthority(target: string): string | null {
   return /^[a-z][a-z0-9+.-]*:\/\/([^/?#]*)/i.exec(target)?.[1] ?? null;
 }
 
 /** `/path?query` of a target in absolute form; any other as it is. */
-export function pathOf(target: string): string {
+export function toOriginForm(target: string): string {
   const authority = /^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i.exec(target);
   if (authority === null) return target;
   const rest = target.slice(authority[0].length);
@@ -49,11 +49,11 @@ export function pathOf(target: string): string {
 
 /** The names, without ports, by which requests are served, as a person would write them. */
 export function servedNames({ host, allowed_hosts }: HostSettings): readonly string[] {
-  return [...new Set([...LOOPBACK, bracketed(host.toLowerCase()), ...allowed_hosts])];
+  return [...new Set([...LOOPBACK, bracketIpv6(host.toLowerCase()), ...allowed_hosts])];
 }
 
 /** IPv6 addresses stand in brackets in a Host header. */
-function bracketed(host: string): string {
+function bracketIpv6(host: string): string {
   return host.includes(':') && !host.startsWith('[') ? `[${host}]` : host;
 }
 
@@ -90,15 +90,15 @@ export interface TokenCheck {
 }
 
 export function createTokenCheck(tokens: readonly string[]): TokenCheck {
-  return checkOf(tokens.map(digest));
+  return buildTokenCheck(tokens.map(digest));
 }
 
 /** The same for tokens of which only the SHA-256, in hex, is known. */
 export function createDigestCheck(digests: readonly string[]): TokenCheck {
-  return checkOf(digests.map((hex) => Buffer.from(hex, 'hex')));
+  return buildTokenCheck(digests.map((hex) => Buffer.from(hex, 'hex')));
 }
 
-function checkOf(known: readonly Buffer[]): TokenCheck {
+function buildTokenCheck(known: readonly Buffer[]): TokenCheck {
   return {
     required: known.length > 0,
     accept(token) {
@@ -116,6 +116,6 @@ function digest(token: string): Buffer {
 }
 
 /** The token of an `Authorization: Bearer` header; null when there is none or it has another form. */
-export function bearerOf(header: string | undefined): string | null {
+export function parseBearer(header: string | undefined): string | null {
   return /^Bearer +(\S+) *$/i.exec(header ?? '')?.[1] ?? null;
 }

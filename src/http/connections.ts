@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Clock } from '#protocol/clock.ts';
 import { AppError, type ErrorCode, validationError } from '#protocol/errors.ts';
-import { envelopeOf, MAX_TARGET_BYTES, uriTooLong } from './error-handler.ts';
+import { toEnvelope, MAX_TARGET_BYTES, uriTooLong } from './error-handler.ts';
 
 interface Connections {
   /** It came when there was no room: it is served the health routes alone. */
@@ -46,7 +46,7 @@ export function trackConnections(server: Server, most: number): Connections {
     idle.destroy();
     return true;
   }
-  const asked = ({ socket }: IncomingMessage) => {
+  const markActive = ({ socket }: IncomingMessage) => {
     silent.delete(socket);
     waiting.delete(socket);
   };
@@ -57,7 +57,7 @@ export function trackConnections(server: Server, most: number): Connections {
     silent.add(socket);
     socket.once('close', () => forget(socket));
   });
-  for (const event of ['request', 'upgrade', 'checkExpectation']) server.on(event, asked);
+  for (const event of ['request', 'upgrade', 'checkExpectation']) server.on(event, markActive);
   server.on('request', ({ socket }: IncomingMessage, response: ServerResponse) => {
     underWay.set(socket, (underWay.get(socket) ?? 0) + 1);
     response.once('close', () => {
@@ -116,7 +116,7 @@ function createGroups() {
 // Bytes that a client sends after its answer are read and discarded within limits: closing at once could cost it the answer (05 §1.2).
 
 /** Read after an answer before the connection is cut. */
-const MOST_UNREAD_BYTES = 64 * 1024 * 1024;
+const MAX_UNREAD_BYTES = 64 * 1024 * 1024;
 const BODY_LINGER_MS = 20_000;
 
 export type BodyDiscard = (request: FastifyRequest, reply: FastifyReply) => void;
@@ -130,12 +130,12 @@ export function createBodyDiscard(clock: Clock): BodyDiscard {
     const last = !response.shouldKeepAlive || reply.getHeader('connection') === 'close';
     // With `close` the connection would end behind the answer, and what arrives after that is a reset.
     reply.header('connection', 'keep-alive');
-    let left = MOST_UNREAD_BYTES;
-    const cut = () => raw.socket.destroy();
-    const deadline = clock.after(BODY_LINGER_MS, cut);
+    let left = MAX_UNREAD_BYTES;
+    const cutConnection = () => raw.socket.destroy();
+    const deadline = clock.after(BODY_LINGER_MS, cutConnection);
     raw.on('data', (chunk: Buffer) => {
       left -= chunk.length;
-      if (left < 0) cut();
+      if (left < 0) cutConnection();
     });
     raw.once('close', () => {
       deadline.cancel();
@@ -168,7 +168,7 @@ export function createParserErrorAnswer(clock: Clock) {
   return function answerParserError(error: ParserError, socket: Socket): void {
     const before = answered.get(socket);
     // What a client goes on sending is an error each time.
-    if (before !== undefined && error.code?.startsWith('HPE_') && socket.bytesRead - before < MOST_UNREAD_BYTES) return;
+    if (before !== undefined && error.code?.startsWith('HPE_') && socket.bytesRead - before < MAX_UNREAD_BYTES) return;
     if (before !== undefined || error.code === 'ECONNRESET' || !socket.writable || isAnswering(socket)) {
       socket.destroy();
       return;
@@ -177,8 +177,8 @@ export function createParserErrorAnswer(clock: Clock) {
     // A client that goes on sending must not keep the connection; closing at once could cost it the answer.
     const deadline = clock.after(ANSWER_LINGER_MS, () => socket.destroy());
     socket.once('close', deadline.cancel);
-    const answer = parserError(error);
-    const body = JSON.stringify(envelopeOf(answer));
+    const answer = translateParserError(error);
+    const body = JSON.stringify(toEnvelope(answer));
     socket.end(
       `HTTP/1.1 ${STATUS_TEXT[answer.code] ?? '400 Bad Request'}\r\nConnection: close\r\n` +
         'Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n' +
@@ -193,7 +193,7 @@ function isAnswering(socket: Socket): boolean {
   return response?.headersSent ?? false;
 }
 
-function parserError({ code, rawPacket }: ParserError): AppError {
+function translateParserError({ code, rawPacket }: ParserError): AppError {
   if (code !== 'HPE_HEADER_OVERFLOW') {
     return validationError([{ path: '', message: 'not a valid HTTP request' }]);
   }

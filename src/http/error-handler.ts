@@ -21,13 +21,13 @@ export interface ErrorEnvelope {
   };
 }
 
-export function envelopeOf(error: AppError): ErrorEnvelope {
+export function toEnvelope(error: AppError): ErrorEnvelope {
   const { code, message, details } = error;
   return { error: details === undefined ? { code, message } : { code, message, details } };
 }
 
 /** Null for a bug. */
-export function knownError(error: FastifyError | Error): AppError | null {
+export function toAppError(error: FastifyError | Error): AppError | null {
   if (error instanceof AppError) return error;
   if (error instanceof StorageFault)
     return new AppError(
@@ -36,11 +36,11 @@ export function knownError(error: FastifyError | Error): AppError | null {
     );
   if (error instanceof TreeLost)
     return new AppError('node_unavailable', 'this node no longer holds the session; try again');
-  return fromFastify('code' in error ? error.code : undefined);
+  return translateFastifyError('code' in error ? error.code : undefined);
 }
 
 /** What fastify finds wrong by itself, in our words; null for anything it did not raise. */
-function fromFastify(code: string | undefined): AppError | null {
+function translateFastifyError(code: string | undefined): AppError | null {
   switch (code) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE':
       return new AppError('payload_too_large', 'the body is larger than this path accepts');
@@ -61,21 +61,21 @@ function fromFastify(code: string | undefined): AppError | null {
  */
 export function createErrorHandler(log: Logger, secrets: readonly string[]) {
   return function handleError(error: FastifyError | Error, request: FastifyRequest, reply: FastifyReply): void {
-    const answer = knownError(error) ?? leftError(log, request) ?? bug(error, request);
+    const answer = toAppError(error) ?? detectAbortedBody(log, request) ?? logBug(error, request);
     const retry = RETRY_SECONDS[answer.code];
     if (retry !== undefined) reply.header('retry-after', retry);
     if (answer.code === 'service_shutting_down') markNotTaken(request, reply);
     // What was asked may have begun before the tree went.
     if (error instanceof TreeLost) markNotTaken(request, reply, 'perhaps');
     if (answer.code === 'unauthorized') reply.header('www-authenticate', 'Bearer');
-    reply.status(answer.status).send(envelopeOf(answer));
+    reply.status(answer.status).send(toEnvelope(answer));
   };
 
-  function bug(error: Error, request: FastifyRequest): AppError {
+  function logBug(error: Error, request: FastifyRequest): AppError {
     const { method, id: request_id } = request;
     const path = request.routeOptions.url ?? null;
     log.error(
-      { request_id, method, path, ...idsOf(request), error: scrub(error.stack ?? String(error), { secrets }) },
+      { request_id, method, path, ...readPathIds(request), error: scrub(error.stack ?? String(error), { secrets }) },
       'request failed',
     );
     return new AppError('internal_error', 'an unexpected error; the log has it under this request id', { request_id });
@@ -83,13 +83,13 @@ export function createErrorHandler(log: Logger, secrets: readonly string[]) {
 }
 
 /** Session and turn of the path, where it names them. */
-function idsOf({ params }: FastifyRequest): Readonly<Record<string, unknown>> {
+function readPathIds({ params }: FastifyRequest): Readonly<Record<string, unknown>> {
   const { session_id, turn_id } = (params ?? {}) as Readonly<Record<string, unknown>>;
   return { ...(session_id === undefined ? {} : { session_id }), ...(turn_id === undefined ? {} : { turn_id }) };
 }
 
 /** Where the connection went while the body was on its way: nobody waits for the answer. Null where it stands. */
-export function leftError(log: Logger, { id: request_id, method, routeOptions, raw }: FastifyRequest): AppError | null {
+export function detectAbortedBody(log: Logger, { id: request_id, method, routeOptions, raw }: FastifyRequest): AppError | null {
   if (!raw.destroyed || raw.complete) return null;
   log.debug({ request_id, method, path: routeOptions.url ?? null }, 'the client left before its body was whole');
   return validationError([{ path: '', message: 'the body ended before it was whole' }]);
@@ -109,7 +109,7 @@ export function notFound(resource: string, id?: string): AppError {
 }
 
 /** @throws `not_found` when the value is null */
-export function found<T>(value: T | null, resource: string, id: string): T {
+export function requireFound<T>(value: T | null, resource: string, id: string): T {
   if (value === null) throw notFound(resource, id);
   return value;
 }

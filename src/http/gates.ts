@@ -6,8 +6,8 @@ import { shuttingDownError } from '#core/engine/lifecycle.ts';
 import type { Config } from '#protocol/config.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import {
-  authorityOf,
-  bearerOf,
+  parseAuthority,
+  parseBearer,
   createHostRule,
   createOriginRule,
   isForeignLoad,
@@ -40,7 +40,7 @@ function trackRoutes(app: HttpApp): RouteTable {
   const needBody = new Set<string>();
 
   app.addHook('onRoute', ({ method, url, schema }: RouteOptions) => {
-    const path = paths.get(url) ?? { match: patternOf(url), methods: new Set<string>() };
+    const path = paths.get(url) ?? { match: toPattern(url), methods: new Set<string>() };
     paths.set(url, path);
     for (const one of [method].flat()) {
       path.methods.add(one);
@@ -62,7 +62,7 @@ function trackRoutes(app: HttpApp): RouteTable {
 }
 
 /** `/sessions/:session_id` as a pattern of whole paths. */
-function patternOf(url: string): RegExp {
+function toPattern(url: string): RegExp {
   const escaped = url.replace(/[.*+?^${}()|[\]\\]/g, '\\$&').replace(/:[A-Za-z_]+/g, '[^/]+');
   return new RegExp(`^${escaped}$`);
 }
@@ -120,7 +120,7 @@ function callerGates({ server, tokens, isSpare, admitClient, draining, nodeUrl }
     reply.headers(ANSWER_HEADERS);
     const { headers } = request;
     const { origin } = headers;
-    const host = authorityOf(request.originalUrl) ?? headers.host;
+    const host = parseAuthority(request.originalUrl) ?? headers.host;
     if (draining()) {
       markNotTaken(request, reply);
       throw shuttingDownError();
@@ -174,7 +174,7 @@ function authenticate(request: FastifyRequest, tokens: TokenCheck): void {
     request.authorised = false;
     return;
   }
-  const token = bearerOf(header);
+  const token = parseBearer(header);
   const hash = token === null ? null : tokens.accept(token);
   if (hash === null) throw new AppError('unauthorized', 'send a valid token as Authorization: Bearer <token>');
   request.tokenHash = hash;
@@ -205,10 +205,10 @@ function judgeTarget(request: FastifyRequest, reply: FastifyReply, table: RouteT
     throw new AppError('headers_too_large', 'the headers are larger than 16 KiB');
   }
   if (request.is404) {
-    const allowed = table.allowed(request.url);
-    if (allowed.length === 0) throw notFound('route');
-    reply.header('allow', allowed.join(', '));
-    throw new AppError('method_not_allowed', `this path takes ${allowed.join(', ')}`);
+    const allowedMethods = table.allowed(request.url);
+    if (allowedMethods.length === 0) throw notFound('route');
+    reply.header('allow', allowedMethods.join(', '));
+    throw new AppError('method_not_allowed', `this path takes ${allowedMethods.join(', ')}`);
   }
   const { expect } = request.headers;
   if (expect !== undefined && expect.toLowerCase() !== '100-continue') {

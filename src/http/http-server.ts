@@ -5,7 +5,7 @@ import websocket from '@fastify/websocket';
 import fastify, { type FastifyRequest } from 'fastify';
 import { readBody } from '#core/policy/parsing/json.ts';
 import { validationError } from '#protocol/errors.ts';
-import { createTokenCheck, pathOf } from './access.ts';
+import { createTokenCheck, toOriginForm } from './access.ts';
 import { createBodyDiscard, createParserErrorAnswer, trackConnections } from './connections.ts';
 import { createErrorHandler } from './error-handler.ts';
 import { createReach, NO_NODES, PATIENCE } from './forward/other-nodes.ts';
@@ -74,7 +74,7 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
     http: HTTP_OPTIONS,
     schemaController: { compilersFactory: COMPILERS },
     clientErrorHandler: answerParserError,
-    rewriteUrl: ({ url = '/' }) => (isDecodable(url) ? pathOf(url) : UNDECODABLE),
+    rewriteUrl: ({ url = '/' }) => (isDecodable(url) ? toOriginForm(url) : UNDECODABLE),
   });
   const connections = trackConnections(app.server, config.stream.max_connections + ASKING_CONNECTIONS);
   app.setErrorHandler(createErrorHandler(log, engine.secrets));

@@ -18,7 +18,7 @@ import { UsdLimitSchema } from '#protocol/scalars.ts';
 import { SessionSchema } from '#protocol/session.ts';
 import { TurnSchema } from '#protocol/turn.ts';
 import type { HttpApp, RouteDeps } from './http-app.ts';
-import { errorsOf, REQUEST_HEADERS, type RequestHeader } from './operation.ts';
+import { getErrorSchema, REQUEST_HEADERS, type RequestHeader } from './operation.ts';
 import { requestValidator } from './params.ts';
 import { registerRoutes } from './register-routes.ts';
 import { SubscribeQueryFields } from './stream/subscription.ts';
@@ -35,7 +35,7 @@ const SHARED = {
   ConfirmationDetail: ConfirmationDetailSchema,
   Event: AnyEventSchema,
   Model: ModelSchema,
-  ErrorEnvelope: errorsOf(ERROR_CODES),
+  ErrorEnvelope: getErrorSchema(ERROR_CODES),
 };
 
 const made = new Map<string, Promise<string>>();
@@ -167,7 +167,7 @@ function withSharedErrors(document: Json): Json {
       for (const [status, answer] of Object.entries(responses)) {
         answer.description = STATUS_CODES[status] ?? status;
         const body = answer.content?.['application/json'];
-        if (Number(status) >= 400 && body !== undefined) body.schema = narrowed(body.schema);
+        if (Number(status) >= 400 && body !== undefined) body.schema = narrowErrorCodes(body.schema);
       }
     }
   }
@@ -227,7 +227,7 @@ export function inlineResponses<Document extends object>(document: Document): Do
   return document;
 }
 
-function narrowed(schema: Json): Json {
+function narrowErrorCodes(schema: Json): Json {
   const { properties } = schema as { properties: { error: { properties: { code: Json } } } };
   const { code } = properties.error.properties;
   return {

@@ -68,7 +68,7 @@ export function operation({ id, tag, summary, results, errors, open, headers, lo
   const codes = new Set([...GATE_ERRORS, ...(open === 'everywhere' ? [] : TOKEN_ERRORS), ...elsewhere, ...errors]);
   const response: Record<string, unknown> = {};
   for (const status of new Set([...codes].map((code) => ERRORS[code].status))) {
-    response[status] = errorsOf([...codes].filter((code) => ERRORS[code].status === status));
+    response[status] = getErrorSchema([...codes].filter((code) => ERRORS[code].status === status));
   }
   for (const [status, schema] of Object.entries(results)) response[status] = schema ?? NO_BODY;
   return {
@@ -86,17 +86,17 @@ const NO_BODY = z.null();
 /** An empty requirement is one of several choices: there, a token may be left out. */
 const SECURITY = { everywhere: [], on_loopback: [{}, { bearerAuth: [] }] };
 
-const ENVELOPES = new Map<string, ReturnType<typeof envelopeOf>>();
+const ENVELOPES = new Map<string, ReturnType<typeof buildEnvelopeSchema>>();
 
 /** The error envelope with one of these codes: most operations share theirs, and making one takes time at each start. */
-export function errorsOf(codes: readonly ErrorCode[]): ReturnType<typeof envelopeOf> {
+export function getErrorSchema(codes: readonly ErrorCode[]): ReturnType<typeof buildEnvelopeSchema> {
   const key = codes.join(' ');
-  const made = ENVELOPES.get(key) ?? envelopeOf(codes);
+  const made = ENVELOPES.get(key) ?? buildEnvelopeSchema(codes);
   ENVELOPES.set(key, made);
   return made;
 }
 
-function envelopeOf(codes: readonly ErrorCode[]) {
+function buildEnvelopeSchema(codes: readonly ErrorCode[]) {
   return z.object({
     error: z.object({
       code: z.enum(codes),

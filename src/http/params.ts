@@ -24,9 +24,9 @@ const BOOLEANS: Readonly<Record<string, boolean>> = {
 /**
  * A query flag.
  * @param otherwise where it is absent
- * @param says what it asks for, for readers of the document
+ * @param description what it asks for, for readers of the document
  */
-export function flag(otherwise: boolean, says: string) {
+export function flag(otherwise: boolean, description: string) {
   return z
     .string()
     .optional()
@@ -37,7 +37,7 @@ export function flag(otherwise: boolean, says: string) {
       context.addIssue({ code: 'custom', message: 'must be one of true, 1, yes, false, 0, no' });
       return z.NEVER;
     })
-    .describe(`${says} Default: ${otherwise}.`);
+    .describe(`${description} Default: ${otherwise}.`);
 }
 
 /** A page size: at least 1, clamped to `max`. */
@@ -60,8 +60,8 @@ export function nameList<const T extends readonly string[]>(allowed: T) {
     const items = text.split(',').map((item) => item.trim());
     const unknown = items.filter((item) => !names.has(item));
     if (unknown.length === 0) return [...new Set(items)];
-    const told = unknown.slice(0, MAX_NAMED).map(shownName).join(', ');
-    const list = unknown.length > MAX_NAMED ? `${told} and ${unknown.length - MAX_NAMED} more` : told;
+    const named = unknown.slice(0, MAX_NAMED).map(shownName).join(', ');
+    const list = unknown.length > MAX_NAMED ? `${named} and ${unknown.length - MAX_NAMED} more` : named;
     const near = nearestKey(unknown[0]!, allowed);
     const meant = near === null ? '' : `; did you mean "${near}"?`;
     const choice = allowed.length > MAX_NAMED ? meant : `; known: ${allowed.join(', ')}`;
@@ -74,7 +74,7 @@ export const CursorSchema = z.string().max(1024).optional().describe('next_curso
 export const PageQuery = { cursor: CursorSchema, limit: limit(50, 200) };
 
 /** A zod error as issues: dotted paths, and each unknown key under its own name. */
-function issuesOf(error: z.core.$ZodError, schema: z.ZodType): Issue[] {
+function listIssues(error: z.core.$ZodError, schema: z.ZodType): Issue[] {
   return plainIssues(error, schema).map(({ path, message }) => ({ path: path.map(String).join('.'), message }));
 }
 
@@ -82,7 +82,7 @@ function issuesOf(error: z.core.$ZodError, schema: z.ZodType): Issue[] {
 export function parseOrThrow<T extends z.ZodType>(schema: T, value: unknown): z.output<T> {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
-  throw validationError(issuesOf(result.error, schema));
+  throw validationError(listIssues(result.error, schema));
 }
 
 /** Request validation for fastify: same schemas, our error. */
@@ -92,7 +92,7 @@ export const requestValidator: FastifySchemaCompiler<z.ZodType> =
     const repeated = httpPart === 'querystring' ? repeatedParameters(value) : [];
     if (repeated.length > 0) return { error: validationError(repeated) };
     const result = schema.safeParse(value);
-    return result.success ? { value: result.data } : { error: validationError(issuesOf(result.error, schema)) };
+    return result.success ? { value: result.data } : { error: validationError(listIssues(result.error, schema)) };
   };
 
 /** No parameter is a list of its own: a name that stands twice would leave open which one counts. */
@@ -112,19 +112,19 @@ type PageScope = Readonly<Record<string, unknown>>;
 /** Null for the last page. */
 export function encodeCursor(key: string | null, scope: PageScope): string | null {
   if (key === null) return null;
-  return Buffer.from(JSON.stringify({ k: key, q: hashOf(scope) })).toString('base64url');
+  return Buffer.from(JSON.stringify({ k: key, q: hashScope(scope) })).toString('base64url');
 }
 
 /** The sort key to go on after; null for the first page. Throws `validation_error`. */
 export function decodeCursor(cursor: string | undefined, scope: PageScope): string | null {
   if (cursor === undefined) return null;
-  const { k, q } = parsed(cursor);
-  if (typeof k !== 'string' || typeof q !== 'string') throw refused('is not a cursor of this server');
-  if (q !== hashOf(scope)) throw refused('belongs to a query with other parameters; start again without it');
+  const { k, q } = parseCursor(cursor);
+  if (typeof k !== 'string' || typeof q !== 'string') throw toCursorError('is not a cursor of this server');
+  if (q !== hashScope(scope)) throw toCursorError('belongs to a query with other parameters; start again without it');
   return k;
 }
 
-function parsed(cursor: string): Record<string, unknown> {
+function parseCursor(cursor: string): Record<string, unknown> {
   try {
     const value: unknown = JSON.parse(Buffer.from(cursor, 'base64url').toString('utf8'));
     return typeof value === 'object' && value !== null ? { ...value } : {};
@@ -133,10 +133,10 @@ function parsed(cursor: string): Record<string, unknown> {
   }
 }
 
-function hashOf(scope: PageScope): string {
+function hashScope(scope: PageScope): string {
   return sha256Hex(canonicalJson(scope)).slice(0, HASH_LENGTH);
 }
 
-function refused(message: string) {
+function toCursorError(message: string) {
   return validationError([{ path: 'cursor', message }]);
 }

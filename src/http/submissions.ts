@@ -33,19 +33,19 @@ export function createIdempotency({ store, clock }: { store: Store; clock: Clock
   // In memory only: a crash frees the key, as it undoes the effect.
   const running = new Map<string, string>();
 
-  async function stored(request: FastifyRequest, scope: KeyScope): Promise<IdempotencyRow | null> {
+  async function findStored(request: FastifyRequest, scope: KeyScope): Promise<IdempotencyRow | null> {
     const row = await store.idempotency(scope.method, scope.path, scope.token_hash, scope.key);
     if (row === null || row.expires_at <= clock.now()) return null;
-    if (row.body_hash !== request.bodyHash) throw reused();
+    if (row.body_hash !== request.bodyHash) throw toKeyReusedError();
     return row;
   }
 
-  function claimFor(request: FastifyRequest, scope: KeyScope): Claim {
+  function createClaim(request: FastifyRequest, scope: KeyScope): Claim {
     return (status, body) => ({
       kind: 'idempotency.insert',
       row: {
         ...scope,
-        session_id: sessionOf(body),
+        session_id: findSessionId(body),
         body_hash: request.bodyHash,
         status,
         response_json: JSON.stringify(body),
@@ -59,21 +59,21 @@ export function createIdempotency({ store, clock }: { store: Store; clock: Clock
       if (request.headers['idempotency-key'] !== undefined) request.bodyHash = sha256Hex(canonicalJson(request.body));
     },
     async once<T>(request: FastifyRequest, reply: FastifyReply, effect: (claim?: Claim) => Promise<T>): Promise<T> {
-      const scope = scopeOf(request);
+      const scope = readKeyScope(request);
       if (scope === null) return await effect();
       const id = JSON.stringify(scope);
       const other = running.get(id);
-      if (other !== undefined) throw other === request.bodyHash ? inProgress() : reused();
+      if (other !== undefined) throw other === request.bodyHash ? toInProgressError() : toKeyReusedError();
       running.set(id, request.bodyHash);
       try {
-        const row = await stored(request, scope);
-        if (row === null) return await effect(claimFor(request, scope));
+        const row = await findStored(request, scope);
+        if (row === null) return await effect(createClaim(request, scope));
         return replay(row, reply);
       } catch (error) {
         if (!(error instanceof JournalConflict && error.code === 'idempotency_exists')) throw error;
         // Stored since the look: nothing of this one was written, and the answer is the other one's.
-        const row = await stored(request, scope);
-        if (row === null) throw inProgress();
+        const row = await findStored(request, scope);
+        if (row === null) throw toInProgressError();
         return replay(row, reply);
       } finally {
         running.delete(id);
@@ -89,7 +89,7 @@ function replay<T>(row: IdempotencyRow, reply: FastifyReply): T {
 
 type KeyScope = Pick<IdempotencyRow, 'method' | 'path' | 'token_hash' | 'key'>;
 
-function scopeOf(request: FastifyRequest): KeyScope | null {
+function readKeyScope(request: FastifyRequest): KeyScope | null {
   const key = request.headers['idempotency-key'];
   if (key === undefined) return null;
   if (typeof key !== 'string' || !KEY_PATTERN.test(key)) {
@@ -100,15 +100,15 @@ function scopeOf(request: FastifyRequest): KeyScope | null {
 }
 
 /** The session an answer belongs to, so that a purge takes the row along. */
-function sessionOf(body: unknown): string | null {
+function findSessionId(body: unknown): string | null {
   const { session_id, id } = body as { readonly session_id?: string; readonly id?: string };
   return session_id ?? id ?? null;
 }
 
-function inProgress(): AppError {
+function toInProgressError(): AppError {
   return new AppError('idempotency_in_progress', 'the first request with this key is still running');
 }
-function reused(): AppError {
+function toKeyReusedError(): AppError {
   return new AppError('idempotency_key_reused', 'this key was used with another body; take a new key');
 }
 
@@ -123,7 +123,7 @@ export async function waitAsPreferred(
   request: FastifyRequest,
   wait: (ms: number, signal: AbortSignal) => Promise<void>,
 ): Promise<boolean> {
-  const seconds = waitOf(request.headers.prefer);
+  const seconds = parseWait(request.headers.prefer);
   if (seconds === null) return false;
   const enough = new AbortController();
   const stop = () => enough.abort();
@@ -141,7 +141,7 @@ export async function waitAsPreferred(
 }
 
 /** Whole seconds of a `wait` preference, at most 600; null without one. */
-function waitOf(prefer: string | string[] | undefined): number | null {
+function parseWait(prefer: string | string[] | undefined): number | null {
   const seconds = /(?:^|[,;])\s*wait\s*=\s*"?(\d{1,9})"?\s*(?:$|[,;])/i.exec([prefer ?? ''].flat().join(','))?.[1];
   return seconds === undefined ? null : Math.min(MAX_WAIT_SECONDS, Number(seconds));
 }

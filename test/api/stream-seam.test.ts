@@ -70,7 +70,7 @@ async function attachWhileEmitting(test: TestEngine, snapshot: boolean, delays: 
   const sink: Sink = {
     send: (frame) => frames.push(frame),
     backlog: () => 0,
-    flushed: async () => {
+    flush: async () => {
       for (let i = next(); i > 0; i -= 1) await new Promise((resolve) => setImmediate(resolve));
     },
     close: () => {},
@@ -154,7 +154,7 @@ describe('a message that is stored while a stream catches up', () => {
     const sink: Sink = {
       send: (frame) => frames.push(frame),
       backlog: () => 0,
-      flushed: async () => {},
+      flush: async () => {},
       close: () => {},
       terminate: () => {},
     };

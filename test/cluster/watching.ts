@@ -93,7 +93,7 @@ export async function watchNode(schema: Schema, name: string, options: WatchNode
       const sink: Sink = {
         send: ({ text }) => void frames.push(JSON.parse(text)),
         backlog: () => 0,
-        flushed: async () => {},
+        flush: async () => {},
         close: (reason) => void ended.push(reason),
         terminate: () => void ended.push('terminated'),
       };

@@ -1,7 +1,7 @@
 // The API reference as one HTML page, made from the OpenAPI document: no script, and no resource from another address (18 §2).
 import { createHash } from 'node:crypto';
 import { inlineResponses, openApiDocument } from '../openapi.ts';
-import { exampleOf, fieldRow, fieldTable, Html, html, type Parameter, type Schema } from './schema-fields.ts';
+import { buildExample, fieldRow, fieldTable, Html, html, type Parameter, type Schema } from './schema-fields.ts';
 
 /** One column with the list of operations beside it, in light and in dark. */
 export const STYLE = `
@@ -89,11 +89,11 @@ let made: { readonly version: string; readonly page: string } | null = null;
 
 /** @param version of the package; made once */
 export async function docsPage(version: string): Promise<{ readonly page: string; readonly policy: string }> {
-  if (made?.version !== version) made = { version, page: pageOf(await openApiDocument(version)) };
+  if (made?.version !== version) made = { version, page: renderPage(await openApiDocument(version)) };
   return { page: made.page, policy: POLICY };
 }
 
-function pageOf(text: string): string {
+function renderPage(text: string): string {
   const { info, paths, components } = inlineResponses(JSON.parse(text) as Document);
   const operations: Operation[] = Object.entries(paths).flatMap(([url, item]) =>
     Object.entries(item).map(([method, operation]) => ({ ...operation, url, method: method.toUpperCase() })),
@@ -102,7 +102,7 @@ function pageOf(text: string): string {
   const tags = [
     ...new Set([...operations.flatMap((operation) => operation.tags).filter((tag) => tag !== 'meta'), 'meta']),
   ];
-  const common = commonCodes(operations);
+  const common = listCommonCodes(operations);
   const page = html`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${info.title} ${info.version}: HTTP API</title><style>${new Html(STYLE)}</style></head>
@@ -110,24 +110,24 @@ function pageOf(text: string): string {
 <p>Made from <a href="/openapi.json">openapi.json</a>; <a href="/events.schema.json">events.schema.json</a> describes every event.
 Where the server asks for a token, send it as <code>Authorization: Bearer …</code>. Fields marked <b>*</b> are required.
 An error is <code>{"error": {"code", "message", "details"?}}</code>; programs look at <code>code</code>.</p></header>
-<nav aria-label="Operations">${tags.map((tag) => menu(tag, ofTag(operations, tag)))}
+<nav aria-label="Operations">${tags.map((tag) => renderMenu(tag, selectByTag(operations, tag)))}
 <h2>shapes</h2><ul>${Object.keys(components.schemas).map((name) => html`<li><a href="#schema-${name}">${name}</a></li>`)}</ul></nav>
-<main>${tags.map((tag) => [html`<h2 id="${tag}">${tag}</h2>`, ...ofTag(operations, tag).map((operation) => article(operation, common))])}
-<h2 id="shapes">shapes</h2>${Object.entries(components.schemas).map(([name, schema]) => shape(name, schema))}
+<main>${tags.map((tag) => [html`<h2 id="${tag}">${tag}</h2>`, ...selectByTag(operations, tag).map((operation) => renderOperation(operation, common))])}
+<h2 id="shapes">shapes</h2>${Object.entries(components.schemas).map(([name, schema]) => renderSchema(name, schema))}
 </main></div></body></html>
 `;
   return page.text;
 }
 
-const ofTag = (operations: readonly Operation[], tag: string) => operations.filter(({ tags }) => tags.includes(tag));
+const selectByTag = (operations: readonly Operation[], tag: string) => operations.filter(({ tags }) => tags.includes(tag));
 
-function menu(tag: string, operations: readonly Operation[]): Html {
+function renderMenu(tag: string, operations: readonly Operation[]): Html {
   return html`<h2>${tag}</h2><ul>${operations.map(
     ({ operationId }) => html`<li><a href="#${operationId}">${operationId}</a></li>`,
   )}</ul>`;
 }
 
-function article(operation: Operation, common: ReadonlySet<string>): Html {
+function renderOperation(operation: Operation, common: ReadonlySet<string>): Html {
   const { operationId, method, url, summary, parameters = [], requestBody, responses } = operation;
   const body = requestBody?.content['application/json'].schema ?? null;
   const rows = parameters.map(({ name, in: place, required, schema, description = schema.description }) =>
@@ -137,26 +137,26 @@ function article(operation: Operation, common: ReadonlySet<string>): Html {
       required === true,
     ),
   );
-  const example = exampleOf({ method, url, parameters, body, isSocket: operation['x-websocket'] === true });
+  const example = buildExample({ method, url, parameters, body, isSocket: operation['x-websocket'] === true });
   return html`<article id="${operationId}">
 <h3><span class="verb ${method}">${method}</span><code>${url}</code><a class="soft" href="#${operationId}">${operationId}</a></h3>
-<p>${summary} ${access(operation)}</p>
+<p>${summary} ${describeAccess(operation)}</p>
 <pre>${example}</pre>
 ${rows.length === 0 ? '' : html`<h4>Parameters</h4><div class="table"><table><tbody>${rows}</tbody></table></div>`}
 ${body === null ? '' : html`<h4>Body</h4><div class="table">${fieldTable(body)}</div>`}
-${Object.entries(responses).map(([status, answer]) => (Number(status) < 400 ? success(status, answer) : ''))}
+${Object.entries(responses).map(([status, answer]) => (Number(status) < 400 ? renderResult(status, answer) : ''))}
 <h4>Errors</h4>
-<p>${codeList(responses, (code) => !common.has(code))}</p>
-<p class="soft">${codeList(responses, (code) => common.has(code))}</p>
+<p>${renderCodes(responses, (code) => !common.has(code))}</p>
+<p class="soft">${renderCodes(responses, (code) => common.has(code))}</p>
 </article>`;
 }
 
-function access({ security }: Operation): string {
+function describeAccess({ security }: Operation): string {
   if (security === undefined) return '';
   return security.length === 0 ? 'Needs no token.' : 'Needs no token on loopback.';
 }
 
-function success(status: string, { description, content = {} }: Answer): Html {
+function renderResult(status: string, { description, content = {} }: Answer): Html {
   const bodies = Object.entries(content);
   const title = html`<h4>${status} ${description}</h4>`;
   if (bodies.length === 0) return html`${title}<p>No body.</p>`;
@@ -165,24 +165,24 @@ function success(status: string, { description, content = {} }: Answer): Html {
   )}`;
 }
 
-function codesOf({ content = {} }: Answer): readonly string[] {
+function listErrorCodes({ content = {} }: Answer): readonly string[] {
   const [, narrowed] = content['application/json']?.schema.allOf ?? [];
   return (narrowed?.properties?.error?.properties?.code?.enum ?? []) as readonly string[];
 }
 
-function codeList(responses: Operation['responses'], wanted: (code: string) => boolean): readonly Html[] {
+function renderCodes(responses: Operation['responses'], wanted: (code: string) => boolean): readonly Html[] {
   return Object.entries(responses).flatMap(([status, answer]) => {
-    const codes = Number(status) < 400 ? [] : codesOf(answer).filter(wanted);
+    const codes = Number(status) < 400 ? [] : listErrorCodes(answer).filter(wanted);
     return codes.length === 0 ? [] : [html`${status} ${codes.map((code) => html`<code>${code}</code> `)}`];
   });
 }
 
 /** What every operation may answer. */
-function commonCodes(operations: readonly Operation[]): ReadonlySet<string> {
-  const sets = operations.map(({ responses }) => new Set(Object.values(responses).flatMap(codesOf)));
+function listCommonCodes(operations: readonly Operation[]): ReadonlySet<string> {
+  const sets = operations.map(({ responses }) => new Set(Object.values(responses).flatMap(listErrorCodes)));
   return new Set([...(sets[0] ?? [])].filter((code) => sets.every((set) => set.has(code))));
 }
 
-function shape(name: string, schema: Schema): Html {
+function renderSchema(name: string, schema: Schema): Html {
   return html`<article id="schema-${name}"><h3>${name}</h3><div class="table">${fieldTable(schema)}</div></article>`;
 }

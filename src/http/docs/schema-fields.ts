@@ -12,14 +12,14 @@ type Part = Html | string | number | readonly Part[];
 
 /** A template whose values are escaped, but for those that are HTML already; lists are joined. */
 export function html(strings: TemplateStringsArray, ...parts: readonly Part[]): Html {
-  return new Html(strings.map((text, i) => text + (i < parts.length ? written(parts[i]!) : '')).join(''));
+  return new Html(strings.map((text, i) => text + (i < parts.length ? renderPart(parts[i]!) : '')).join(''));
 }
 
 const ENTITIES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
 
-function written(part: Part): string {
+function renderPart(part: Part): string {
   if (part instanceof Html) return part.text;
-  if (typeof part === 'object') return part.map(written).join('');
+  if (typeof part === 'object') return part.map(renderPart).join('');
   return String(part).replace(/[&<>"]/g, (sign) => ENTITIES[sign]!);
 }
 
@@ -50,35 +50,35 @@ export interface Schema {
 /** A table of all fields below the schema; where it has none, its type in one line. */
 export function fieldTable(schema: Schema): Html {
   const rows = fieldRows(schema, '');
-  if (rows.length === 0) return html`<p>${typeOf(schema)} ${remarks(schema)}</p>`;
-  const lead = schema.$ref !== undefined || schema.properties !== undefined ? '' : html`<p>${typeOf(schema)}</p>`;
+  if (rows.length === 0) return html`<p>${renderType(schema)} ${renderRemarks(schema)}</p>`;
+  const lead = schema.$ref !== undefined || schema.properties !== undefined ? '' : html`<p>${renderType(schema)}</p>`;
   return html`${lead}<table><thead><tr><th>Field</th><th>Type</th><th></th></tr></thead><tbody>${rows}</tbody></table>`;
 }
 
 /** One row: a parameter or a field. */
 export function fieldRow(name: string, schema: Schema, required: boolean): Html {
   const needed = required ? html` <b title="required">*</b>` : '';
-  return html`<tr><td><code>${name}</code>${needed}</td><td>${typeOf(schema)}</td><td>${remarks(schema)}</td></tr>`;
+  return html`<tr><td><code>${name}</code>${needed}</td><td>${renderType(schema)}</td><td>${renderRemarks(schema)}</td></tr>`;
 }
 
 function fieldRows(schema: Schema, path: string): Html[] {
   const own = Object.entries(schema.properties ?? {}).flatMap(([name, field]) => [
     fieldRow(`${path}${name}`, field, schema.required?.includes(name) === true),
-    ...inner(field, `${path}${name}`),
+    ...renderNested(field, `${path}${name}`),
   ]);
-  return schema.properties === undefined ? inner(schema, path === '' ? '' : path) : own;
+  return schema.properties === undefined ? renderNested(schema, path === '' ? '' : path) : own;
 }
 
 /** What lies below a field that is a list, a map, or one of several. */
-function inner(schema: Schema, path: string): Html[] {
+function renderNested(schema: Schema, path: string): Html[] {
   const dot = path === '' ? '' : `${path}.`;
   if (schema.properties !== undefined) return fieldRows(schema, dot);
-  if (schema.items !== undefined) return inner(schema.items, `${path}[]`);
-  if (typeof schema.additionalProperties === 'object') return inner(schema.additionalProperties, `${dot}*`);
+  if (schema.items !== undefined) return renderNested(schema.items, `${path}[]`);
+  if (typeof schema.additionalProperties === 'object') return renderNested(schema.additionalProperties, `${dot}*`);
   const choices = schema.anyOf ?? schema.oneOf ?? schema.allOf ?? [];
   return choices.flatMap((choice) => {
-    const rows = inner(choice, path);
-    const kind = choice.properties === undefined ? undefined : kindOf(choice);
+    const rows = renderNested(choice, path);
+    const kind = choice.properties === undefined ? undefined : findDiscriminator(choice);
     if (rows.length === 0 || kind === undefined) return rows;
     return [
       html`<tr class="choice"><td colspan="3"><code>${path}</code> of type <code>${kind}</code></td></tr>`,
@@ -88,31 +88,31 @@ function inner(schema: Schema, path: string): Html[] {
 }
 
 /** The constant that tells one choice from the others. */
-function kindOf({ properties = {} }: Schema): string | undefined {
+function findDiscriminator({ properties = {} }: Schema): string | undefined {
   const constant = Object.values(properties)
     .map((field) => field.const ?? (field.enum?.length === 1 ? field.enum[0] : undefined))
     .find((value) => value !== undefined);
   return constant === undefined ? undefined : String(constant);
 }
 
-function typeOf(schema: Schema): Html {
+function renderType(schema: Schema): Html {
   const name = schema.$ref?.split('/').at(-1);
   if (name !== undefined) return html`<a href="#schema-${name}">${name}</a>`;
   const choices = schema.anyOf ?? schema.oneOf;
   if (choices !== undefined)
-    return either([...new Map(choices.map((one) => [typeOf(one).text, typeOf(one)])).values()]);
-  if (schema.allOf !== undefined) return typeOf(schema.allOf[0] ?? {});
+    return joinTypes([...new Map(choices.map((one) => [renderType(one).text, renderType(one)])).values()]);
+  if (schema.allOf !== undefined) return renderType(schema.allOf[0] ?? {});
   if (schema.const !== undefined) return html`<code>${JSON.stringify(schema.const)}</code>`;
-  if (schema.items !== undefined) return html`list of ${typeOf(schema.items)}`;
+  if (schema.items !== undefined) return html`list of ${renderType(schema.items)}`;
   const types = [schema.type ?? 'any'].flat().map((type) => (type === 'string' ? (schema.format ?? type) : type));
   return html`${types.join(' or ')}`;
 }
 
-function either(types: readonly Html[]): Html {
+function joinTypes(types: readonly Html[]): Html {
   return new Html(types.map(({ text }) => text).join(' or '));
 }
 
-function remarks(schema: Schema): Html {
+function renderRemarks(schema: Schema): Html {
   const range = (low: number | undefined, high: number | undefined, what: string) => {
     const bounds = [
       ...(low === undefined || low === Number.MIN_SAFE_INTEGER ? [] : [`at least ${low}`]),
@@ -120,7 +120,7 @@ function remarks(schema: Schema): Html {
     ];
     return bounds.length === 0 ? [] : [html`${bounds.join(', ')}${what}`];
   };
-  const said = [
+  const parts = [
     ...(schema.description === undefined ? [] : [html`${schema.description}`]),
     ...(schema.enum === undefined
       ? []
@@ -131,7 +131,7 @@ function remarks(schema: Schema): Html {
     ...range(schema.minItems, schema.maxItems, ' items'),
     ...(schema.pattern === undefined || schema.format !== undefined ? [] : [html`<code>${schema.pattern}</code>`]),
   ];
-  return new Html(said.map(({ text }) => text).join('; '));
+  return new Html(parts.map(({ text }) => text).join('; '));
 }
 
 export interface Parameter {
@@ -174,7 +174,7 @@ const VALUES: Readonly<Record<string, unknown>> = {
 const SHOWN = new Set(['max_cost_usd', 'policy_yaml', 'yaml', 'dry_run', 'group_by', 'from', 'tier', 'task']);
 
 /** Ids stand as shell variables: `$SESSION_ID`. */
-export function exampleOf({ method, url, parameters, body, isSocket }: Call): string {
+export function buildExample({ method, url, parameters, body, isSocket }: Call): string {
   const path = url.replace(/\{(\w+)\}/g, (_, name: string) => `$${name.toUpperCase()}`);
   if (isSocket) return `wscat -c "ws://${ORIGIN}${path}?preset=chat"`;
   const query = parameters

@@ -6,9 +6,9 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Dispatcher } from 'undici';
 import type { Clock, Timer } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
-import { pathOf } from '../access.ts';
+import { toOriginForm } from '../access.ts';
 import type { BodyDiscard } from '../connections.ts';
-import { NOT_TAKEN, returnedHeaders, sentHeaders } from './headers.ts';
+import { NOT_TAKEN, buildReturnedHeaders, buildSentHeaders } from './headers.ts';
 
 // A body may have to be sent again: it is forwarded as it arrives, and kept until a node has accepted the request (16 §5.2).
 
@@ -16,9 +16,9 @@ export interface HeldBody {
   /** Null = as long as the request says. */
   readonly bytes: number | null;
   /** From its first byte, however much was read before. One reader at a time. */
-  read(): AsyncGenerator<Buffer>;
+  readFromStart(): AsyncGenerator<Buffer>;
   /** It was taken: what has been read is dropped, and what still comes is not kept. */
-  taken(): void;
+  markAccepted(): void;
   /** Nobody reads it any more: what still comes is thrown away. */
   discard(): void;
 }
@@ -63,7 +63,7 @@ export function holdBody(raw: IncomingMessage, most: number): HeldBody {
 
   return {
     bytes: null,
-    async *read() {
+    async *readFromStart() {
       readers += 1;
       const mine = readers;
       for (reached = 0; mine === readers; ) {
@@ -81,7 +81,7 @@ export function holdBody(raw: IncomingMessage, most: number): HeldBody {
         }
       }
     },
-    taken() {
+    markAccepted() {
       mode = 'taken';
       kept.fill(null, 0, reached);
     },
@@ -98,18 +98,18 @@ export function holdBody(raw: IncomingMessage, most: number): HeldBody {
 export function wholeBody(bytes: Buffer): HeldBody {
   return {
     bytes: bytes.byteLength,
-    async *read() {
+    async *readFromStart() {
       yield bytes;
     },
-    taken: () => {},
+    markAccepted: () => {},
     discard: () => {},
   };
 }
 
 /** `not_taken` = nothing was begun there; `broken` = it was sent, and nobody knows what came of it. */
-type Tried = 'answered' | 'not_taken' | 'broken';
+type AttemptResult = 'answered' | 'not_taken' | 'broken';
 
-interface Try {
+interface Attempt {
   readonly url: string;
   readonly epoch: number;
   readonly body: HeldBody;
@@ -125,7 +125,7 @@ interface Try {
 
 interface Exchange {
   /** Resolves when the answer is over. Throws what is wrong with the body, and the signal's reason before an answer. */
-  send(request: FastifyRequest, reply: FastifyReply, how: Try): Promise<Tried>;
+  send(request: FastifyRequest, reply: FastifyReply, how: Attempt): Promise<AttemptResult>;
   close(): Promise<void>;
 }
 
@@ -149,7 +149,7 @@ export function createExchange(clock: Clock, discard: BodyDiscard): Exchange {
   return {
     async send(request, reply, how) {
       agent ??= open();
-      return exchanged(await agent, request, reply, { ...how, clock, discard });
+      return dispatchRequest(await agent, request, reply, { ...how, clock, discard });
     },
     async close() {
       await (await agent)?.destroy();
@@ -157,9 +157,9 @@ export function createExchange(clock: Clock, discard: BodyDiscard): Exchange {
   };
 }
 
-type Work = Try & { readonly clock: Clock; readonly discard: BodyDiscard };
+type Work = Attempt & { readonly clock: Clock; readonly discard: BodyDiscard };
 
-function exchanged(dispatcher: Dispatcher, request: FastifyRequest, reply: FastifyReply, work: Work): Promise<Tried> {
+function dispatchRequest(dispatcher: Dispatcher, request: FastifyRequest, reply: FastifyReply, work: Work): Promise<AttemptResult> {
   const { body, clock, signal } = work;
   const { raw } = reply;
   return new Promise((resolve, reject) => {
@@ -178,55 +178,55 @@ function exchanged(dispatcher: Dispatcher, request: FastifyRequest, reply: Fasti
       if (over) return;
       over = true;
       forget();
-      signal.removeEventListener('abort', leave);
-      raw.off('drain', goOn);
+      signal.removeEventListener('abort', onCallerGone);
+      raw.off('drain', resumeAnswer);
       end();
     };
-    const cut = (reason: Error) => controller?.abort(reason);
-    const leave = () => {
+    const abortRequest = (reason: Error) => controller?.abort(reason);
+    const onCallerGone = () => {
       if (begun) raw.destroy();
       finish(() => (begun ? resolve('answered') : reject(signal.reason)));
-      cut(new Error('the caller left'));
+      abortRequest(new Error('the caller left'));
     };
-    const goOn = () => controller?.resume();
-    const gone = () => {
+    const resumeAnswer = () => controller?.resume();
+    const onSilence = () => {
       finish(() => resolve('broken'));
-      cut(new Error('no answer from the other node'));
+      abortRequest(new Error('no answer from the other node'));
     };
-    const lifeSign = () => {
+    const restartSilenceTimer = () => {
       watch?.cancel();
-      watch = clock.after(work.silenceMs, gone);
+      watch = clock.after(work.silenceMs, onSilence);
     };
     if (signal.aborted) return reject(signal.reason);
-    signal.addEventListener('abort', leave, { once: true });
-    raw.on('drain', goOn);
+    signal.addEventListener('abort', onCallerGone, { once: true });
+    raw.on('drain', resumeAnswer);
 
-    const sent = hasBody(request) ? Readable.from(body.read(), { objectMode: false }) : null;
+    const sent = hasBody(request) ? Readable.from(body.readFromStart(), { objectMode: false }) : null;
     dispatcher.dispatch(
       {
         origin: work.url,
         // Of a target in absolute form the path alone: its authority is this node's.
-        path: pathOf(request.originalUrl),
+        path: toOriginForm(request.originalUrl),
         method: request.method as Dispatcher.HttpMethod,
-        headers: sentHeaders(request, work.epoch, body.bytes),
+        headers: buildSentHeaders(request, work.epoch, body.bytes),
         body: sent,
       },
       {
         onRequestStart(started) {
           controller = started;
           if (over) return started.abort(new Error('the caller left'));
-          whole = clock.after(work.answerMs, gone);
-          lifeSign();
+          whole = clock.after(work.answerMs, onSilence);
+          restartSilenceTimer();
         },
         onResponseStart(_, status, head) {
           if (over) return;
-          lifeSign();
+          restartSilenceTimer();
           if (status < 200) return;
           refused = head[NOT_TAKEN] !== undefined && (work.repeatable || head[NOT_TAKEN] === '1');
           if (refused) return;
           forget();
           begun = true;
-          begin(request, reply, { status, head }, work);
+          beginAnswer(request, reply, { status, head }, work);
         },
         onResponseData(started, piece) {
           if (over || refused) return;
@@ -254,15 +254,15 @@ function exchanged(dispatcher: Dispatcher, request: FastifyRequest, reply: Fasti
 
 interface Head {
   readonly status: number;
-  readonly head: Parameters<typeof returnedHeaders>[1];
+  readonly head: Parameters<typeof buildReturnedHeaders>[1];
 }
 
-function begin(request: FastifyRequest, reply: FastifyReply, { status, head }: Head, { body, discard }: Work): void {
-  if (request.raw.complete) body.taken();
+function beginAnswer(request: FastifyRequest, reply: FastifyReply, { status, head }: Head, { body, discard }: Work): void {
+  if (request.raw.complete) body.markAccepted();
   // Read and thrown away, as where it is answered here.
   else body.discard();
   discard(request, reply);
-  const headers = returnedHeaders(reply, head);
+  const headers = buildReturnedHeaders(reply, head);
   reply.hijack();
   reply.raw.writeHead(status, headers);
   reply.raw.flushHeaders();

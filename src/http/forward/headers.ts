@@ -32,8 +32,8 @@ export function markNotTaken({ headers }: FastifyRequest, reply: FastifyReply, m
  * Names and values in turn, as undici takes them.
  * @param bytes of a body that was made anew; null = as the request says
  */
-export function sentHeaders({ raw }: FastifyRequest, epoch: number, bytes: number | null): string[] {
-  const named = namedIn(raw.headers.connection);
+export function buildSentHeaders({ raw }: FastifyRequest, epoch: number, bytes: number | null): string[] {
+  const named = parseConnectionHeader(raw.headers.connection);
   const headers = [FORWARDED, String(epoch), ...(bytes === null ? [] : ['content-length', String(bytes)])];
   for (let i = 0; i + 1 < raw.rawHeaders.length; i += 2) {
     const name = raw.rawHeaders[i]!.toLowerCase();
@@ -47,8 +47,8 @@ export function sentHeaders({ raw }: FastifyRequest, epoch: number, bytes: numbe
 type Head = Readonly<Record<string, string | string[] | undefined>>;
 
 /** Its own, and what this node said to the caller's page. */
-export function returnedHeaders(reply: FastifyReply, head: Head): Record<string, string | string[]> {
-  const named = namedIn(head.connection);
+export function buildReturnedHeaders(reply: FastifyReply, head: Head): Record<string, string | string[]> {
+  const named = parseConnectionHeader(head.connection);
   const headers: Record<string, string | string[]> = {};
   for (const [name, value] of Object.entries(reply.getHeaders()))
     if (name === 'vary' || name === 'connection' || name.startsWith('access-control-')) headers[name] = String(value);
@@ -58,7 +58,7 @@ export function returnedHeaders(reply: FastifyReply, head: Head): Record<string,
 }
 
 /** Headers that belong to the connection because it says so. */
-function namedIn(connection: string | string[] | undefined): ReadonlySet<string> {
+function parseConnectionHeader(connection: string | string[] | undefined): ReadonlySet<string> {
   const names = [connection ?? ''].flat().join(',').split(',');
   return new Set(names.map((name) => name.trim().toLowerCase()).filter((name) => name !== ''));
 }

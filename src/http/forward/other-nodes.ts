@@ -187,7 +187,7 @@ export interface Owners {
  * The node with the tree's place that runs the fewest turns, this one first among equals; null when none lives.
  * @param self id of this node
  */
-export function nodeFor(place: string, nodes: readonly NodeInfo[], self: string): NodeInfo | null {
+export function chooseNode(place: string, nodes: readonly NodeInfo[], self: string): NodeInfo | null {
   const able = nodes.filter((node) => !node.draining && node.places.includes(place));
   const rank = (node: NodeInfo) => node.turns + (node.id === self ? 0 : 0.5);
   return able.reduce<NodeInfo | null>((best, node) => (best === null || rank(node) < rank(best) ? node : best), null);

@@ -10,11 +10,11 @@ import { AppError } from '#protocol/errors.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { ConfirmationIdSchema, SessionIdSchema } from '#protocol/scalars.ts';
 import type { BodyDiscard } from '../connections.ts';
-import { clientOf } from '../gateway/identity.ts';
+import { readClient } from '../gateway/identity.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { createExchange, type HeldBody, holdBody, wholeBody } from './exchange.ts';
 import { FORWARDED, markNotTaken } from './headers.ts';
-import { nodeFor, type Owners, type Patience, type Reach } from './other-nodes.ts';
+import { chooseNode, type Owners, type Patience, type Reach } from './other-nodes.ts';
 
 // The tree of a request is read from its head alone (16 §5.2).
 
@@ -27,8 +27,8 @@ interface Target {
 }
 
 /** Null for what any node answers: reads, what makes a new tree, and ids that nobody has. */
-async function targetOf(engine: Engine, request: FastifyRequest): Promise<Target | null> {
-  const root = await rootOf(engine, request);
+async function findTarget(engine: Engine, request: FastifyRequest): Promise<Target | null> {
+  const root = await findRoot(engine, request);
   if (root === null) return null;
   const { method, headers, routeOptions } = request;
   const { turn = false, repeatable = false } = routeOptions.config;
@@ -36,18 +36,18 @@ async function targetOf(engine: Engine, request: FastifyRequest): Promise<Target
   return { root, turn, repeatable: again };
 }
 
-async function rootOf(engine: Engine, request: FastifyRequest): Promise<SessionId | null> {
-  if (request.routeOptions.config.gateway_call === true) return gatewayRoot(engine, clientOf(request));
+async function findRoot(engine: Engine, request: FastifyRequest): Promise<SessionId | null> {
+  if (request.routeOptions.config.gateway_call === true) return gatewayRoot(engine, readClient(request));
   if (request.method === 'GET' || request.method === 'HEAD') return null;
   const { session_id, confirmation_id } = (request.params ?? {}) as Readonly<Record<string, unknown>>;
   const session = SessionIdSchema.safeParse(session_id);
-  if (session.success) return rootOfSession(engine, session.data);
+  if (session.success) return findSessionRoot(engine, session.data);
   const confirmation = ConfirmationIdSchema.safeParse(confirmation_id);
   if (!confirmation.success) return null;
   return (await engine.store.confirmations.record(confirmation.data))?.root_session_id ?? null;
 }
 
-async function rootOfSession({ store, trees }: Engine, id: SessionId): Promise<SessionId | null> {
+async function findSessionRoot({ store, trees }: Engine, id: SessionId): Promise<SessionId | null> {
   if (trees.holds(id)) return id;
   return (await store.sessions.record(id))?.root_session_id ?? null;
 }
@@ -86,7 +86,7 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
   app.decorateRequest('givenBody', null);
   app.addHook('onClose', () => exchange.close());
   app.addHook('onRequest', async (request, reply) => {
-    const target = await targetOf(engine, request);
+    const target = await findTarget(engine, request);
     if (target === null) return;
     const most = request.routeOptions.bodyLimit ?? deps.bodyLimit;
     // Kept only where it has to go elsewhere.
@@ -95,43 +95,43 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
       return request.heldBody;
     };
     try {
-      return (await reach(request, reply, { ...target, body })) === 'elsewhere' ? reply : undefined;
+      return (await routeRequest(request, reply, { ...target, body })) === 'elsewhere' ? reply : undefined;
     } catch (error) {
       request.heldBody?.discard();
       throw error;
     }
   });
   app.addHook('preParsing', async ({ heldBody }, _reply, payload) =>
-    heldBody === null ? payload : Readable.from(heldBody.read(), { objectMode: false }),
+    heldBody === null ? payload : Readable.from(heldBody.readFromStart(), { objectMode: false }),
   );
   app.addHook('preValidation', async (request) => {
     request.givenBody = request.body;
   });
 
   /** Answers `here` once this node holds the tree, which it does until the answer is over. */
-  async function reach(
+  async function routeRequest(
     request: FastifyRequest,
     reply: FastifyReply,
     { root, turn, repeatable, body }: Target & { readonly body: () => HeldBody },
   ): Promise<'here' | 'elsewhere'> {
     if (request.headers[FORWARDED] !== undefined) {
-      await take(request, reply, root);
+      await acceptForwarded(request, reply, root);
       return 'here';
     }
-    const gone = leaving(reply, closing);
+    const gone = watchCaller(reply, closing);
     const until = clock.monotonic() + patience.total_ms;
     try {
       for (;;) {
         if (draining()) throw shuttingDownError();
-        const at = await look(reply, root, turn);
+        const at = await locateTree(reply, root, turn);
         if (at === 'here') return at;
         if (at !== null) {
           const how = { ...at, repeatable, body: body(), ...waits, signal: gone.signal };
           const tried = await exchange.send(request, reply, how);
           if (tried === 'answered') return 'elsewhere';
-          if (tried === 'broken' && !repeatable) throw brokenOff();
+          if (tried === 'broken' && !repeatable) throw toBrokenOffError();
         }
-        if (clock.monotonic() >= until) throw outOfReach();
+        if (clock.monotonic() >= until) throw toUnreachableError();
         await sleep(clock, patience.between_ms, gone.signal);
       }
     } finally {
@@ -140,32 +140,32 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
   }
 
   /** Where the tree is now; null while nobody can take it. */
-  async function look(reply: FastifyReply, root: SessionId, turn: boolean): Promise<Where | 'here' | null> {
+  async function locateTree(reply: FastifyReply, root: SessionId, turn: boolean): Promise<Where | 'here' | null> {
     const hold = await trees.hold(root, turn && places.isFull() ? 'look' : 'claim');
-    if (hold === null || hold.own) return keep(reply, hold);
+    if (hold === null || hold.own) return holdUntilAnswered(reply, hold);
     const { url, epoch, place } = hold;
     if (url !== null) return { url, epoch };
     const self = trees.node;
     const able = (await trees.nodes()).filter((node) => node.id === self || others.canReach(node));
     const nodes = able.map((node) => (node.id === self ? { ...node, turns: places.countTaken() } : node));
-    const node = nodeFor(place, nodes, self);
+    const node = chooseNode(place, nodes, self);
     if (node === null) return null;
     if (node.id !== self) return { url: node.url, epoch: 0 };
     const own = await trees.hold(root);
-    return own?.own === false ? null : keep(reply, own);
+    return own?.own === false ? null : holdUntilAnswered(reply, own);
   }
 
   /** Of a request that another node sent here. */
-  async function take(request: FastifyRequest, reply: FastifyReply, root: SessionId): Promise<void> {
-    tellAlive(reply, clock, patience.alive_ms);
-    const epoch = epochOf(request);
+  async function acceptForwarded(request: FastifyRequest, reply: FastifyReply, root: SessionId): Promise<void> {
+    sendHeartbeats(reply, clock, patience.alive_ms);
+    const epoch = readEpoch(request);
     const hold = await trees.hold(root, epoch === 0 ? 'claim' : 'look');
     if (hold === null) return;
-    if (hold.own && (epoch === 0 || hold.epoch === epoch)) keep(reply, hold);
+    if (hold.own && (epoch === 0 || hold.epoch === epoch)) holdUntilAnswered(reply, hold);
     else {
       if (hold.own) hold.release();
       markNotTaken(request, reply);
-      throw misdirected();
+      throw toMisdirectedError();
     }
   }
 
@@ -174,12 +174,12 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
       if (trees.holds(root)) return false;
       if (request.headers[FORWARDED] !== undefined) {
         markNotTaken(request, reply);
-        throw misdirected();
+        throw toMisdirectedError();
       }
       const hold = await trees.hold(root, 'look');
       if (hold?.own === true) hold.release();
       if (hold === null || hold.own || hold.url === null) return false;
-      const gone = leaving(reply, closing);
+      const gone = watchCaller(reply, closing);
       try {
         const { url, epoch } = hold;
         const { signal } = gone;
@@ -192,21 +192,21 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
     async answerElsewhere(request, reply, root) {
       const body = givenBody(request);
       const how = { root, turn: false, repeatable: true, body: () => body };
-      return (await reach(request, reply, how)) === 'elsewhere';
+      return (await routeRequest(request, reply, how)) === 'elsewhere';
     },
     async answerAt(request, reply, node) {
-      if (request.headers[FORWARDED] !== undefined) tellAlive(reply, clock, patience.alive_ms);
+      if (request.headers[FORWARDED] !== undefined) sendHeartbeats(reply, clock, patience.alive_ms);
       if (request.headers[FORWARDED] !== undefined || node === trees.node) return false;
       const there = (await trees.nodes()).find(({ id }) => id === node);
       // Gone, and what it kept with it: a client begins anew.
       if (there === undefined) return false;
-      const gone = leaving(reply, closing);
+      const gone = watchCaller(reply, closing);
       try {
         const body = request.method === 'POST' ? givenBody(request) : NO_BODY;
         const { signal } = gone;
         const how = { url: there.url, epoch: 0, repeatable: false, body, ...waits, signal };
         if ((await exchange.send(request, reply, how)) === 'answered') return true;
-        throw outOfReach();
+        throw toUnreachableError();
       } finally {
         gone.forget();
       }
@@ -227,58 +227,58 @@ function givenBody(request: FastifyRequest): HeldBody {
 }
 
 /** Until the answer is over. What is nobody's is answered here too: it is not found. */
-function keep({ raw }: FastifyReply, hold: Extract<Hold, { own: true }> | null): 'here' {
+function holdUntilAnswered({ raw }: FastifyReply, hold: Extract<Hold, { own: true }> | null): 'here' {
   if (hold !== null && raw.closed) hold.release();
   else if (hold !== null) raw.once('close', () => hold.release());
   return 'here';
 }
 
 /** The epoch that the other node saw; -1 for what none sends. */
-function epochOf({ headers }: FastifyRequest): number {
+function readEpoch({ headers }: FastifyRequest): number {
   const text = String(headers[FORWARDED]);
   return /^\d{1,15}$/.test(text) ? Number(text) : -1;
 }
 
 /** Aborts when the caller leaves or this node goes down. */
-function leaving({ raw }: FastifyReply, closing: AbortSignal) {
+function watchCaller({ raw }: FastifyReply, closing: AbortSignal) {
   const gone = new AbortController();
-  const left = () => gone.abort(new AppError('node_unavailable', 'the caller left'));
-  const down = () => gone.abort(shuttingDownError());
-  raw.once('close', left);
-  closing.addEventListener('abort', down, { once: true });
-  if (closing.aborted) down();
-  else if (raw.closed) left();
+  const onCallerGone = () => gone.abort(new AppError('node_unavailable', 'the caller left'));
+  const onShutdown = () => gone.abort(shuttingDownError());
+  raw.once('close', onCallerGone);
+  closing.addEventListener('abort', onShutdown, { once: true });
+  if (closing.aborted) onShutdown();
+  else if (raw.closed) onCallerGone();
   return {
     signal: gone.signal,
     forget() {
-      raw.off('close', left);
-      closing.removeEventListener('abort', down);
+      raw.off('close', onCallerGone);
+      closing.removeEventListener('abort', onShutdown);
     },
   };
 }
 
 /** Says to the node that waits that this one lives, until the answer begins: it may take minutes. */
-function tellAlive({ raw }: FastifyReply, clock: Clock, everyMs: number): void {
+function sendHeartbeats({ raw }: FastifyReply, clock: Clock, everyMs: number): void {
   let timer: Timer | null = null;
-  const tell = () => {
+  const sendHeartbeat = () => {
     if (raw.headersSent || raw.closed) return;
     raw.writeProcessing();
-    timer = clock.after(everyMs, tell);
+    timer = clock.after(everyMs, sendHeartbeat);
   };
   raw.once('close', () => timer?.cancel());
-  tell();
+  sendHeartbeat();
 }
 
-function outOfReach(): AppError {
+function toUnreachableError(): AppError {
   return new AppError('node_unavailable', 'the node that works on this session cannot be reached; try again soon');
 }
-function brokenOff(): AppError {
+function toBrokenOffError(): AppError {
   return new AppError(
     'node_unavailable',
     'the node that works on this session broke off, and may have done what was asked; look, or send an Idempotency-Key with it',
   );
 }
-function misdirected(): AppError {
+function toMisdirectedError(): AppError {
   return new AppError(
     'misdirected_request',
     'this node does not own the session at that epoch; leave X-Metis-Forwarded out',

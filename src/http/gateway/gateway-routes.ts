@@ -15,10 +15,10 @@ import { RelayFault } from '#core/ports/gateway-relay.ts';
 import { Cancelled } from '#protocol/abort.ts';
 import { type ClientWire, ClientWireSchema, WIRE_PATHS } from '#protocol/client-wire.ts';
 import { AppError } from '#protocol/errors.ts';
-import { knownError, leftError, notFound } from '../error-handler.ts';
+import { toAppError, detectAbortedBody, notFound } from '../error-handler.ts';
 import { ANSWER_HEADERS } from '../gates.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
-import { clientOf } from './identity.ts';
+import { readClient } from './identity.ts';
 import { wireError } from './wire-errors.ts';
 
 const COUNT = '/count_tokens';
@@ -32,9 +32,9 @@ export function gatewayRoutes(root: HttpApp, { engine, gatewayBodyLimit }: Route
     // The bytes themselves go on.
     app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
     app.setErrorHandler((error: FastifyError | Error, request, reply) => {
-      const wire = wireOf(request);
+      const wire = resolveWire(request);
       const known =
-        error instanceof RelayFault ? error : (knownError(error as FastifyError) ?? leftError(engine.log, request));
+        error instanceof RelayFault ? error : (toAppError(error as FastifyError) ?? detectAbortedBody(engine.log, request));
       if (known === null) engine.log.error({ err: error, request_id: request.id }, 'a call of the gateway failed');
       const bug = new AppError('internal_error', 'an unexpected error; the log of Metis has it under this request id');
       const answer = wireError(wire, known ?? bug, request.id);
@@ -52,7 +52,7 @@ export function gatewayRoutes(root: HttpApp, { engine, gatewayBodyLimit }: Route
       config: { gateway: wire, gateway_call: true, repeatable },
       // Before the body: it is what a call holds most of.
       preParsing: async (_request: FastifyRequest, reply: FastifyReply) => {
-        requireOn(engine);
+        requireEnabled(engine);
         const leave = takePlace(engine);
         if (reply.raw.closed) leave();
         else reply.raw.once('close', leave);
@@ -60,10 +60,10 @@ export function gatewayRoutes(root: HttpApp, { engine, gatewayBodyLimit }: Route
     });
     for (const wire of ClientWireSchema.options)
       app.post(WIRE_PATHS[wire], calls(wire), (request, reply) =>
-        relayed(engine, request, reply, { wire, below: '', run: relayCall }),
+        relayRequest(engine, request, reply, { wire, below: '', run: relayCall }),
       );
     app.post(`${WIRE_PATHS.messages}${COUNT}`, calls('messages', true), (request, reply) =>
-      relayed(engine, request, reply, { wire: 'messages', below: COUNT, run: relayCount }),
+      relayRequest(engine, request, reply, { wire: 'messages', below: COUNT, run: relayCount }),
     );
     const answer = (method: 'GET' | 'POST' | 'DELETE', action = '') =>
       app.route<{ Params: { id: string } }>({
@@ -73,22 +73,22 @@ export function gatewayRoutes(root: HttpApp, { engine, gatewayBodyLimit }: Route
         handler: (request, reply) => {
           const answer_id = request.params.id;
           if (!ANSWER_ID.test(answer_id)) throw new AppError('not_found', `no response ${shownName(answer_id)}`);
-          const run: Relayed['run'] = (to, call, sink) => relayAnswer(to, { ...call, method, answer_id }, sink);
-          return relayed(engine, request, reply, { wire: 'responses', below: `/${answer_id}${action}`, run });
+          const run: RelayTarget['run'] = (to, call, sink) => relayAnswer(to, { ...call, method, answer_id }, sink);
+          return relayRequest(engine, request, reply, { wire: 'responses', below: `/${answer_id}${action}`, run });
         },
       });
     answer('GET');
     answer('DELETE');
     answer('POST', '/cancel');
     app.get('/v1/models', options('messages'), async (_request, reply) => {
-      requireOn(engine);
+      requireEnabled(engine);
       return reply.send(gatewayModels(engine));
     });
     // A name may hold a slash that its client does not escape.
     app.get<{ Params: { '*': string } }>('/v1/models/*', options('messages'), async (request, reply) => {
-      requireOn(engine);
+      requireEnabled(engine);
       const name = request.params['*'];
-      const listed = gatewayModel(engine, name, [wireOf(request), ...ClientWireSchema.options]);
+      const listed = gatewayModel(engine, name, [resolveWire(request), ...ClientWireSchema.options]);
       if (listed === null)
         throw new AppError('not_found', `no model ${shownName(name)}; GET /v1/models shows what there is`);
       return reply.send(listed);
@@ -106,7 +106,7 @@ export function gatewayRoutes(root: HttpApp, { engine, gatewayBodyLimit }: Route
 }
 
 /** The wire of the path; elsewhere that of the client, as Anthropic's name their version or send their key in a header of its own. */
-function wireOf({ originalUrl, headers, routeOptions }: FastifyRequest): ClientWire {
+function resolveWire({ originalUrl, headers, routeOptions }: FastifyRequest): ClientWire {
   const { config } = routeOptions;
   if (config.gateway_call === true && config.gateway !== undefined) return config.gateway;
   const below = originalUrl.replace(/^\/v1(?=\/v1\/)/, '');
@@ -116,22 +116,22 @@ function wireOf({ originalUrl, headers, routeOptions }: FastifyRequest): ClientW
 }
 
 /** `gateway.max_streams: 0` switches it off. */
-function requireOn({ config }: RouteDeps['engine']): void {
+function requireEnabled({ config }: RouteDeps['engine']): void {
   if (config.gateway.max_streams === 0) throw notFound('route');
 }
 
-interface Relayed {
+interface RelayTarget {
   readonly wire: ClientWire;
   /** Path behind the wire's endpoint. */
   readonly below: string;
   readonly run: typeof relayCall;
 }
 
-async function relayed(
+async function relayRequest(
   engine: RouteDeps['engine'],
   request: FastifyRequest,
   reply: FastifyReply,
-  { wire, below, run }: Relayed,
+  { wire, below, run }: RelayTarget,
 ): Promise<FastifyReply> {
   const gone = new AbortController();
   const { raw } = reply;
@@ -148,14 +148,14 @@ async function relayed(
   const call = {
     wire,
     // The path is the route's, since the client may have written it with escapes.
-    tail: below + queryOf(request.originalUrl),
-    headers: headersOf(request),
-    client: clientOf(request),
+    tail: below + readQuery(request.originalUrl),
+    headers: readHeaders(request),
+    client: readClient(request),
     takeBody,
     signal: gone.signal,
   };
   try {
-    await run(engine, call, sinkOf(reply));
+    await run(engine, call, createSink(reply));
   } catch (error) {
     // A reply that was hijacked has no other end than this one.
     if (!reply.sent && !raw.destroyed) throw error;
@@ -166,20 +166,20 @@ async function relayed(
 }
 
 /** From its question mark on, as it came. */
-function queryOf(url: string): string {
+function readQuery(url: string): string {
   const at = url.indexOf('?');
   return at < 0 ? '' : url.slice(at);
 }
 
 /** Names in lower case, as they came. */
-function headersOf({ raw }: FastifyRequest): [string, string][] {
+function readHeaders({ raw }: FastifyRequest): [string, string][] {
   const found: [string, string][] = [];
   for (let i = 0; i + 1 < raw.rawHeaders.length; i += 2)
     found.push([raw.rawHeaders[i]!.toLowerCase(), raw.rawHeaders[i + 1]!]);
   return found;
 }
 
-function sinkOf(reply: FastifyReply): GatewaySink {
+function createSink(reply: FastifyReply): GatewaySink {
   const { raw } = reply;
   return {
     head(status, headers) {
@@ -200,7 +200,7 @@ function sinkOf(reply: FastifyReply): GatewaySink {
       const more = raw.write(piece);
       // Now, not behind what the meter makes of the piece: 0.1 ms until the first byte.
       raw.socket?.uncork();
-      return more ? undefined : drained(raw);
+      return more ? undefined : waitForDrain(raw);
     },
     end: () => void raw.end(),
     abort: () => void raw.destroy(),
@@ -213,7 +213,7 @@ function inHeader(value: string): string {
 }
 
 /** Resolves when more can be written, or never will be. */
-async function drained(raw: FastifyReply['raw']): Promise<void> {
+async function waitForDrain(raw: FastifyReply['raw']): Promise<void> {
   const over = new AbortController();
   const { signal } = over;
   const quiet = (wait: Promise<unknown>) => wait.catch(() => {});

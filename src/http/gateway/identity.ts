@@ -4,7 +4,7 @@ import type { GatewayClient } from '#core/engine/gateway-call.ts';
 import type { Config } from '#protocol/config.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import { UsdLimitSchema, WorkspacePathSchema } from '#protocol/scalars.ts';
-import { bearerOf, createDigestCheck, type TokenCheck } from '../access.ts';
+import { parseBearer, createDigestCheck, type TokenCheck } from '../access.ts';
 import { isRepeated } from '../gates.ts';
 
 const MAX_REF = 200;
@@ -23,7 +23,7 @@ export function createClientGate({ gateway }: Pick<Config, 'gateway'>, tokens: T
 
   return function admitClient(request: FastifyRequest): void {
     if (!tokens.required && !keys.required) return;
-    const token = own ? once(request, 'x-metis-token') : sentToken(request);
+    const token = own ? readSingleHeader(request, 'x-metis-token') : readToken(request);
     const ours = token === null ? null : tokens.accept(token);
     const key = token === null || ours !== null ? null : keys.accept(token);
     const hash = ours ?? key;
@@ -37,21 +37,21 @@ export function createClientGate({ gateway }: Pick<Config, 'gateway'>, tokens: T
 }
 
 /** As clients of either wire send it. */
-function sentToken(request: FastifyRequest): string | null {
-  return bearerOf(once(request, 'authorization') ?? undefined) ?? once(request, 'x-api-key');
+function readToken(request: FastifyRequest): string | null {
+  return parseBearer(readSingleHeader(request, 'authorization') ?? undefined) ?? readSingleHeader(request, 'x-api-key');
 }
 
 /** Null for what is not there, or there twice: a proxy in front may have judged the other. */
-function once(request: FastifyRequest, name: string): string | null {
+function readSingleHeader(request: FastifyRequest, name: string): string | null {
   const value = request.headers[name];
   return typeof value !== 'string' || isRepeated(request, name) ? null : value;
 }
 
 /** Throws `validation_error` for a limit or a workspace that is none. */
-export function clientOf(request: FastifyRequest): GatewayClient {
-  const ref = (name: string) => reference(request.headers[name], MAX_REF);
+export function readClient(request: FastifyRequest): GatewayClient {
+  const ref = (name: string) => readReference(request.headers[name], MAX_REF);
   const product = PRODUCT.exec(request.headers['user-agent'] ?? '')?.[0] ?? 'unknown';
-  return { ...readNames(ref), caller: request.caller, product, ...limits(request) };
+  return { ...readNames(ref), caller: request.caller, product, ...readLimits(request) };
 }
 
 type Names = Pick<GatewayClient, 'root' | 'worker' | 'parent' | 'above_root' | 'worker_type'>;
@@ -95,13 +95,13 @@ function codexNames(ref: Ref): Partial<Names> {
 }
 
 /** Printable and of a decent length, else it counts as not sent. */
-function reference(value: string | readonly string[] | undefined, most: number): string | null {
+function readReference(value: string | readonly string[] | undefined, most: number): string | null {
   if (typeof value !== 'string' || value === '' || value.length > most) return null;
   return /^[\x20-\x7e]+$/.test(value) ? value : null;
 }
 
-function limits({ headers }: FastifyRequest): Pick<GatewayClient, 'workspace' | 'budget_usd'> {
-  const read = (name: string, schema: typeof UsdLimitSchema | typeof WorkspacePathSchema): string | null => {
+function readLimits({ headers }: FastifyRequest): Pick<GatewayClient, 'workspace' | 'budget_usd'> {
+  const readLimit = (name: string, schema: typeof UsdLimitSchema | typeof WorkspacePathSchema): string | null => {
     const value = headers[name];
     if (value === undefined) return null;
     const parsed = schema.safeParse(value);
@@ -109,7 +109,7 @@ function limits({ headers }: FastifyRequest): Pick<GatewayClient, 'workspace' | 
     throw validationError([{ path: name, message: parsed.error.issues[0]?.message ?? 'is invalid' }]);
   };
   return {
-    workspace: read('x-metis-workspace', WorkspacePathSchema),
-    budget_usd: read('x-metis-budget-usd', UsdLimitSchema),
+    workspace: readLimit('x-metis-workspace', WorkspacePathSchema),
+    budget_usd: readLimit('x-metis-budget-usd', UsdLimitSchema),
   };
 }

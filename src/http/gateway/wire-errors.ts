@@ -44,9 +44,9 @@ const OVERLOADED: Kind = { status: 529, messages: 'overloaded_error', openai: 's
 /** @param id of the request, by which the log is searched */
 export function wireError(wire: ClientWire, error: AppError | RelayFault, id: string): WireAnswer {
   const code = error instanceof AppError ? error.code : 'provider_unreachable';
-  const kind = kindOf(error);
-  const status = statusOf(wire, code, kind);
-  const message = messageOf(error);
+  const kind = classifyError(error);
+  const status = chooseStatus(wire, code, kind);
+  const message = formatMessage(error);
   const headers = {
     ...(status === 400 || status === 402 || status === 413 ? { 'x-should-retry': 'false' } : {}),
     ...(status === 429 || status === 503 ? { 'retry-after': String(RETRY_SECONDS) } : {}),
@@ -59,7 +59,7 @@ export function wireError(wire: ClientWire, error: AppError | RelayFault, id: st
   return { status, headers, body };
 }
 
-function kindOf(error: AppError | RelayFault): Kind {
+function classifyError(error: AppError | RelayFault): Kind {
   if (error instanceof RelayFault) return { status: 502, messages: 'api_error', openai: 'server_error' };
   if (error.code === 'routing_failed' || error.code === 'explicit_model_rejected')
     return isTransientOutage(error) ? OVERLOADED : INVALID;
@@ -76,12 +76,12 @@ function isTransientOutage({ details = {} }: AppError): boolean {
 }
 
 /** Codex repeats a 402, and shows a 400; 529 is Anthropic's own. */
-function statusOf(wire: ClientWire, code: string, { status }: Kind): number {
+function chooseStatus(wire: ClientWire, code: string, { status }: Kind): number {
   if (wire === 'responses' && code === 'budget_exceeded') return 400;
   return wire !== 'messages' && status === 529 ? 503 : status;
 }
 
-function messageOf(error: AppError | RelayFault): string {
+function formatMessage(error: AppError | RelayFault): string {
   if (error instanceof RelayFault) return `Metis could not reach the provider: ${error.message}`;
   const session = error.details?.session_id;
   return typeof session === 'string' ? `${error.message} (session ${session})` : error.message;

@@ -81,7 +81,7 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
       },
     },
     async (request, reply) => {
-      const parsed = valid(parseCostQuery(request.query, clock.now()));
+      const parsed = requireValid(parseCostQuery(request.query, clock.now()));
       const pricer = await priceTable(parsed.pricing);
       const { data, totals, next } = await analytics.cost(parsed.query, pricer);
       return reply.send({
@@ -109,7 +109,7 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
       },
     },
     async (request, reply) => {
-      const parsed = valid(parseSavingsQuery(request.query, clock.now()));
+      const parsed = requireValid(parseSavingsQuery(request.query, clock.now()));
       const baseline = baselineModel(parsed.baseline ?? config.analytics.savings_baseline);
       const data = await analytics.savings({ ...parsed.query, baseline }, prices);
       const partial = data.rows_missing_from_price_table > 0 ? ['savings_partial'] : [];
@@ -132,7 +132,7 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
       },
     },
     async (request, reply) => {
-      const { query, warnings } = valid(parseTraceQuery(request.query, clock.now()));
+      const { query, warnings } = requireValid(parseTraceQuery(request.query, clock.now()));
       return reply.send({ ...envelope(query.window, warnings), data: await analytics.routing(query) });
     },
   );
@@ -152,7 +152,7 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
       },
     },
     async (request, reply) => {
-      const { query, warnings } = valid(parseTraceQuery(request.query, clock.now()));
+      const { query, warnings } = requireValid(parseTraceQuery(request.query, clock.now()));
       return reply.send({ ...envelope(query.window, warnings), data: await analytics.reliability(query) });
     },
   );
@@ -192,7 +192,7 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
     if (pricing === 'stamped') return null;
     if (pricing === 'current' || pricing === prices.version) return prices;
     const stored = await priceVersions.get(pricing);
-    if (!stored) throw fault('pricing', 'must be stamped, current or a pricing version that was active before');
+    if (!stored) throw toParameterError('pricing', 'must be stamped, current or a pricing version that was active before');
     const { version, source, models_json } = stored;
     return storedPriceTable(
       { version, source, models: JSON.parse(models_json) },
@@ -204,17 +204,17 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
     if (baseline === 'planner') return baseline;
     const model = registry.resolveAlias(baseline) ?? baseline;
     if (!prices.has(model)) {
-      throw fault('baseline', `no price for ${model} in version ${prices.version}; name a priced model, or planner`);
+      throw toParameterError('baseline', `no price for ${model} in version ${prices.version}; name a priced model, or planner`);
     }
     return model;
   }
 }
 
-function valid<T>(parsed: Result<T, readonly Issue[]>): T {
+function requireValid<T>(parsed: Result<T, readonly Issue[]>): T {
   if (!parsed.ok) throw validationError(parsed.error);
   return parsed.value;
 }
 
-function fault(path: string, message: string) {
+function toParameterError(path: string, message: string) {
   return validationError([{ path, message }]);
 }

@@ -8,7 +8,7 @@ import {
 } from '#protocol/api/approval-bodies.ts';
 import { ConfirmationDetailSchema } from '#protocol/confirmation.ts';
 import { SessionIdSchema } from '#protocol/scalars.ts';
-import { found } from '../error-handler.ts';
+import { requireFound } from '../error-handler.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
 import { ConfirmationParams, decodeCursor, encodeCursor, PageQuery } from '../params.ts';
@@ -41,7 +41,7 @@ export function confirmationRoutes(app: HttpApp, { engine }: RouteDeps): void {
       const { cursor, limit, ...filter } = request.query;
       const { session_id = null, status } = filter;
       const after = decodeCursor(cursor, filter);
-      if (session_id !== null) found(await engine.store.sessions.record(session_id), 'session', session_id);
+      if (session_id !== null) requireFound(await engine.store.sessions.record(session_id), 'session', session_id);
       const page = await engine.store.confirmations.list({ session_id, status, after, limit });
       return reply.send({ confirmations: page.rows, next_cursor: encodeCursor(page.next, filter) });
     },
@@ -63,7 +63,7 @@ export function confirmationRoutes(app: HttpApp, { engine }: RouteDeps): void {
     },
     async (request, reply) => {
       const { confirmation_id } = request.params;
-      return reply.send(found(await engine.store.confirmations.view(confirmation_id), 'confirmation', confirmation_id));
+      return reply.send(requireFound(await engine.store.confirmations.view(confirmation_id), 'confirmation', confirmation_id));
     },
   );
 

@@ -5,7 +5,7 @@ import { EventListReply, MessageListReply, WorkerListReply } from '#protocol/api
 import { validationError } from '#protocol/errors.ts';
 import { EVENT_TYPES } from '#protocol/event.ts';
 import { EventIdSchema, MessageIdSchema, ToolUseIdSchema } from '#protocol/scalars.ts';
-import { found } from '../error-handler.ts';
+import { requireFound } from '../error-handler.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
 import {
@@ -21,7 +21,7 @@ import {
 } from '../params.ts';
 import { serveSocket } from '../stream/socket.ts';
 import { serveEventStream, tooManyConnections } from '../stream/sse.ts';
-import { subscriptionOfQuery } from '../stream/subscription.ts';
+import { parseQuerySubscription } from '../stream/subscription.ts';
 
 const MessagesQuery = z.strictObject({
   before: MessageIdSchema.optional().describe('Messages below this id, the newest of them.'),
@@ -80,7 +80,7 @@ export function historyRoutes(app: HttpApp, deps: RouteDeps): void {
     async (request, reply) => {
       const { session_id } = request.params;
       const { before = null, after = null, limit: rows } = request.query;
-      found(await engine.store.sessions.record(session_id), 'session', session_id);
+      requireFound(await engine.store.sessions.record(session_id), 'session', session_id);
       return reply.send(await engine.store.messages.page(session_id, { before, after, limit: rows }));
     },
   );
@@ -113,7 +113,7 @@ export function historyRoutes(app: HttpApp, deps: RouteDeps): void {
     },
     async (request, reply) => {
       const { session_id } = request.params;
-      return wantsStream(request) ? stream(deps, request, reply, session_id) : list(deps, request, reply, session_id);
+      return wantsStream(request) ? sendEventStream(deps, request, reply, session_id) : sendEvents(deps, request, reply, session_id);
     },
   );
 
@@ -137,7 +137,7 @@ export function historyRoutes(app: HttpApp, deps: RouteDeps): void {
       const { cursor, limit: rows, recursive, tool_use_id } = request.query;
       const scope = { session_id, recursive };
       const after = decodeCursor(cursor, scope);
-      found(await engine.store.sessions.record(session_id), 'session', session_id);
+      requireFound(await engine.store.sessions.record(session_id), 'session', session_id);
       if (tool_use_id !== undefined) {
         const one = await engine.store.delegations.view(tool_use_id);
         const workers = one?.parent_session_id === session_id ? [one] : [];
@@ -153,12 +153,12 @@ function wantsStream(request: FastifyRequest): boolean {
   return /(^|,)\s*text\/event-stream\b/i.test(request.headers.accept ?? '');
 }
 
-async function list({ engine }: RouteDeps, request: FastifyRequest, reply: FastifyReply, session_id: string) {
+async function sendEvents({ engine }: RouteDeps, request: FastifyRequest, reply: FastifyReply, session_id: string) {
   const { cursor, limit: rows, ...filter } = parseOrThrow(EventsQuery, request.query);
   const { types = null, since = null, until = null, include_worker_sessions } = filter;
   const scope = { session_id, ...filter };
   const from = decodeCursor(cursor, scope) ?? since;
-  found(await engine.store.sessions.record(session_id), 'session', session_id);
+  requireFound(await engine.store.sessions.record(session_id), 'session', session_id);
   const page = await engine.store.events.list({
     session_id,
     include_workers: include_worker_sessions,
@@ -171,8 +171,8 @@ async function list({ engine }: RouteDeps, request: FastifyRequest, reply: Fasti
 }
 
 /** A reconnecting EventSource repeats its URL: its own cursor then counts, and no second snapshot is sent. */
-async function stream({ hub }: RouteDeps, request: FastifyRequest, reply: FastifyReply, sessionId: string) {
-  const asked = subscriptionOfQuery(request.query);
+async function sendEventStream({ hub }: RouteDeps, request: FastifyRequest, reply: FastifyReply, sessionId: string) {
+  const asked = parseQuerySubscription(request.query);
   const last = request.headers['last-event-id'];
   if (last === undefined || last === '')
     return serveEventStream(hub, request, reply, { sessionId, subscription: asked });
@@ -201,10 +201,10 @@ export function streamRoutes(app: HttpApp, { engine, hub, tokens }: RouteDeps): 
       async (request) => {
         const { session_id } = request.params;
         // Whoever has not shown a token yet learns nothing about which sessions exist.
-        if (request.authorised) found(await engine.store.sessions.record(session_id), 'session', session_id);
+        if (request.authorised) requireFound(await engine.store.sessions.record(session_id), 'session', session_id);
       },
       // Synchronous and last, so that nothing can take the place between this check and the upgrade.
-      (_request, _reply, done) => done(hub.full() ? tooManyConnections(hub) : undefined),
+      (_request, _reply, done) => done(hub.isFull() ? tooManyConnections(hub) : undefined),
     ],
     handler: async () => {
       throw validationError([{ path: 'Upgrade', message: 'this path needs a WebSocket upgrade' }]);

@@ -39,13 +39,13 @@ export function modelRoutes(app: HttpApp, { engine }: RouteDeps): void {
     },
     async (_request, reply) => {
       const outages = snapshot(engine.routes.availability, engine.clock.monotonic());
-      const models = engine.registry.models.map((entry) => viewOf(engine, entry, outages));
+      const models = engine.registry.models.map((entry) => describeModel(engine, entry, outages));
       return reply.send({ models: models.sort((a, b) => (a.id < b.id ? -1 : 1)) });
     },
   );
 }
 
-function viewOf(engine: Engine, entry: ModelEntry, outages: AvailabilitySnapshot): Model {
+function describeModel(engine: Engine, entry: ModelEntry, outages: AvailabilitySnapshot): Model {
   const { id, adapter, tier, can_delegate, aliases, capabilities } = entry;
   return {
     id,
@@ -56,11 +56,11 @@ function viewOf(engine: Engine, entry: ModelEntry, outages: AvailabilitySnapshot
     capabilities,
     configured: engine.registry.isConfigured(id),
     availability: describeAvailability(outages, entry),
-    pricing: pricingOf(engine, entry),
+    pricing: describePricing(engine, entry),
   };
 }
 
-function pricingOf({ prices }: Engine, { pricing_id }: ModelEntry): Model['pricing'] {
+function describePricing({ prices }: Engine, { pricing_id }: ModelEntry): Model['pricing'] {
   const rates = prices.ratesFor(pricing_id, 0);
   if (rates === null) return null;
   const perMtok = (rate: bigint) => fromPusd(rate * TOKENS_PER_MTOK);
@@ -104,12 +104,12 @@ export function pricingRoutes(app: HttpApp, { engine, priceVersions }: RouteDeps
           created_at: isoTime(created_at),
           active: version === active,
         })),
-        table: await tableOf(request.query.version),
+        table: await readPriceTable(request.query.version),
       });
     },
   );
 
-  async function tableOf(asked: string) {
+  async function readPriceTable(asked: string) {
     const { prices } = engine;
     if (asked === 'current' || asked === prices.version) {
       const { version: pricing_version, contentHash: content_hash, source, models } = prices;

@@ -3,7 +3,7 @@
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { bearerOf } from '../access.ts';
+import { parseBearer } from '../access.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
 
 /** Approvals are given on this page: nothing foreign runs on it, and no other page holds it in a frame. */
@@ -22,14 +22,14 @@ export function dashboardRoutes(app: HttpApp, { dashboard }: RouteDeps): void {
       async (request, reply) => {
         reply.headers(HEADERS).header('etag', etag);
         reply.header('cache-control', path === '/' ? 'no-cache' : FOR_EVER);
-        if (knows(request.headers['if-none-match'], etag)) return reply.status(304).send();
+        if (matchesEtag(request.headers['if-none-match'], etag)) return reply.status(304).send();
         return reply.type(mediaType).send(body);
       },
     );
   }
 }
 
-function knows(header: string | undefined, etag: string): boolean {
+function matchesEtag(header: string | undefined, etag: string): boolean {
   const known = header?.split(',').map((one) => one.trim().replace(/^W\//, '')) ?? [];
   return known.includes(etag) || known.includes('*');
 }
@@ -43,23 +43,23 @@ export function mcpRoutes(app: HttpApp, { mcp, turnBodyLimit, owners }: RouteDep
     bodyLimit: turnBodyLimit,
     schema: { hide: true },
     handler: async (request, reply) => {
-      const node = nodeOf(request.headers['mcp-session-id']);
+      const node = parseNode(request.headers['mcp-session-id']);
       if (node !== null && (await owners.answerAt(request, reply, node))) return reply;
       const gone = new AbortController();
       reply.raw.once('close', () => gone.abort());
       const answer = await mcp(
         asWebRequest(request, gone.signal),
-        bearerOf(request.headers.authorization),
+        parseBearer(request.headers.authorization),
         request.body,
       );
-      await send(reply, answer);
+      await sendResponse(reply, answer);
       return reply;
     },
   });
 }
 
 /** Where a connection of the older protocols lives: its name says it (19 §3.2). */
-function nodeOf(session: string | string[] | undefined): string | null {
+function parseNode(session: string | string[] | undefined): string | null {
   return /\.([0-9A-Z]{26})$/.exec(String(session ?? ''))?.[1] ?? null;
 }
 
@@ -71,7 +71,7 @@ function asWebRequest(request: FastifyRequest, signal: AbortSignal): Request {
   return new Request(new URL(request.raw.url ?? '/', 'http://localhost'), { method: request.method, headers, signal });
 }
 
-async function send(reply: FastifyReply, answer: Response): Promise<void> {
+async function sendResponse(reply: FastifyReply, answer: Response): Promise<void> {
   reply.hijack();
   const response = reply.raw;
   for (const [name, value] of Object.entries(reply.getHeaders()))

@@ -19,7 +19,7 @@ import {
 import { DoorSchema, SessionIdSchema, WorkspacePathSchema } from '#protocol/scalars.ts';
 import { SessionSchema, SessionStatusSchema } from '#protocol/session.ts';
 import { WorkerNameSchema } from '#protocol/worker-definition.ts';
-import { found } from '../error-handler.ts';
+import { requireFound } from '../error-handler.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
 import { decodeCursor, encodeCursor, flag, nameList, PageQuery, SessionParams } from '../params.ts';
@@ -126,7 +126,7 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency, owners }
     },
     async (request, reply) => {
       const { session_id } = request.params;
-      const session = found(await engine.store.sessions.view(session_id), 'session', session_id);
+      const session = requireFound(await engine.store.sessions.view(session_id), 'session', session_id);
       // What its owner keeps in memory: money that is held, calls of clients and from outside.
       const more = session.budget !== null || session.door !== 'api';
       if (more && (await owners.answerRead(request, reply, session.root_session_id))) return reply;

@@ -18,7 +18,7 @@ import {
   TurnReceipt,
 } from '#protocol/api/session-bodies.ts';
 import { type Turn, TurnSchema } from '#protocol/turn.ts';
-import { found } from '../error-handler.ts';
+import { requireFound } from '../error-handler.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
 import { decodeCursor, encodeCursor, PageQuery, SessionParams, TurnParams } from '../params.ts';
@@ -108,7 +108,7 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
         }
       });
       reply.header('location', `/sessions/${session_id}/turns/${receipt.turn_id}`);
-      const turn = await finished(deps, request, receipt);
+      const turn = await waitForTurnEnd(deps, request, receipt);
       return turn === null ? reply.status(202).send(receipt) : reply.send(turn);
     },
   );
@@ -132,7 +132,7 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
       const { session_id } = request.params;
       const { cursor, limit } = request.query;
       const before = decodeCursor(cursor, { session_id });
-      found(await engine.store.sessions.record(session_id), 'session', session_id);
+      requireFound(await engine.store.sessions.record(session_id), 'session', session_id);
       const page = await engine.store.turns.list(session_id, before, limit);
       const turns = await Promise.all(page.rows.map((turn) => withCheckedOutput(engine, turn)));
       return reply.send({ turns, next_cursor: encodeCursor(page.next, { session_id }) });
@@ -155,8 +155,8 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
     },
     async (request, reply) => {
       const { session_id, turn_id } = request.params;
-      found(await engine.store.sessions.record(session_id), 'session', session_id);
-      const turn = found(await engine.store.turns.view(session_id, turn_id), 'turn', turn_id);
+      requireFound(await engine.store.sessions.record(session_id), 'session', session_id);
+      const turn = requireFound(await engine.store.turns.view(session_id, turn_id), 'turn', turn_id);
       return reply.send(await withCheckedOutput(engine, turn));
     },
   );
@@ -231,7 +231,7 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
 }
 
 /** With `Prefer: wait`, the turn once it has ended or waits for somebody; null when nobody asked, time is up first, or it goes on elsewhere. */
-async function finished(
+async function waitForTurnEnd(
   deps: RouteDeps,
   request: FastifyRequest,
   receipt: z.infer<typeof TurnReceipt>,

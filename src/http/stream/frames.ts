@@ -25,7 +25,7 @@ let newest: { readonly item: Published; readonly frame: Frame } | null = null;
  * The frame of a published item, made once: an item is offered to all of its subscribers before the next one is.
  * @param root the root session of the item's tree: any other session of it is a worker
  */
-export function frameOf(item: Published, root: string): Frame {
+export function createFrame(item: Published, root: string): Frame {
   if (newest?.item === item) return newest.frame;
   const frame =
     item.kind === 'event' ? eventFrame(item.event, item.payload_json) : transientFrame(item.transient, root);
@@ -38,20 +38,20 @@ export function eventFrame(event: Omit<AnyEvent, 'payload'>, payloadJson: string
   const { id, timestamp, session_id, turn_id, parent_event_id, type, actor, sensitivity } = event;
   const text =
     `{"type":"event","event":{"id":"${id}","timestamp":"${timestamp}","session_id":"${session_id}",` +
-    `"turn_id":${quoted(turn_id)},"parent_event_id":${quoted(parent_event_id)},"type":"${type}",` +
+    `"turn_id":${toJsonId(turn_id)},"parent_event_id":${toJsonId(parent_event_id)},"type":"${type}",` +
     `"actor":"${actor}","payload":${payloadJson},"sensitivity":"${sensitivity}","transient":false}}`;
   return { type: 'event', id, text };
 }
 
-function quoted(id: string | null): string {
+function toJsonId(id: string | null): string {
   return id === null ? 'null' : `"${id}"`;
 }
 
 export function transientFrame({ session_id, turn_id, timestamp, delta }: Transient, root: string): Frame {
-  const actor = session_id === root ? speaker(delta) : 'worker';
+  const actor = session_id === root ? resolveActor(delta) : 'worker';
   const text =
     `{"type":"event","event":{"id":null,"timestamp":"${isoTime(timestamp)}","session_id":"${session_id}",` +
-    `"turn_id":${quoted(turn_id)},"parent_event_id":null,"type":"${delta.type}",` +
+    `"turn_id":${toJsonId(turn_id)},"parent_event_id":null,"type":"${delta.type}",` +
     `"actor":"${actor}","payload":${payloadText(delta)},"sensitivity":null,"transient":true}}`;
   return { type: 'event', id: null, text };
 }
@@ -63,7 +63,7 @@ function payloadText({ type, payload }: Transient['delta']): string {
   return `{"message_id":"${message_id}","content_block_index":${content_block_index},"text":${JSON.stringify(text)}}`;
 }
 
-function speaker(delta: Transient['delta']): 'user' | 'tool' | 'agent' {
+function resolveActor(delta: Transient['delta']): 'user' | 'tool' | 'agent' {
   if (delta.type !== 'message.appended') return 'agent';
   const { role } = delta.payload.message;
   return role === 'user' || role === 'tool' ? role : 'agent';
@@ -96,20 +96,20 @@ const MAX_KEPT_BYTES = 1024 * 1024;
 export function createBatchEncoder(): (frames: readonly Frame[]) => Buffer {
   let kept: { readonly frames: readonly Frame[]; readonly bytes: Buffer } | null = null;
   return (frames) => {
-    if (kept !== null && same(kept.frames, frames)) return kept.bytes;
-    const bytes = encode(frames);
+    if (kept !== null && areSameFrames(kept.frames, frames)) return kept.bytes;
+    const bytes = encodeFrames(frames);
     kept = bytes.length > MAX_KEPT_BYTES ? null : { frames, bytes };
     return bytes;
   };
 }
 
-function same(a: readonly Frame[], b: readonly Frame[]): boolean {
+function areSameFrames(a: readonly Frame[], b: readonly Frame[]): boolean {
   return a.length === b.length && a.every((frame, i) => frame === b[i]);
 }
 
-function encode(frames: readonly Frame[]): Buffer {
+function encodeFrames(frames: readonly Frame[]): Buffer {
   const sizes = frames.map(({ text }) => Buffer.byteLength(text));
-  const bytes = Buffer.allocUnsafe(sizes.reduce((sum, size) => sum + headSize(size) + size, 0));
+  const bytes = Buffer.allocUnsafe(sizes.reduce((sum, size) => sum + getHeadSize(size) + size, 0));
   let at = 0;
   for (const [i, size] of sizes.entries()) {
     at = writeHead(bytes, at, size);
@@ -118,7 +118,7 @@ function encode(frames: readonly Frame[]): Buffer {
   return bytes;
 }
 
-function headSize(size: number): number {
+function getHeadSize(size: number): number {
   return size < 126 ? 2 : size < 65_536 ? 4 : 10;
 }
 
@@ -167,7 +167,7 @@ export interface Sink {
   /** Bytes queued and not taken by the network yet. */
   backlog(): number;
   /** Resolves when all that was queued has left, or when the client is gone. */
-  flushed(): Promise<void>;
+  flush(): Promise<void>;
   /** Ends after the queued frames, or `CLOSE_WITHIN_MS` later. */
   close(reason: CloseReason): void;
   /** Ends at once. */
@@ -178,7 +178,7 @@ export interface Sink {
  * Resolves when all that was written has left, or when the client is gone. Only pages ask for it: a callback for each
  * write would take a tick of its own for each piece of an answer.
  */
-export function drained(stream: Writable): Promise<void> {
+export function waitUntilFlushed(stream: Writable): Promise<void> {
   if (stream.writableLength === 0 || !stream.writable) return Promise.resolve();
   return new Promise((resolve) => stream.write('', () => resolve()));
 }

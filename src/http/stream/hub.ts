@@ -6,7 +6,7 @@ import type { Store } from '#core/ports/store-reader.ts';
 import type { Clock, Timer } from '#protocol/clock.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { CloseReason } from './frames.ts';
-import { linkOf, sessionOf } from './scope.ts';
+import { getWorkerLink, getSessionId } from './scope.ts';
 
 const HEARTBEAT_MS = 30_000;
 
@@ -41,7 +41,7 @@ export interface Connection {
 export interface StreamHub extends HubPorts {
   /** The caller checks `full` first. Returns the way out. Shut down at once when the hub has closed. */
   connect(connection: Connection): () => void;
-  full(): boolean;
+  isFull(): boolean;
   /** Open connections. */
   size(): number;
   /** Hands the member every item of this tree from now on. Resolves, when its sessions are known, with a test for them. */
@@ -78,10 +78,10 @@ export function createStreamHub(ports: HubPorts): StreamHub {
   });
 
   function deliver(item: Published): void {
-    const link = linkOf(item);
+    const link = getWorkerLink(item);
     const joined = link === null ? undefined : trees.get(link.root);
     if (link !== null && joined !== undefined) adopt(joined, link.session);
-    const tree = treeOf.get(sessionOf(item));
+    const tree = treeOf.get(getSessionId(item));
     if (tree === undefined) return;
     const failed = each(tree.members, (member) => member.offer(item));
     // They may have missed it: their clients resume after the last event they have.
@@ -103,21 +103,21 @@ export function createStreamHub(ports: HubPorts): StreamHub {
     adopt(tree, root);
     const { ready, stop } = bus.watch(root, {
       deliver: (items) => each(items, deliver),
-      gap: () => missed(tree),
-      gone: () => purged(root),
+      gap: () => reloadTree(tree),
+      gone: () => closePurged(root),
     });
     tree.stop = stop;
     tree.ready = ready.then(() => load(tree));
     return tree;
   }
 
-  function missed(tree: Tree): void {
+  function reloadTree(tree: Tree): void {
     tree.ready = load(tree);
     // Told to each member, by its own wait; without one there is nobody to tell.
     tree.ready.catch(() => {});
     each(tree.members, (member) => member.gap(tree.ready));
   }
-  function purged(root: string): void {
+  function closePurged(root: string): void {
     each([...(trees.get(root)?.members ?? [])], (member) => member.close('session_purged'));
   }
 
@@ -142,7 +142,7 @@ export function createStreamHub(ports: HubPorts): StreamHub {
 
   return {
     ...ports,
-    full: () => connections.size >= maxConnections,
+    isFull: () => connections.size >= maxConnections,
     size: () => connections.size,
     connect(connection) {
       connections.add(connection);
@@ -163,7 +163,7 @@ export function createStreamHub(ports: HubPorts): StreamHub {
       tree.stop();
       for (const id of tree.sessions) treeOf.delete(id);
     },
-    purged,
+    purged: closePurged,
     close() {
       unsubscribe();
       heartbeat?.cancel();

@@ -8,15 +8,15 @@ import type { SessionId } from '#protocol/ids.ts';
 export const ALWAYS_FROM_WORKERS = ['tool.confirmation_requested', 'tool.confirmation_resolved'] as const;
 const ALWAYS: ReadonlySet<string> = new Set(ALWAYS_FROM_WORKERS);
 
-export function sessionOf(item: Published): string {
+export function getSessionId(item: Published): string {
   return item.kind === 'event' ? item.event.session_id : item.transient.session_id;
 }
-export function typeOf(item: Published): string {
+export function getType(item: Published): string {
   return item.kind === 'event' ? item.event.type : item.transient.delta.type;
 }
 
 /** The link that a `session.created` of a worker carries; null for anything else. */
-export function linkOf(item: Published): { readonly session: string; readonly parent: string; root: string } | null {
+export function getWorkerLink(item: Published): { readonly session: string; readonly parent: string; root: string } | null {
   if (item.kind !== 'event' || item.event.type !== 'session.created') return null;
   const payload = item.event.payload as { parent_session_id: string | null; root_session_id: string };
   const { parent_session_id: parent, root_session_id: root } = payload;

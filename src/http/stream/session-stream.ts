@@ -12,7 +12,7 @@ import {
   BURST,
   type CloseReason,
   eventFrame,
-  frameOf,
+  createFrame,
   MAX_BACKLOG_BYTES,
   PATIENCE_MS,
   type Sink,
@@ -21,7 +21,7 @@ import {
   transientFrame,
 } from './frames.ts';
 import type { Member, StreamHub } from './hub.ts';
-import { ALWAYS_FROM_WORKERS, createScope, linkOf, type Scope, sessionOf, typeOf } from './scope.ts';
+import { ALWAYS_FROM_WORKERS, createScope, getWorkerLink, type Scope, getSessionId, getType } from './scope.ts';
 import type { Subscription } from './subscription.ts';
 
 interface Appended extends Transient {
@@ -31,7 +31,7 @@ interface Appended extends Transient {
 interface KeptMessages {
   /** Passes over what is no `message.appended`. */
   keep(transient: Transient): void;
-  none(): boolean;
+  isEmpty(): boolean;
   /** Those kept so far, in their order. */
   take(): AsyncIterable<Transient>;
 }
@@ -46,7 +46,7 @@ function createKeptMessages(messages: Pick<Store['messages'], 'get'>): KeptMessa
       const message = { ...delta.payload.message, content: [] };
       kept.push({ ...transient, delta: { ...delta, payload: { message } } });
     },
-    none: () => kept.length === 0,
+    isEmpty: () => kept.length === 0,
     async *take() {
       const now = kept;
       kept = [];
@@ -62,11 +62,11 @@ const PAGE_ROWS = 500;
 
 export interface SessionStream {
   /** True when the session has ended and nothing would be sent: there is no point in opening. */
-  idle(): Promise<boolean>;
+  isIdle(): Promise<boolean>;
   /** Sends the acknowledgement and all that was missed, then goes live. Resolves at that point. */
   run(sink: Sink): Promise<void>;
   /** Cuts the client off when it has fallen behind. */
-  judge(): void;
+  cutIfSlow(): void;
   /** The client is gone, or was never let in. Idempotent. */
   leave(): void;
 }
@@ -95,7 +95,7 @@ class Stream implements SessionStream, Member {
   private readonly scope: Scope;
   /** Catalog types asked for; null = all. */
   private readonly journalled: readonly string[] | null;
-  private inTree: (sessionId: string) => boolean = () => false;
+  private isInTree: (sessionId: string) => boolean = () => false;
   private sink: Sink | null = null;
   private snapshot: Snapshot | null = null;
   private cursor = '';
@@ -128,21 +128,21 @@ class Stream implements SessionStream, Member {
   async place(): Promise<void> {
     const { hub, session, wanted } = this;
     const { sessions } = hub.store;
-    this.inTree = await hub.join(session.root_session_id, this);
+    this.isInTree = await hub.join(session.root_session_id, this);
     await this.scope.load(sessions);
     if (wanted.snapshot) {
       this.snapshot = await hub.store.snapshot(session.id, wanted.include_worker_sessions);
       this.cursor = this.snapshot?.snapshot_at_event_id ?? '';
     } else {
-      this.cursor = await startOf(hub, session.root_session_id, wanted.since);
+      this.cursor = await findStart(hub, session.root_session_id, wanted.since);
     }
     const now = await sessions.record(session.id);
     if (now === null || (wanted.snapshot && this.snapshot === null)) throw notFound('session', session.id);
     this.ended ||= now.ended_at !== null;
   }
 
-  async idle(): Promise<boolean> {
-    return this.ended && this.snapshot === null && (await this.missed(1)).length === 0;
+  async isIdle(): Promise<boolean> {
+    return this.ended && this.snapshot === null && (await this.readMissed(1)).length === 0;
   }
 
   async run(sink: Sink): Promise<void> {
@@ -153,7 +153,7 @@ class Stream implements SessionStream, Member {
     if (this.snapshot !== null) {
       sink.send(snapshotFrame(this.snapshot));
       this.snapshot = null;
-      await sink.flushed();
+      await sink.flush();
     }
     await this.catchUp(sink);
   }
@@ -161,9 +161,9 @@ class Stream implements SessionStream, Member {
   private async catchUp(sink: Sink): Promise<void> {
     while (!this.gone) {
       this.dirty = false;
-      if (this.known !== null) await this.findAgain(this.known);
+      if (this.known !== null) await this.reloadState(this.known);
       if (this.gone) return;
-      const rows = await this.missed(PAGE_ROWS);
+      const rows = await this.readMissed(PAGE_ROWS);
       if (this.gone) return;
       for (const { event, payload_json } of rows) {
         sink.send(eventFrame(event, payload_json));
@@ -176,18 +176,18 @@ class Stream implements SessionStream, Member {
       // No await between here and the switch: what is published later finds the stream live.
       // And none goes live while it has a large page to read, which would make it look slow.
       const read = rows.length < PAGE_ROWS && sink.backlog() <= MAX_BACKLOG_BYTES;
-      if (read && !this.dirty && this.appended.none()) return this.goLive(sink);
-      await sink.flushed();
+      if (read && !this.dirty && this.appended.isEmpty()) return this.goLive(sink);
+      await sink.flush();
     }
   }
 
   offer(item: Published): void {
-    const session = sessionOf(item);
-    const type = typeOf(item);
-    const link = linkOf(item);
+    const session = getSessionId(item);
+    const type = getType(item);
+    const link = getWorkerLink(item);
     if (link !== null) this.scope.join(link.session, link.parent);
     if (type === 'session.ended' && session === this.session.id) this.ended = true;
-    if (this.scope.shows(session, type) && this.follows(item) && this.asked(type)) {
+    if (this.scope.shows(session, type) && this.canFollow(item) && this.isSubscribed(type)) {
       // The end of a message that the client knows is told at once, also while it catches up: no page holds it.
       if (this.live || type === 'message.complete') this.push(item);
       else if (item.kind === 'event') this.dirty = true;
@@ -219,13 +219,13 @@ class Stream implements SessionStream, Member {
     this.hub.leave(this.session.root_session_id, this);
   }
 
-  private asked(type: string): boolean {
+  private isSubscribed(type: string): boolean {
     const { types } = this.wanted;
     return types === null || types.has(type);
   }
 
   /** Whether the client can make something of it: the end of a message needs its beginning. */
-  private follows(item: Published): boolean {
+  private canFollow(item: Published): boolean {
     if (item.kind === 'event') return true;
     const { type, payload } = item.transient.delta;
     if (type === 'message.start' && this.live) this.begun.add(payload.message_id);
@@ -233,7 +233,7 @@ class Stream implements SessionStream, Member {
   }
 
   /** What the missed commits may have changed beside their events. */
-  private async findAgain(known: Promise<void>): Promise<void> {
+  private async reloadState(known: Promise<void>): Promise<void> {
     const { hub, session } = this;
     await known;
     await this.scope.load(hub.store.sessions);
@@ -243,7 +243,7 @@ class Stream implements SessionStream, Member {
     else this.ended ||= now.ended_at !== null;
   }
 
-  private async missed(limit: number) {
+  private async readMissed(limit: number) {
     const { cursor, journalled: types } = this;
     if (types?.length === 0) return [];
     return await this.hub.store.events.listRaw({
@@ -260,9 +260,9 @@ class Stream implements SessionStream, Member {
   /** From here on events are sent as they come; what is being said right now is told first. */
   private goLive(sink: Sink): void {
     this.live = true;
-    const inScope = (id: string) => this.inTree(id) && this.scope.shows(id, 'message.start');
+    const inScope = (id: string) => this.isInTree(id) && this.scope.shows(id, 'message.start');
     for (const transient of this.hub.bus.openMessages(inScope)) {
-      if (!this.follows({ kind: 'transient', transient }) || !this.asked('message.start')) continue;
+      if (!this.canFollow({ kind: 'transient', transient }) || !this.isSubscribed('message.start')) continue;
       sink.send(transientFrame(transient, this.session.root_session_id));
     }
     if (this.ended) this.close('session_ended');
@@ -272,15 +272,15 @@ class Stream implements SessionStream, Member {
     const { sink } = this;
     if (sink === null || this.gone) return;
     if (item.kind === 'event' && item.event.id <= this.cursor) return;
-    this.judge();
+    this.cutIfSlow();
     if (this.gone) return;
     if (item.kind === 'event') this.cursor = item.event.id;
-    const frame = frameOf(item, this.session.root_session_id);
+    const frame = createFrame(item, this.session.root_session_id);
     this.largest = Math.max(this.largest, frame.text.length);
     sink.send(frame);
   }
 
-  judge(): void {
+  cutIfSlow(): void {
     const { sink, hub } = this;
     if (sink === null || this.gone || !this.live) return;
     const backlog_bytes = sink.backlog();
@@ -303,7 +303,7 @@ class Stream implements SessionStream, Member {
 }
 
 /** Where a stream without snapshot begins. Throws `cursor_expired` (02 §5). */
-async function startOf({ store }: StreamHub, root: SessionId, since: string | null): Promise<string> {
+async function findStart({ store }: StreamHub, root: SessionId, since: string | null): Promise<string> {
   const pruned = (await store.events.prunedThrough(root)) ?? '';
   const newest = (await store.events.newestId(root)) ?? '';
   const [, top = ''] = [pruned, newest].sort();

@@ -10,14 +10,14 @@ import {
   CLOSE_WITHIN_MS,
   type CloseReason,
   createBatchEncoder,
-  drained,
+  waitUntilFlushed,
   errorFrame,
   type Frame,
   type Sink,
 } from './frames.ts';
 import type { StreamHub } from './hub.ts';
 import { openSessionStream, type SessionStream } from './session-stream.ts';
-import { type Subscription, subscriptionOfFrame, subscriptionOfQuery } from './subscription.ts';
+import { type Subscription, parseFrameSubscription, parseQuerySubscription } from './subscription.ts';
 
 const SUBSCRIBE_WITHIN_MS = 10_000;
 const MISSED_PONGS = 2;
@@ -64,19 +64,19 @@ export function serveSocket(hub: StreamHub, tokens: TokenCheck, socket: WebSocke
     // What comes behind the end is nobody's, however much it is.
     if (socket.readyState !== socket.OPEN) return;
     if (isBinary) return sink.close('binary_not_supported');
-    const frame = parsed(String(data));
+    const frame = parseFrame(String(data));
     if (frame === null) return sink.close('invalid_json');
     if (frame.type !== 'subscribe' && subscribed) return;
     attempt(() => {
       if (subscribed) throw validationError([{ path: 'type', message: 'this connection is subscribed already' }]);
-      const { token, ...wanted } = subscriptionOfFrame(frame);
+      const { token, ...wanted } = parseFrameSubscription(frame);
       if (!request.authorised && (token === null || tokens.accept(token) === null)) {
         throw new AppError('unauthorized', 'subscribe with a valid token');
       }
       return wanted;
     });
   });
-  if (request.authorised && Object.keys(request.query).length > 0) attempt(() => subscriptionOfQuery(request.query));
+  if (request.authorised && Object.keys(request.query).length > 0) attempt(() => parseQuerySubscription(request.query));
 
   /** Subscribes, or tells why not and closes. */
   function attempt(wanted: () => Subscription): void {
@@ -103,7 +103,7 @@ export function serveSocket(hub: StreamHub, tokens: TokenCheck, socket: WebSocke
 }
 
 /** Null for anything but a JSON object with a string `type`. */
-function parsed(text: string): { readonly type: string } | null {
+function parseFrame(text: string): { readonly type: string } | null {
   const json = readJson(text, OUTSIDE);
   const value = json.ok ? json.value : null;
   const isFrame = typeof value === 'object' && value !== null && 'type' in value && typeof value.type === 'string';
@@ -147,9 +147,9 @@ function socketSink(socket: WebSocket, connection: Duplex, { clock }: StreamHub)
       waitingLength += frame.text.length;
     },
     backlog: () => socket.bufferedAmount + waitingLength,
-    flushed() {
+    flush() {
       write();
-      return drained(connection);
+      return waitUntilFlushed(connection);
     },
     close(reason) {
       if (closing) return;

@@ -2,7 +2,7 @@
 import type { ServerResponse } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { AppError } from '#protocol/errors.ts';
-import { CLOSE_WITHIN_MS, drained, type Frame, type Sink } from './frames.ts';
+import { CLOSE_WITHIN_MS, waitUntilFlushed, type Frame, type Sink } from './frames.ts';
 import type { StreamHub } from './hub.ts';
 import { openSessionStream, type SessionStream } from './session-stream.ts';
 import type { Subscription } from './subscription.ts';
@@ -42,17 +42,17 @@ export async function serveEventStream(
     stream.leave();
     return reply.hijack();
   }
-  if (hub.full()) throw tooManyConnections(hub);
+  if (hub.isFull()) throw tooManyConnections(hub);
   // Counted from here, since the next step waits.
   disconnect = hub.connect({
     beat() {
       // A socket that takes nothing also answers no ping; here nobody else would notice.
-      stream?.judge();
+      stream?.cutIfSlow();
       sink.beat();
     },
     shutdown: () => (response.headersSent ? sink.close('server_shutdown') : response.destroy()),
   });
-  if (await stream.idle()) return reply.status(204).send();
+  if (await stream.isIdle()) return reply.status(204).send();
   if (response.destroyed) return reply.hijack();
   reply.hijack();
   for (const [name, value] of Object.entries(reply.getHeaders()))
@@ -75,13 +75,13 @@ function responseSink(response: ServerResponse, { clock }: StreamHub): ResponseS
   const open = () => response.headersSent && !response.writableEnded;
   return {
     send(frame) {
-      if (open()) response.write(messageOf(frame));
+      if (open()) response.write(formatMessage(frame));
     },
     beat() {
       if (open()) response.write(': ping\n\n');
     },
     backlog: () => response.writableLength,
-    flushed: () => drained(response),
+    flush: () => waitUntilFlushed(response),
     close(reason) {
       if (!open()) return;
       // Any other end is one after which the client's automatic reconnect is right.
@@ -96,7 +96,7 @@ function responseSink(response: ServerResponse, { clock }: StreamHub): ResponseS
   };
 }
 
-function messageOf({ type, id, text }: Frame): string {
+function formatMessage({ type, id, text }: Frame): string {
   const cursor = id === null ? '' : `id: ${id}\n`;
   return `event: ${type}\n${cursor}data: ${text}\n\n`;
 }

@@ -74,14 +74,14 @@ const SubscribeQuerySchema = z
   .refine((q) => q.types === undefined || q.preset === undefined, EXCLUSIVE);
 
 /** Throws `validation_error`. */
-export function subscriptionOfFrame(frame: unknown): Subscription & { readonly token: string | null } {
+export function parseFrameSubscription(frame: unknown): Subscription & { readonly token: string | null } {
   const fields = parseOrThrow(SubscribeFrameSchema, frame);
-  return { ...subscriptionOf(fields), token: fields.token ?? null };
+  return { ...toSubscription(fields), token: fields.token ?? null };
 }
 
 /** Throws `validation_error`. */
-export function subscriptionOfQuery(query: unknown): Subscription {
-  return subscriptionOf(parseOrThrow(SubscribeQuerySchema, query));
+export function parseQuerySubscription(query: unknown): Subscription {
+  return toSubscription(parseOrThrow(SubscribeQuerySchema, query));
 }
 
 interface Fields {
@@ -92,7 +92,7 @@ interface Fields {
   readonly snapshot?: boolean | null | undefined;
 }
 
-function subscriptionOf(fields: Fields): Subscription {
+function toSubscription(fields: Fields): Subscription {
   const listed = fields.types == null ? null : new Set(fields.types);
   return {
     types: fields.preset == null ? listed : PRESETS[fields.preset],

@@ -34,7 +34,7 @@ export function createHostRule({ host, allowed_hosts }: HostSettings) {
   };
 }
 
-/** What a target in absolute form says in place of the Host header, without user and password; null for any other target. */
+/** The authority of a target in absolute form, which replaces the Host header; null for any other target. */
 export function parseAuthority(target: string): string | null {
   return /^[a-z][a-z0-9+.-]*:\/\/([^/?#]*)/i.exec(target)?.[1] ?? null;
 }
@@ -52,7 +52,7 @@ export function servedNames({ host, allowed_hosts }: HostSettings): readonly str
   return [...new Set([...LOOPBACK, bracketIpv6(host.toLowerCase()), ...allowed_hosts])];
 }
 
-/** IPv6 addresses stand in brackets in a Host header. */
+/** A Host header writes IPv6 addresses in brackets. */
 function bracketIpv6(host: string): string {
   return host.includes(':') && !host.startsWith('[') ? `[${host}]` : host;
 }
@@ -83,7 +83,7 @@ export function isForeignLoad(headers: Readonly<Record<string, unknown>>): boole
 // Tokens are compared as SHA-256 digests in constant time, and are never stored or logged (05 §1.3).
 
 export interface TokenCheck {
-  /** False = nobody needs a token. */
+  /** False = no caller needs a token. */
   readonly required: boolean;
   /** The token's SHA-256 in hex when it is one of ours, else null. */
   accept(token: string): string | null;
@@ -104,7 +104,7 @@ function buildTokenCheck(known: readonly Buffer[]): TokenCheck {
     accept(token) {
       const given = digest(token);
       let match = false;
-      // Every digest is compared, so that the time says nothing of which one was near.
+      // Every digest is compared, so that the time does not depend on which one matches.
       for (const one of known) match = timingSafeEqual(one, given) || match;
       return match ? given.toString('hex') : null;
     },

@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Clock } from '#protocol/clock.ts';
 import { AppError, type ErrorCode, validationError } from '#protocol/errors.ts';
-import { toEnvelope, MAX_TARGET_BYTES, uriTooLong } from './error-handler.ts';
+import { MAX_TARGET_BYTES, toEnvelope, uriTooLong } from './error-handler.ts';
 
 interface Connections {
   /** It came when there was no room: it is served the health routes alone. */
@@ -187,7 +187,7 @@ export function createParserErrorAnswer(clock: Clock) {
   };
 }
 
-/** Whether an answer is under way, into which another one must not be written. Node tells by this field alone. */
+/** Whether an answer is under way, into which another one must not be written. Only this field of Node shows it. */
 function isAnswering(socket: Socket): boolean {
   const { _httpMessage: response } = socket as { readonly _httpMessage?: ServerResponse | null };
   return response?.headersSent ?? false;

@@ -23,7 +23,7 @@ export interface ErrorEnvelope {
 
 export function toEnvelope(error: AppError): ErrorEnvelope {
   const { code, message, details } = error;
-  return { error: details === undefined ? { code, message } : { code, message, details } };
+  return { error: { code, message, ...(details !== undefined && { details }) } };
 }
 
 /** Null for a bug. */
@@ -32,7 +32,7 @@ export function toAppError(error: FastifyError | Error): AppError | null {
   if (error instanceof StorageFault)
     return new AppError(
       'storage_unavailable',
-      `nothing can be stored: ${error.message}; try again when that is mended`,
+      `nothing can be stored: ${error.message}; try again when that is repaired`,
     );
   if (error instanceof TreeLost)
     return new AppError('node_unavailable', 'this node no longer holds the session; try again');
@@ -49,7 +49,7 @@ function translateFastifyError(code: string | undefined): AppError | null {
     case 'FST_ERR_CTP_INVALID_JSON_BODY':
       return validationError([{ path: '', message: 'the body is not valid JSON' }]);
     case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
-      return validationError([{ path: '', message: 'the body is not as long as Content-Length says' }]);
+      return validationError([{ path: '', message: 'the body is not as long as its Content-Length' }]);
     default:
       return null;
   }
@@ -85,13 +85,19 @@ export function createErrorHandler(log: Logger, secrets: readonly string[]) {
 /** Session and turn of the path, where it names them. */
 function readPathIds({ params }: FastifyRequest): Readonly<Record<string, unknown>> {
   const { session_id, turn_id } = (params ?? {}) as Readonly<Record<string, unknown>>;
-  return { ...(session_id === undefined ? {} : { session_id }), ...(turn_id === undefined ? {} : { turn_id }) };
+  return { ...(session_id !== undefined && { session_id }), ...(turn_id !== undefined && { turn_id }) };
 }
 
-/** Where the connection went while the body was on its way: nobody waits for the answer. Null where it stands. */
-export function detectAbortedBody(log: Logger, { id: request_id, method, routeOptions, raw }: FastifyRequest): AppError | null {
+/** The error for a connection that closed before its body was complete; null while it is open. */
+export function detectAbortedBody(
+  log: Logger,
+  { id: request_id, method, routeOptions, raw }: FastifyRequest,
+): AppError | null {
   if (!raw.destroyed || raw.complete) return null;
-  log.debug({ request_id, method, path: routeOptions.url ?? null }, 'the client left before its body was whole');
+  log.debug(
+    { request_id, method, path: routeOptions.url ?? null },
+    'the client closed the connection before its body was complete',
+  );
   return validationError([{ path: '', message: 'the body ended before it was whole' }]);
 }
 

@@ -6,12 +6,12 @@ import { shuttingDownError } from '#core/engine/lifecycle.ts';
 import type { Config } from '#protocol/config.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import {
-  parseAuthority,
-  parseBearer,
   createHostRule,
   createOriginRule,
   isForeignLoad,
   isLoopback,
+  parseAuthority,
+  parseBearer,
   type TokenCheck,
 } from './access.ts';
 import { MAX_TARGET_BYTES, notFound, uriTooLong } from './error-handler.ts';
@@ -70,7 +70,7 @@ function toPattern(url: string): RegExp {
 const MAX_HEADER_BYTES = 16_384;
 const PREFLIGHT_SECONDS = 600;
 const MINUTE_MS = 60_000;
-/** Of every answer: what a person's server says stays out of caches, and is nothing but what its type says. A route may say otherwise. */
+/** Sent with every answer: no caching, no type sniffing. A route may override them. */
 export const ANSWER_HEADERS = { 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' } as const;
 const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?$/i;
 
@@ -148,7 +148,7 @@ function callerGates({ server, tokens, isSpare, admitClient, draining, nodeUrl }
   };
 }
 
-/** Whether a header that stands for one thing was sent more than once. */
+/** Whether a header with a single value was sent more than once. */
 export function isRepeated({ raw }: FastifyRequest, name: string): boolean {
   return (raw.headersDistinct[name]?.length ?? 0) > 1;
 }

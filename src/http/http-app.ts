@@ -47,7 +47,7 @@ declare module 'fastify' {
     upgrade?: boolean;
   }
   interface FastifyInstance {
-    /** What is going on at this moment, for metrics. */
+    /** Current counts, for metrics. */
     gauges(): Promise<MetricGauges>;
   }
   interface FastifyRequest {
@@ -70,7 +70,7 @@ export interface DashboardFile {
   readonly etag: string;
 }
 
-/** What is going on at this moment. */
+/** Current counts. */
 export interface MetricGauges {
   readonly active_sessions: number;
   readonly active_workers: number;
@@ -83,7 +83,7 @@ export interface HttpDeps {
   readonly engine: Engine;
   readonly analytics: Analytics;
   readonly priceVersions: PriceVersions;
-  /** Who follows traces: told of a submission's headers before its turn begins, and when it does not come to one. */
+  /** Tracing receives a submission's headers before its turn starts, and learns when no turn is started. */
   readonly traces: {
     incoming(turnId: TurnId, headers: Readonly<Record<string, unknown>>): void;
     forget(turnId: TurnId): void;
@@ -98,7 +98,7 @@ export interface HttpDeps {
   readonly mcp?: ((request: Request, token: string | null, body: unknown) => Promise<Response>) | undefined;
   /** True from the signal to go down on: every request is refused. */
   readonly draining: () => boolean;
-  /** With owners of trees that cannot be reached; as 16 §5.3 says unless told. */
+  /** Timeouts for owners of trees that cannot be reached; default: 16 §5.3. */
   readonly patience?: Patience;
 }
 
@@ -114,7 +114,7 @@ export interface RouteDeps extends HttpDeps {
   readonly started: { readonly at: number; readonly monotonic: number };
   readonly turnBodyLimit: number;
   readonly gatewayBodyLimit: number;
-  /** The contract, made when somebody asks for it: what makes it knows every route. */
+  /** The API documents, generated at the first request: their generator imports every route. */
   readonly documents: {
     openApi(version: string): Promise<string>;
     events(): Promise<string>;

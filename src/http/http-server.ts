@@ -50,7 +50,7 @@ const COMPILERS = { buildValidator: () => requestValidator as never, buildSerial
 
 /**
  * Builds the server; the caller listens and closes. Closing ends every stream with 1001 and every `Prefer: wait`.
- * Requests are refused from the moment on that `draining` says so, or the close begins.
+ * Requests are refused once `draining` returns true or the close begins.
  */
 export function createHttpServer(deps: HttpDeps): HttpApp {
   const { engine } = deps;

@@ -55,7 +55,7 @@ export function eventsDocument(): string {
   return text(z.toJSONSchema(EventSchema, { target: 'draft-2020-12' }));
 }
 
-/** What `.describe()` says, which zod keeps in the registry of all and not in that of the shared names. */
+/** The text of `.describe()`: zod keeps it in the global registry and not in that of the shared names. */
 function withDescription({ zodSchema, jsonSchema }: { zodSchema: z.core.$ZodType; jsonSchema: Json }): void {
   const description = z.globalRegistry.get(zodSchema)?.description;
   if (description !== undefined) jsonSchema.description ??= description;
@@ -119,7 +119,7 @@ const ANSWER_HEADERS = {
   'Idempotency-Replayed': 'true where a stored answer is repeated.',
 } as const;
 
-/** What stands in headers: asked for by an operation, and answered by it. */
+/** Request headers that an operation reads, and headers of its answers. */
 function withHeaders(document: Json): Json {
   for (const path of Object.values(document.paths as Paths)) {
     for (const [method, { 'x-headers': asked = [], 'x-locates': locates = false, ...rest }] of Object.entries(path)) {

@@ -75,9 +75,9 @@ export function operation({ id, tag, summary, results, errors, open, headers, lo
     operationId: id,
     tags: [tag],
     summary,
-    ...(open === undefined ? {} : { security: SECURITY[open] }),
-    ...(headers === undefined ? {} : { 'x-headers': headers }),
-    ...(locates === true ? { 'x-locates': true } : {}),
+    ...(open !== undefined && { security: SECURITY[open] }),
+    ...(headers !== undefined && { 'x-headers': headers }),
+    ...(locates === true && { 'x-locates': true }),
     response,
   };
 }

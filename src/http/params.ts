@@ -24,7 +24,7 @@ const BOOLEANS: Readonly<Record<string, boolean>> = {
 /**
  * A query flag.
  * @param otherwise where it is absent
- * @param description what it asks for, for readers of the document
+ * @param description for readers of the document
  */
 export function flag(otherwise: boolean, description: string) {
   return z
@@ -50,7 +50,7 @@ export function limit(standard: number, max: number) {
     .describe(`Rows of a page: ${standard} where nothing is said, at most ${max}.`);
 }
 
-/** Longest choice, and most unknown names, that are told in full. */
+/** Longest choice, and most unknown names, that are listed in full. */
 const MAX_NAMED = 12;
 
 /** A comma-separated list of names out of `allowed`. */

@@ -661,7 +661,7 @@ describe('a client that leaves', () => {
     await until(() => request.readableFlowing === true);
     socket.destroy();
     await one;
-    expect(told).toEqual([['debug', 'the client left before its body was whole']]);
+    expect(told).toEqual([['debug', 'the client closed the connection before its body was complete']]);
   });
 });
 

@@ -98,7 +98,7 @@ function renderPage(text: string): string {
   const operations: Operation[] = Object.entries(paths).flatMap(([url, item]) =>
     Object.entries(item).map(([method, operation]) => ({ ...operation, url, method: method.toUpperCase() })),
   );
-  // What the server says of itself is what a reader needs last.
+  // Readers need the operations about the server itself last.
   const tags = [
     ...new Set([...operations.flatMap((operation) => operation.tags).filter((tag) => tag !== 'meta'), 'meta']),
   ];
@@ -119,7 +119,8 @@ An error is <code>{"error": {"code", "message", "details"?}}</code>; programs lo
   return page.text;
 }
 
-const selectByTag = (operations: readonly Operation[], tag: string) => operations.filter(({ tags }) => tags.includes(tag));
+const selectByTag = (operations: readonly Operation[], tag: string) =>
+  operations.filter(({ tags }) => tags.includes(tag));
 
 function renderMenu(tag: string, operations: readonly Operation[]): Html {
   return html`<h2>${tag}</h2><ul>${operations.map(

@@ -87,7 +87,7 @@ function renderNested(schema: Schema, path: string): Html[] {
   });
 }
 
-/** The constant that tells one choice from the others. */
+/** The constant that distinguishes one choice from the others. */
 function findDiscriminator({ properties = {} }: Schema): string | undefined {
   const constant = Object.values(properties)
     .map((field) => field.const ?? (field.enum?.length === 1 ? field.enum[0] : undefined))
@@ -114,23 +114,22 @@ function joinTypes(types: readonly Html[]): Html {
 
 function renderRemarks(schema: Schema): Html {
   const range = (low: number | undefined, high: number | undefined, what: string) => {
-    const bounds = [
-      ...(low === undefined || low === Number.MIN_SAFE_INTEGER ? [] : [`at least ${low}`]),
-      ...(high === undefined || high === Number.MAX_SAFE_INTEGER ? [] : [`at most ${high}`]),
-    ];
+    const bounds: string[] = [];
+    if (low !== undefined && low !== Number.MIN_SAFE_INTEGER) bounds.push(`at least ${low}`);
+    if (high !== undefined && high !== Number.MAX_SAFE_INTEGER) bounds.push(`at most ${high}`);
     return bounds.length === 0 ? [] : [html`${bounds.join(', ')}${what}`];
   };
-  const parts = [
-    ...(schema.description === undefined ? [] : [html`${schema.description}`]),
-    ...(schema.enum === undefined
-      ? []
-      : [html`${schema.enum.map((one) => html`<code>${JSON.stringify(one)}</code> `)}`]),
-    ...(schema.default === undefined ? [] : [html`default <code>${JSON.stringify(schema.default)}</code>`]),
+  const parts: Html[] = [];
+  if (schema.description !== undefined) parts.push(html`${schema.description}`);
+  if (schema.enum !== undefined)
+    parts.push(html`${schema.enum.map((one) => html`<code>${JSON.stringify(one)}</code> `)}`);
+  if (schema.default !== undefined) parts.push(html`default <code>${JSON.stringify(schema.default)}</code>`);
+  parts.push(
     ...range(schema.minimum, schema.maximum, ''),
     ...range(schema.minLength, schema.maxLength, ' characters'),
     ...range(schema.minItems, schema.maxItems, ' items'),
-    ...(schema.pattern === undefined || schema.format !== undefined ? [] : [html`<code>${schema.pattern}</code>`]),
-  ];
+  );
+  if (schema.pattern !== undefined && schema.format === undefined) parts.push(html`<code>${schema.pattern}</code>`);
   return new Html(parts.map(({ text }) => text).join('; '));
 }
 

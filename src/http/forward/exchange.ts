@@ -8,18 +8,18 @@ import type { Clock, Timer } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
 import { toOriginForm } from '../access.ts';
 import type { BodyDiscard } from '../connections.ts';
-import { NOT_TAKEN, buildReturnedHeaders, buildSentHeaders } from './headers.ts';
+import { buildReturnedHeaders, buildSentHeaders, NOT_TAKEN } from './headers.ts';
 
 // A body may have to be sent again: it is forwarded as it arrives, and kept until a node has accepted the request (16 §5.2).
 
 export interface HeldBody {
-  /** Null = as long as the request says. */
+  /** Null = as long as the request's headers state. */
   readonly bytes: number | null;
   /** From its first byte, however much was read before. One reader at a time. */
   readFromStart(): AsyncGenerator<Buffer>;
-  /** It was taken: what has been read is dropped, and what still comes is not kept. */
+  /** A node has accepted the request: what was read is dropped, and the rest is not kept. */
   markAccepted(): void;
-  /** Nobody reads it any more: what still comes is thrown away. */
+  /** The body is not needed any more: the rest is discarded. */
   discard(): void;
 }
 
@@ -57,7 +57,7 @@ export function holdBody(raw: IncomingMessage, most: number): HeldBody {
   raw.once('end', wake);
   raw.once('error', fail);
   raw.once('close', () => {
-    if (!raw.complete) fail(new Error('the client left before its body was whole'));
+    if (!raw.complete) fail(new Error('the client closed the connection before its body was complete'));
   });
   raw.pause();
 
@@ -106,7 +106,7 @@ export function wholeBody(bytes: Buffer): HeldBody {
   };
 }
 
-/** `not_taken` = nothing was begun there; `broken` = it was sent, and nobody knows what came of it. */
+/** `not_taken` = the other node started nothing; `broken` = the request was sent, and its outcome is unknown. */
 type AttemptResult = 'answered' | 'not_taken' | 'broken';
 
 interface Attempt {
@@ -115,9 +115,9 @@ interface Attempt {
   readonly body: HeldBody;
   /** May be done twice. */
   readonly repeatable: boolean;
-  /** Without a word from there for so long the other side counts as gone. */
+  /** The other node counts as gone after this long without a byte. */
   readonly silenceMs: number;
-  /** So does one that does not answer for so long, whatever it says meanwhile. */
+  /** So does a node that sends no final answer for this long, even if it sends interim ones. */
   readonly answerMs: number;
   /** The caller has left, or this node goes down. */
   readonly signal: AbortSignal;
@@ -159,7 +159,12 @@ export function createExchange(clock: Clock, discard: BodyDiscard): Exchange {
 
 type Work = Attempt & { readonly clock: Clock; readonly discard: BodyDiscard };
 
-function dispatchRequest(dispatcher: Dispatcher, request: FastifyRequest, reply: FastifyReply, work: Work): Promise<AttemptResult> {
+function dispatchRequest(
+  dispatcher: Dispatcher,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  work: Work,
+): Promise<AttemptResult> {
   const { body, clock, signal } = work;
   const { raw } = reply;
   return new Promise((resolve, reject) => {
@@ -257,7 +262,12 @@ interface Head {
   readonly head: Parameters<typeof buildReturnedHeaders>[1];
 }
 
-function beginAnswer(request: FastifyRequest, reply: FastifyReply, { status, head }: Head, { body, discard }: Work): void {
+function beginAnswer(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { status, head }: Head,
+  { body, discard }: Work,
+): void {
   if (request.raw.complete) body.markAccepted();
   // Read and thrown away, as where it is answered here.
   else body.discard();

@@ -6,7 +6,7 @@ export const FORWARDED = 'x-metis-forwarded';
 /** On an answer between nodes: nothing of the request was begun, and another may take it; `perhaps` = or it was cut off. */
 export const NOT_TAKEN = 'x-metis-not-taken';
 
-/** Of one connection, not of what is said over it. */
+/** Headers of one connection, not of the message. */
 const HOP_BY_HOP = [
   'connection',
   'keep-alive',
@@ -23,14 +23,14 @@ const JUDGED = ['host', 'origin', 'expect', FORWARDED];
 const NOT_SENT = new Set([...HOP_BY_HOP, ...JUDGED]);
 const NOT_RETURNED = new Set([...HOP_BY_HOP, NOT_TAKEN]);
 
-/** Says to the node that sent it here that another may have it. */
+/** Reports to the forwarding node that another node may take the request. */
 export function markNotTaken({ headers }: FastifyRequest, reply: FastifyReply, mark: '1' | 'perhaps' = '1'): void {
   if (headers[FORWARDED] !== undefined) reply.header(NOT_TAKEN, mark);
 }
 
 /**
  * Names and values in turn, as undici takes them.
- * @param bytes of a body that was made anew; null = as the request says
+ * @param bytes of a body that was made anew; null = as the request states
  */
 export function buildSentHeaders({ raw }: FastifyRequest, epoch: number, bytes: number | null): string[] {
   const named = parseConnectionHeader(raw.headers.connection);
@@ -46,7 +46,7 @@ export function buildSentHeaders({ raw }: FastifyRequest, epoch: number, bytes: 
 
 type Head = Readonly<Record<string, string | string[] | undefined>>;
 
-/** Its own, and what this node said to the caller's page. */
+/** The headers of the answer, and those that this node adds for the caller's page. */
 export function buildReturnedHeaders(reply: FastifyReply, head: Head): Record<string, string | string[]> {
   const named = parseConnectionHeader(head.connection);
   const headers: Record<string, string | string[]> = {};
@@ -57,7 +57,7 @@ export function buildReturnedHeaders(reply: FastifyReply, head: Head): Record<st
   return headers;
 }
 
-/** Headers that belong to the connection because it says so. */
+/** Headers that the `Connection` header assigns to the connection. */
 function parseConnectionHeader(connection: string | string[] | undefined): ReadonlySet<string> {
   const names = [connection ?? ''].flat().join(',').split(',');
   return new Set(names.map((name) => name.trim().toLowerCase()).filter((name) => name !== ''));

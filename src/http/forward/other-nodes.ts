@@ -142,11 +142,11 @@ export interface Patience {
   /** An owner that cannot be reached is tried for so long. */
   readonly total_ms: number;
   readonly between_ms: number;
-  /** One that took a request and says nothing counts as gone. */
+  /** An owner that accepted a request and sends no byte for this long counts as gone. */
   readonly silence_ms: number;
-  /** So does one that says for so long that it lives, and does not answer. */
+  /** So does an owner that sends only interim answers for this long. */
   readonly answer_ms: number;
-  /** So often a node that took one says that it lives. */
+  /** The interval of interim answers from a node that accepted a request. */
   readonly alive_ms: number;
   /** The same for a read, which this node can answer as well. */
   readonly read_ms: number;
@@ -184,7 +184,7 @@ export interface Owners {
 }
 
 /**
- * The node with the tree's place that runs the fewest turns, this one first among equals; null when none lives.
+ * The node with the tree's place that runs the fewest turns, this one first among equals; null when none is active.
  * @param self id of this node
  */
 export function chooseNode(place: string, nodes: readonly NodeInfo[], self: string): NodeInfo | null {

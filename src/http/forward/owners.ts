@@ -26,7 +26,7 @@ interface Target {
   readonly repeatable: boolean;
 }
 
-/** Null for what any node answers: reads, what makes a new tree, and ids that nobody has. */
+/** Null for what any node answers: reads, what makes a new tree, and unknown ids. */
 async function findTarget(engine: Engine, request: FastifyRequest): Promise<Target | null> {
   const root = await findRoot(engine, request);
   if (root === null) return null;
@@ -139,7 +139,7 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
     }
   }
 
-  /** Where the tree is now; null while nobody can take it. */
+  /** Where the tree is now; null while no node can take it. */
   async function locateTree(reply: FastifyReply, root: SessionId, turn: boolean): Promise<Where | 'here' | null> {
     const hold = await trees.hold(root, turn && places.isFull() ? 'look' : 'claim');
     if (hold === null || hold.own) return holdUntilAnswered(reply, hold);
@@ -226,14 +226,14 @@ function givenBody(request: FastifyRequest): HeldBody {
   return wholeBody(Buffer.from(JSON.stringify(request.givenBody)));
 }
 
-/** Until the answer is over. What is nobody's is answered here too: it is not found. */
+/** Holds the tree until the answer is over. A request for an unknown tree is answered here too, as not found. */
 function holdUntilAnswered({ raw }: FastifyReply, hold: Extract<Hold, { own: true }> | null): 'here' {
   if (hold !== null && raw.closed) hold.release();
   else if (hold !== null) raw.once('close', () => hold.release());
   return 'here';
 }
 
-/** The epoch that the other node saw; -1 for what none sends. */
+/** The epoch that the other node saw; -1 for an invalid header. */
 function readEpoch({ headers }: FastifyRequest): number {
   const text = String(headers[FORWARDED]);
   return /^\d{1,15}$/.test(text) ? Number(text) : -1;
@@ -257,7 +257,7 @@ function watchCaller({ raw }: FastifyReply, closing: AbortSignal) {
   };
 }
 
-/** Says to the node that waits that this one lives, until the answer begins: it may take minutes. */
+/** Sends interim answers to the waiting node until the answer begins, which may take minutes. */
 function sendHeartbeats({ raw }: FastifyReply, clock: Clock, everyMs: number): void {
   let timer: Timer | null = null;
   const sendHeartbeat = () => {

@@ -15,7 +15,7 @@ import { RelayFault } from '#core/ports/gateway-relay.ts';
 import { Cancelled } from '#protocol/abort.ts';
 import { type ClientWire, ClientWireSchema, WIRE_PATHS } from '#protocol/client-wire.ts';
 import { AppError } from '#protocol/errors.ts';
-import { toAppError, detectAbortedBody, notFound } from '../error-handler.ts';
+import { detectAbortedBody, notFound, toAppError } from '../error-handler.ts';
 import { ANSWER_HEADERS } from '../gates.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { readClient } from './identity.ts';
@@ -34,7 +34,9 @@ export function gatewayRoutes(root: HttpApp, { engine, gatewayBodyLimit }: Route
     app.setErrorHandler((error: FastifyError | Error, request, reply) => {
       const wire = resolveWire(request);
       const known =
-        error instanceof RelayFault ? error : (toAppError(error as FastifyError) ?? detectAbortedBody(engine.log, request));
+        error instanceof RelayFault
+          ? error
+          : (toAppError(error as FastifyError) ?? detectAbortedBody(engine.log, request));
       if (known === null) engine.log.error({ err: error, request_id: request.id }, 'a call of the gateway failed');
       const bug = new AppError('internal_error', 'an unexpected error; the log of Metis has it under this request id');
       const answer = wireError(wire, known ?? bug, request.id);

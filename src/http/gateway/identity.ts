@@ -4,7 +4,7 @@ import type { GatewayClient } from '#core/engine/gateway-call.ts';
 import type { Config } from '#protocol/config.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import { UsdLimitSchema, WorkspacePathSchema } from '#protocol/scalars.ts';
-import { parseBearer, createDigestCheck, type TokenCheck } from '../access.ts';
+import { createDigestCheck, parseBearer, type TokenCheck } from '../access.ts';
 import { isRepeated } from '../gates.ts';
 
 const MAX_REF = 200;

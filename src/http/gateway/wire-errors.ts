@@ -48,9 +48,9 @@ export function wireError(wire: ClientWire, error: AppError | RelayFault, id: st
   const status = chooseStatus(wire, code, kind);
   const message = formatMessage(error);
   const headers = {
-    ...(status === 400 || status === 402 || status === 413 ? { 'x-should-retry': 'false' } : {}),
-    ...(status === 429 || status === 503 ? { 'retry-after': String(RETRY_SECONDS) } : {}),
-    ...(status === 401 ? { 'www-authenticate': 'Bearer' } : {}),
+    ...([400, 402, 413].includes(status) && { 'x-should-retry': 'false' }),
+    ...([429, 503].includes(status) && { 'retry-after': String(RETRY_SECONDS) }),
+    ...(status === 401 && { 'www-authenticate': 'Bearer' }),
   };
   const body =
     wire === 'messages'

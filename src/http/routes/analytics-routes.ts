@@ -192,7 +192,8 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
     if (pricing === 'stamped') return null;
     if (pricing === 'current' || pricing === prices.version) return prices;
     const stored = await priceVersions.get(pricing);
-    if (!stored) throw toParameterError('pricing', 'must be stamped, current or a pricing version that was active before');
+    if (!stored)
+      throw toParameterError('pricing', 'must be stamped, current or a pricing version that was active before');
     const { version, source, models_json } = stored;
     return storedPriceTable(
       { version, source, models: JSON.parse(models_json) },
@@ -204,7 +205,10 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
     if (baseline === 'planner') return baseline;
     const model = registry.resolveAlias(baseline) ?? baseline;
     if (!prices.has(model)) {
-      throw toParameterError('baseline', `no price for ${model} in version ${prices.version}; name a priced model, or planner`);
+      throw toParameterError(
+        'baseline',
+        `no price for ${model} in version ${prices.version}; name a priced model, or planner`,
+      );
     }
     return model;
   }

@@ -63,7 +63,9 @@ export function confirmationRoutes(app: HttpApp, { engine }: RouteDeps): void {
     },
     async (request, reply) => {
       const { confirmation_id } = request.params;
-      return reply.send(requireFound(await engine.store.confirmations.view(confirmation_id), 'confirmation', confirmation_id));
+      return reply.send(
+        requireFound(await engine.store.confirmations.view(confirmation_id), 'confirmation', confirmation_id),
+      );
     },
   );
 

@@ -113,7 +113,9 @@ export function historyRoutes(app: HttpApp, deps: RouteDeps): void {
     },
     async (request, reply) => {
       const { session_id } = request.params;
-      return wantsStream(request) ? sendEventStream(deps, request, reply, session_id) : sendEvents(deps, request, reply, session_id);
+      return wantsStream(request)
+        ? sendEventStream(deps, request, reply, session_id)
+        : sendEvents(deps, request, reply, session_id);
     },
   );
 
@@ -200,7 +202,7 @@ export function streamRoutes(app: HttpApp, { engine, hub, tokens }: RouteDeps): 
     preHandler: [
       async (request) => {
         const { session_id } = request.params;
-        // Whoever has not shown a token yet learns nothing about which sessions exist.
+        // A caller that has not sent its token yet must not learn which sessions exist.
         if (request.authorised) requireFound(await engine.store.sessions.record(session_id), 'session', session_id);
       },
       // Synchronous and last, so that nothing can take the place between this check and the upgrade.

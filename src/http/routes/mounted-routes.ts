@@ -58,7 +58,7 @@ export function mcpRoutes(app: HttpApp, { mcp, turnBodyLimit, owners }: RouteDep
   });
 }
 
-/** Where a connection of the older protocols lives: its name says it (19 §3.2). */
+/** The node that holds a connection of the older protocols, read from its id (19 §3.2). */
 function parseNode(session: string | string[] | undefined): string | null {
   return /\.([0-9A-Z]{26})$/.exec(String(session ?? ''))?.[1] ?? null;
 }

@@ -153,9 +153,9 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency, owners }
     async (request, reply) => {
       const { active_model, max_cost_usd, on_reached } = request.body;
       const patch = {
-        ...(active_model === undefined ? {} : { active_model }),
-        ...(max_cost_usd === undefined ? {} : { max_cost_usd }),
-        ...(on_reached === undefined ? {} : { on_reached }),
+        ...(active_model !== undefined && { active_model }),
+        ...(max_cost_usd !== undefined && { max_cost_usd }),
+        ...(on_reached !== undefined && { on_reached }),
       };
       return reply.send(await patchSession(engine, request.params.session_id, patch));
     },

@@ -230,7 +230,7 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
   );
 }
 
-/** With `Prefer: wait`, the turn once it has ended or waits for somebody; null when nobody asked, time is up first, or it goes on elsewhere. */
+/** With `Prefer: wait`, the turn once it has ended or is interrupted; null without the header, after the wait, or where the turn continues elsewhere. */
 async function waitForTurnEnd(
   deps: RouteDeps,
   request: FastifyRequest,

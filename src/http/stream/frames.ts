@@ -75,12 +75,12 @@ export function ackFrame({ types, include_worker_sessions, since, snapshot }: Su
 }
 
 export function errorFrame({ code, message, details }: AppError): Frame {
-  const fields = details === undefined ? { code, message } : { code, message, details };
+  const fields = { code, message, ...(details !== undefined && { details }) };
   return { type: 'subscribe_error', id: null, text: JSON.stringify({ type: 'subscribe_error', ...fields }) };
 }
 
 export function snapshotFrame({ workers, ...rest }: Snapshot): Frame {
-  const fields = workers === null ? rest : { ...rest, workers };
+  const fields = { ...rest, ...(workers !== null && { workers }) };
   return { type: 'snapshot', id: rest.snapshot_at_event_id, text: JSON.stringify({ type: 'snapshot', ...fields }) };
 }
 
@@ -119,7 +119,8 @@ function encodeFrames(frames: readonly Frame[]): Buffer {
 }
 
 function getHeadSize(size: number): number {
-  return size < 126 ? 2 : size < 65_536 ? 4 : 10;
+  if (size < 126) return 2;
+  return size < 65_536 ? 4 : 10;
 }
 
 /** Returns where the payload begins. */

@@ -6,7 +6,7 @@ import type { Store } from '#core/ports/store-reader.ts';
 import type { Clock, Timer } from '#protocol/clock.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { CloseReason } from './frames.ts';
-import { getWorkerLink, getSessionId } from './scope.ts';
+import { getSessionId, getWorkerLink } from './scope.ts';
 
 const HEARTBEAT_MS = 30_000;
 
@@ -113,7 +113,7 @@ export function createStreamHub(ports: HubPorts): StreamHub {
 
   function reloadTree(tree: Tree): void {
     tree.ready = load(tree);
-    // Told to each member, by its own wait; without one there is nobody to tell.
+    // Each member awaits it by itself; without members the failure is ignored.
     tree.ready.catch(() => {});
     each(tree.members, (member) => member.gap(tree.ready));
   }

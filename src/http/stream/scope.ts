@@ -16,7 +16,9 @@ export function getType(item: Published): string {
 }
 
 /** The link that a `session.created` of a worker carries; null for anything else. */
-export function getWorkerLink(item: Published): { readonly session: string; readonly parent: string; root: string } | null {
+export function getWorkerLink(
+  item: Published,
+): { readonly session: string; readonly parent: string; root: string } | null {
   if (item.kind !== 'event' || item.event.type !== 'session.created') return null;
   const payload = item.event.payload as { parent_session_id: string | null; root_session_id: string };
   const { parent_session_id: parent, root_session_id: root } = payload;

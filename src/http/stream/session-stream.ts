@@ -11,8 +11,8 @@ import {
   ackFrame,
   BURST,
   type CloseReason,
-  eventFrame,
   createFrame,
+  eventFrame,
   MAX_BACKLOG_BYTES,
   PATIENCE_MS,
   type Sink,
@@ -21,7 +21,7 @@ import {
   transientFrame,
 } from './frames.ts';
 import type { Member, StreamHub } from './hub.ts';
-import { ALWAYS_FROM_WORKERS, createScope, getWorkerLink, type Scope, getSessionId, getType } from './scope.ts';
+import { ALWAYS_FROM_WORKERS, createScope, getSessionId, getType, getWorkerLink, type Scope } from './scope.ts';
 import type { Subscription } from './subscription.ts';
 
 interface Appended extends Transient {
@@ -108,7 +108,7 @@ class Stream implements SessionStream, Member {
   /** Commits were missed; it resolves when the hub knows the sessions that they may have made. */
   private known: Promise<void> | null = null;
   private readonly appended: KeptMessages;
-  /** Messages in mid-stream that the client was told the beginning of, whatever types it asked for. */
+  /** Open messages whose beginning was sent, whatever types the client subscribed to. */
   private readonly begun = new Set<string>();
   /** Characters of the largest frame so far. */
   private largest = 0;
@@ -188,7 +188,7 @@ class Stream implements SessionStream, Member {
     if (link !== null) this.scope.join(link.session, link.parent);
     if (type === 'session.ended' && session === this.session.id) this.ended = true;
     if (this.scope.shows(session, type) && this.canFollow(item) && this.isSubscribed(type)) {
-      // The end of a message that the client knows is told at once, also while it catches up: no page holds it.
+      // The end of a message that the client knows is sent at once, even while it catches up: no page contains it.
       if (this.live || type === 'message.complete') this.push(item);
       else if (item.kind === 'event') this.dirty = true;
       else this.appended.keep(item.transient);
@@ -257,7 +257,7 @@ class Stream implements SessionStream, Member {
     });
   }
 
-  /** From here on events are sent as they come; what is being said right now is told first. */
+  /** From here on events are sent as they arrive; messages that are being streamed are sent first. */
   private goLive(sink: Sink): void {
     this.live = true;
     const inScope = (id: string) => this.isInTree(id) && this.scope.shows(id, 'message.start');

@@ -10,14 +10,14 @@ import {
   CLOSE_WITHIN_MS,
   type CloseReason,
   createBatchEncoder,
-  waitUntilFlushed,
   errorFrame,
   type Frame,
   type Sink,
+  waitUntilFlushed,
 } from './frames.ts';
 import type { StreamHub } from './hub.ts';
 import { openSessionStream, type SessionStream } from './session-stream.ts';
-import { type Subscription, parseFrameSubscription, parseQuerySubscription } from './subscription.ts';
+import { parseFrameSubscription, parseQuerySubscription, type Subscription } from './subscription.ts';
 
 const SUBSCRIBE_WITHIN_MS = 10_000;
 const MISSED_PONGS = 2;
@@ -27,7 +27,7 @@ export interface SocketRequest {
   readonly sessionId: string;
   /** False when the token is still to come by frame. */
   readonly authorised: boolean;
-  /** The query as it stands in the URL. */
+  /** The query of the URL. */
   readonly query: Readonly<Record<string, unknown>>;
   /** The connection under the WebSocket. */
   readonly connection: Duplex;
@@ -61,7 +61,7 @@ export function serveSocket(hub: StreamHub, tokens: TokenCheck, socket: WebSocke
     disconnect();
   });
   socket.on('message', (data, isBinary) => {
-    // What comes behind the end is nobody's, however much it is.
+    // Frames after the close are ignored.
     if (socket.readyState !== socket.OPEN) return;
     if (isBinary) return sink.close('binary_not_supported');
     const frame = parseFrame(String(data));
@@ -78,7 +78,7 @@ export function serveSocket(hub: StreamHub, tokens: TokenCheck, socket: WebSocke
   });
   if (request.authorised && Object.keys(request.query).length > 0) attempt(() => parseQuerySubscription(request.query));
 
-  /** Subscribes, or tells why not and closes. */
+  /** Subscribes, or sends the error and closes. */
   function attempt(wanted: () => Subscription): void {
     start(wanted).catch((error: unknown) => {
       if (closed) return;

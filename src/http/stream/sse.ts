@@ -2,7 +2,7 @@
 import type { ServerResponse } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { AppError } from '#protocol/errors.ts';
-import { CLOSE_WITHIN_MS, waitUntilFlushed, type Frame, type Sink } from './frames.ts';
+import { CLOSE_WITHIN_MS, type Frame, type Sink, waitUntilFlushed } from './frames.ts';
 import type { StreamHub } from './hub.ts';
 import { openSessionStream, type SessionStream } from './session-stream.ts';
 import type { Subscription } from './subscription.ts';
@@ -46,7 +46,7 @@ export async function serveEventStream(
   // Counted from here, since the next step waits.
   disconnect = hub.connect({
     beat() {
-      // A socket that takes nothing also answers no ping; here nobody else would notice.
+      // A blocked WebSocket also misses pings; an SSE response has no other check.
       stream?.cutIfSlow();
       sink.beat();
     },

@@ -44,7 +44,8 @@ test('a client that leaves in its body is no error of the log', async () => {
   const sent = headOf(server.url, 1000);
   await expect.poll(() => gateway.arrived).toBe(1);
   sent.destroy();
-  const left = () => server.log.find(({ msg }) => msg === 'the client closed the connection before its body was complete');
+  const left = () =>
+    server.log.find(({ msg }) => msg === 'the client closed the connection before its body was complete');
   await expect.poll(left).toMatchObject({ level: 'debug', path: '/v1/messages' });
   expect(server.log.filter(({ level }) => level === 'error')).toEqual([]);
 });

@@ -206,7 +206,8 @@ function joinTexts(queue: Assembly['queue'], at: number): { readonly event: Asse
 function computeRetryDelay(failure: Fault, attempt: number, options: BaseOptions, guard: Guard): number | null {
   if (!mayRetry(failure) || attempt > options.maxRetries) return null;
   const seconds = retryDelay(attempt, failure.retry_after_seconds, options.random);
-  return seconds * 1000 < guard.remaining() ? seconds : null;
+  if (seconds * 1000 < guard.remaining()) return seconds;
+  return null;
 }
 
 /**

@@ -100,12 +100,10 @@ export function createAdapters(setup: AdapterSetup): Providers {
       secrets,
       joinTextDeltas: true,
     };
-    providers.set(
-      id,
-      isReal(config)
-        ? createRealAdapter(config, base, { ...setup, found: found.get(id) ?? null, direct, replay })
-        : createScriptedAdapter({ ...base, scenario: readScenario(config, setup) }),
-    );
+    if (isReal(config)) {
+      const sources = { ...setup, found: found.get(id) ?? null, direct, replay };
+      providers.set(id, createRealAdapter(config, base, sources));
+    } else providers.set(id, createScriptedAdapter({ ...base, scenario: readScenario(config, setup) }));
   }
   return providers;
 }
@@ -155,7 +153,8 @@ function createRealAdapter(
     clock: base.clock,
   });
   const adapter = createAdapter(base, transport);
-  return recorder === null ? adapter : { ...adapter, close: recorder.flush };
+  if (recorder === null) return adapter;
+  return { ...adapter, close: recorder.flush };
 }
 
 export const DEFAULT_BASE_URLS = {
@@ -167,7 +166,8 @@ export const DEFAULT_BASE_URLS = {
 function createWire(config: RealConfig, key: string | null, log: Logger): Wire {
   const { options, type } = config;
   const trimmed = key?.trim() || null;
-  return type === 'anthropic' ? anthropicWire(trimmed, options, log) : openAiWire(type, trimmed, options, log);
+  if (type === 'anthropic') return anthropicWire(trimmed, options, log);
+  return openAiWire(type, trimmed, options, log);
 }
 
 function readScenario(config: AdapterConfig, setup: AdapterSetup) {

@@ -31,7 +31,7 @@ export function anthropicWire(
     path: '/v1/messages',
     headers: {
       'anthropic-version': options.anthropic_version ?? ANTHROPIC_VERSION,
-      ...(key === null ? {} : { 'x-api-key': key }),
+      ...(key !== null && { 'x-api-key': key }),
     },
     encode: createAnthropicEncoder(options, log),
     decoder: (assembly) => createAnthropicDecoder(assembly, log),

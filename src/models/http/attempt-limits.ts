@@ -126,10 +126,12 @@ export function retryAfterSeconds(header: (name: string) => string | null, now: 
   if (seconds !== null) return seconds;
   // Date.parse reads many things as a date; an HTTP date always starts with its weekday.
   const at = /^[A-Za-z]{3,}, /.test(value.trim()) ? Date.parse(value) : Number.NaN;
-  return Number.isNaN(at) ? null : Math.max(0, (at - now) / 1000);
+  if (Number.isNaN(at)) return null;
+  return Math.max(0, (at - now) / 1000);
 }
 
 function parseDecimal(value: string | null): number | null {
   const text = value?.trim() ?? '';
-  return /^\d+(\.\d+)?$/.test(text) ? Number(text) : null;
+  if (/^\d+(\.\d+)?$/.test(text)) return Number(text);
+  return null;
 }

@@ -114,7 +114,8 @@ function abandonable(connect: Connector): Connector {
 const REOPENED = new Set(['UND_ERR_SOCKET', 'UND_ERR_INFO']);
 
 function errorCode(error: Error): string {
-  return 'code' in error ? String(error.code) : '';
+  if ('code' in error) return String(error.code);
+  return '';
 }
 function proxyFailure(cause: Error): Error {
   return Object.assign(new Error(`the proxy closed the connection: ${cause.message}`, { cause }), {
@@ -247,5 +248,6 @@ function groupHeaders(headers: HttpRequest['headers']): Record<string, string | 
  * iterable, although its types name only a stream, which delays a call by several ticks.
  */
 function toUndiciBody(body: HttpRequest['body']): Uint8Array | Readable {
-  return Array.isArray(body) && body.length === 1 ? body[0]! : (body as unknown as Readable);
+  if (Array.isArray(body) && body.length === 1) return body[0]!;
+  return body as unknown as Readable;
 }

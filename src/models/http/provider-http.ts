@@ -53,7 +53,8 @@ export function networkFault(error: unknown, detail: string | null = null): Faul
 /** A host with several addresses fails with one error for each address and no message of its own. */
 function errorMessage(error: unknown): string {
   if (error instanceof AggregateError && error.message === '') return error.errors.map(errorMessage).join('; ');
-  return error instanceof Error ? error.message : String(error);
+  if (error instanceof Error) return error.message;
+  return String(error);
 }
 
 const ERROR_BODY_BYTES = 64 * 1024;

@@ -99,7 +99,8 @@ function listRecordings(dir: string): string[] {
 function describeReadError(error: unknown): string {
   const { code } = error as NodeJS.ErrnoException;
   if (code === 'ENOENT') return 'does not exist; record into it first, with providers.record';
-  return code === 'ENOTDIR' ? 'is no folder' : `cannot be read: ${code ?? String(error)}`;
+  if (code === 'ENOTDIR') return 'is no folder';
+  return `cannot be read: ${code ?? String(error)}`;
 }
 
 function readRecording(file: string): Recording {

@@ -57,5 +57,6 @@ export function recordingText(body: Buffer, { secrets, chunks, end, ...exchange 
 function cleanChunks(chunks: Recording['chunks'], secrets: readonly string[]): Recording['chunks'] {
   const whole = chunks.map((chunk) => chunk.text).join('');
   const scrubbed = scrubSecrets(whole, secrets);
-  return scrubbed === whole ? chunks : [{ at_ms: chunks[0]?.at_ms ?? 0, text: scrubbed }];
+  if (scrubbed === whole) return chunks;
+  return [{ at_ms: chunks[0]?.at_ms ?? 0, text: scrubbed }];
 }

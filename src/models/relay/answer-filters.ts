@@ -183,7 +183,8 @@ export function createUsageFilter(): UsageFilter {
         kept.push(waiting);
         waiting = Buffer.alloc(0);
       }
-      return kept.length === 1 ? kept[0]! : Buffer.concat(kept);
+      if (kept.length === 1) return kept[0]!;
+      return Buffer.concat(kept);
     },
     rest: () => (isUsageChunk(waiting) ? Buffer.alloc(0) : waiting),
   };

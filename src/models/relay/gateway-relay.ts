@@ -63,19 +63,19 @@ function createRelay(options: RelayOptions): Relay {
     origin: new URL(base).origin,
     async send(request, withKey, signal) {
       const url = `${base}${endpointPath(options.type, request.wire)}${request.tail}`;
-      const readPieces = [...request.takeBody()];
+      const body = [...request.takeBody()];
       const headers = buildRequestHeaders(options, request, withKey);
       const credentials = readSentCredentials(headers);
       const path = new URL(url).pathname;
       const record = request.body_bytes === 0 ? null : options.record;
-      const exchange = record?.begin(request.request_id, path, readPieces, credentials.values) ?? null;
+      const exchange = record?.begin(request.request_id, path, body, credentials.values) ?? null;
       const watch = createWatch(options.clock, signal);
       try {
         const response = await options.send({
           url,
-          ...(request.method === undefined ? {} : { method: request.method }),
+          ...(request.method !== undefined && { method: request.method }),
           headers: [...headers, ...contentLength(request)],
-          body: drainPieces(readPieces),
+          body: drainPieces(body),
           signal: watch.signal,
           of: null,
         });
@@ -103,7 +103,7 @@ function drainPieces(pieces: Uint8Array[]): Iterable<Uint8Array> {
     [Symbol.iterator]: () => ({
       next: () => {
         const value = pieces.shift();
-        return value === undefined ? { done: true, value } : { done: false, value };
+        return { done: value === undefined, value } as IteratorResult<Uint8Array>;
       },
     }),
   };
@@ -112,12 +112,14 @@ function drainPieces(pieces: Uint8Array[]): Iterable<Uint8Array> {
 /** Below the base URL of this type of adapter. */
 function endpointPath(type: RelayOptions['type'], wire: ClientWire): string {
   const path = { messages: '/messages', chat: '/chat/completions', responses: '/responses' }[wire];
-  return type === 'anthropic' ? `/v1${path}` : path;
+  if (type === 'anthropic') return `/v1${path}`;
+  return path;
 }
 
 /** A GET has no body. */
 function contentLength({ method, body_bytes }: RelayRequest): RelayHeaders {
-  return method === 'GET' ? [] : [['content-length', String(body_bytes)]];
+  if (method === 'GET') return [];
+  return [['content-length', String(body_bytes)]];
 }
 
 function buildRequestHeaders(options: RelayOptions, { headers, wire }: RelayRequest, withKey: boolean): RelayHeaders {
@@ -189,7 +191,8 @@ function createAnswer(
   const streams = (response.header('content-type') ?? '').includes('event-stream');
   // A redirect is passed on; it is not an answer.
   const answered = status >= 200 && status < 300;
-  const meter = createMeter(METERS[wire], !answered ? { status } : streams ? 'stream' : 'json', {
+  const kind = streams ? 'stream' : 'json';
+  const meter = createMeter(METERS[wire], answered ? kind : { status }, {
     above: parser.above,
     read: (bytes) => parser.readAnswer(wire, bytes),
   });
@@ -199,7 +202,7 @@ function createAnswer(
   const body = async function* (): AsyncGenerator<Uint8Array> {
     let ended = false;
     try {
-      for await (const piece of decoder === null ? pieces(response) : decodePieces(response, decoder())) {
+      for await (const piece of decoder === null ? readPieces(response) : decodePieces(response, decoder())) {
         watch.beat();
         exchange?.piece(piece);
         const passed = withheld?.pass(piece) ?? filter?.pass(piece) ?? piece;
@@ -214,7 +217,8 @@ function createAnswer(
       throw toRelayFault(error, watch, credentials);
     } finally {
       watch.end();
-      exchange?.end(ended ? 'complete' : watch.isAborted() ? 'aborted' : 'network');
+      const failure = watch.isAborted() ? 'aborted' : 'network';
+      exchange?.end(ended ? 'complete' : failure);
       if (!ended) response.cancel();
     }
   };
@@ -230,12 +234,12 @@ function findDecoder(response: HttpResponse): (() => Duplex) | null {
 }
 
 function decodePieces(response: HttpResponse, decoder: Duplex): AsyncIterable<Uint8Array> {
-  const source = Readable.from(pieces(response));
+  const source = Readable.from(readPieces(response));
   source.once('error', (error) => decoder.destroy(error));
   return source.pipe(decoder);
 }
 
-async function* pieces(response: HttpResponse): AsyncGenerator<Uint8Array> {
+async function* readPieces(response: HttpResponse): AsyncGenerator<Uint8Array> {
   for (let piece = await response.readPiece(); piece !== null; piece = await response.readPiece()) yield piece;
 }
 

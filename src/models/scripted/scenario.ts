@@ -121,7 +121,8 @@ function countUses(rule: z.infer<typeof RuleSchema>, responses: readonly Respond
   if (rule.responses !== undefined) return rule.responses.length;
   if (rule.times !== undefined) return rule.times === 'inf' ? Number.POSITIVE_INFINITY : rule.times;
   const placed = rule.match.turn !== undefined || rule.match.call !== undefined;
-  return placed && responses[0]?.error === undefined ? Number.POSITIVE_INFINITY : 1;
+  if (placed && responses[0]?.error === undefined) return Number.POSITIVE_INFINITY;
+  return 1;
 }
 
 function unknownPlaceholders(respond: Respond): string[] {
@@ -167,7 +168,8 @@ export function createMatcher(scenario: Scenario): Matcher {
       entry.used++;
       return fillPlaceholders(respond, request, facts);
     }
-    return scenario.strict ? null : fillPlaceholders(scenario.fallback, request, facts);
+    if (scenario.strict) return null;
+    return fillPlaceholders(scenario.fallback, request, facts);
   };
 }
 
@@ -219,7 +221,7 @@ function fillPlaceholders(respond: Respond, request: CanonicalRequest, facts: Fa
   const { text, tool_calls } = respond;
   return {
     ...respond,
-    ...(text === undefined ? {} : { text: fill(text) }),
+    ...(text !== undefined && { text: fill(text) }),
     ...(tool_calls === undefined
       ? {}
       : { tool_calls: tool_calls.map((c) => ({ name: c.name, input: fillObject(c.input, fill) })) }),

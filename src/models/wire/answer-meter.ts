@@ -58,7 +58,8 @@ type Kind = 'stream' | 'json' | { readonly status: number };
 /** @param kind an event stream, one JSON value, or the body of an error with this status */
 export function createMeter(wire: WireMeter, kind: Kind, large: LargeAnswers | null = null): Meter {
   if (kind === 'stream') return streamMeter(wire, emptyReading());
-  return kind === 'json' ? wholeMeter(wire, large) : errorMeter(kind.status);
+  if (kind === 'json') return wholeMeter(wire, large);
+  return errorMeter(kind.status);
 }
 
 /** Reads an answer that arrived in one piece. */

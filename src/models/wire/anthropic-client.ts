@@ -60,7 +60,8 @@ export function readAnthropicRequest(text: string, callIds: CallIds): Result<Cli
       const results = blocks.filter((block) => block.type === 'tool_result');
       const rest = blocks.filter((block) => block.type !== 'tool_result');
       const toolMessages: ClientMessage[] = results.map((result) => ({ role: 'tool', content: [result] }));
-      return rest.length === 0 ? toolMessages : [...toolMessages, { role, content: rest }];
+      if (rest.length === 0) return toolMessages;
+      return [...toolMessages, { role, content: rest }];
     }),
     tools: body.tools,
     max_output_tokens: body.max_tokens,
@@ -93,7 +94,8 @@ function toCanonicalBlock(block: z.infer<typeof Block>, callIds: CallIds): Conte
 }
 
 function resultPart(part: z.infer<typeof ResultPart>): ToolResultContent {
-  return part.type === 'text' ? part : { type: 'image', ...base64(part.source) };
+  if (part.type === 'text') return part;
+  return { type: 'image', ...base64(part.source) };
 }
 
 function base64({ media_type, data }: z.infer<typeof Source>) {
@@ -102,7 +104,8 @@ function base64({ media_type, data }: z.infer<typeof Source>) {
 
 /** A plain string is one text part. */
 function toParts<T>(content: string | readonly T[]): readonly (T | z.infer<typeof Text>)[] {
-  return typeof content === 'string' ? [{ type: 'text', text: content }] : content;
+  if (typeof content === 'string') return [{ type: 'text', text: content }];
+  return content;
 }
 
 const WIRE_STOPS = new Map([...ANTHROPIC_STOP_REASONS].reverse().map(([wire, reason]) => [reason, wire]));

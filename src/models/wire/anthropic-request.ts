@@ -79,11 +79,13 @@ export function createAnthropicEncoder(
   function encodeBlock(block: ContentBlock, message: StoredMessage, model: ModelEntry): object | null {
     switch (block.type) {
       case 'text':
-        return isBlank(block.text) ? null : { type: 'text', text: block.text };
+        if (isBlank(block.text)) return null;
+        return { type: 'text', text: block.text };
       case 'image':
       case 'document': {
         const source = { type: 'base64', media_type: block.media_type, data: block.source.data };
-        return block.type === 'image' ? { type: 'image', source } : { type: 'document', source, title: block.name };
+        if (block.type === 'image') return { type: 'image', source };
+        return { type: 'document', source, title: block.name };
       }
       case 'tool_use':
         return { type: 'tool_use', id: block.id, name: sanitizeToolName(block.name), input: block.input };
@@ -109,15 +111,10 @@ export function createAnthropicEncoder(
   /** Results first, then the user's content, in one message. */
   function flushResults(history: EncodedHistory, after: Encoded | null): EncodedHistory {
     const all = after === null ? history.results : [...history.results, after];
-    const only =
-      all.length === 1
-        ? all[0]!
-        : encodedMessage(
-            'user',
-            all.flatMap((e) => e.parts),
-            lastMarkable(all),
-          );
-    return appendMessage({ ...history, results: [] }, only);
+    const rest = { ...history, results: [] };
+    if (all.length === 1) return appendMessage(rest, all[0]!);
+    const parts = all.flatMap((e) => e.parts);
+    return appendMessage(rest, encodedMessage('user', parts, lastMarkable(all)));
   }
 
   function appendMessage(history: EncodedHistory, message: Encoded): EncodedHistory {
@@ -155,7 +152,8 @@ export function createAnthropicEncoder(
     const blocks: string[] = [];
     if (stable !== null) blocks.push(mark(JSON.stringify({ type: 'text', text: stable }), request));
     if (volatile !== null) blocks.push(JSON.stringify({ type: 'text', text: volatile }));
-    return blocks.length === 0 ? null : `[${blocks.join(',')}]`;
+    if (blocks.length === 0) return null;
+    return `[${blocks.join(',')}]`;
   }
 
   function toolJson(tool: WireTool): string {

@@ -195,9 +195,11 @@ function readUsage(assembly: Assembly, wire: WireUsage): void {
 }
 
 function blockIndex(event: WireEvent): number {
-  return typeof event.index === 'number' ? event.index : 0;
+  if (typeof event.index === 'number') return event.index;
+  return 0;
 }
 
 function toText(value: unknown): string {
-  return typeof value === 'string' ? value : '';
+  if (typeof value === 'string') return value;
+  return '';
 }

@@ -33,7 +33,8 @@ export function emptyUsage(): UsageReport {
 /** A reported count: null = not reported, `NaN` = reported, and no whole number from 0. */
 export function readCount(value: unknown): number | null {
   if (value == null) return null;
-  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : Number.NaN;
+  if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0) return value;
+  return Number.NaN;
 }
 
 /** Maximum characters of one answer. */
@@ -200,10 +201,10 @@ export function createAssembly(model: string, ids: IdGenerator): Assembly {
   function admit(kind: Slot['kind']): void {
     weigh(BLOCK_WEIGHT);
     if (kind === 'tool') calls++;
-    const problem =
-      calls > MAX_CALLS ? `${MAX_CALLS} tool calls` : slots.length >= MAX_BLOCKS ? `${MAX_BLOCKS} blocks` : null;
-    if (problem !== null)
-      throw new WireFault(fault('other', 'response_too_large', `the answer has more than ${problem}`));
+    const limit = (what: string) =>
+      new WireFault(fault('other', 'response_too_large', `the answer has more than ${what}`));
+    if (calls > MAX_CALLS) throw limit(`${MAX_CALLS} tool calls`);
+    if (slots.length >= MAX_BLOCKS) throw limit(`${MAX_BLOCKS} blocks`);
   }
 
   return {

@@ -110,7 +110,8 @@ function collectInlineTexts(messages: readonly StoredMessage[]): readonly string
 /** Texts separated by a blank line, blank ones left out; null when nothing remains. */
 export function joinTexts(texts: readonly (string | null)[]): string | null {
   const present = texts.filter((t): t is string => t !== null && !isBlank(t));
-  return present.length === 0 ? null : present.join('\n\n');
+  if (present.length === 0) return null;
+  return present.join('\n\n');
 }
 
 /** A tool name in the form that every provider accepts: models may invent invalid names. */
@@ -129,14 +130,12 @@ export function findUnsupported(block: ContentBlock, message: StoredMessage, mod
     case 'image': {
       const accepted = capabilities.accepted_image_media_types;
       if (!capabilities.supports_images) return 'the model takes no images';
-      return accepted.length === 0 || accepted.includes(block.media_type)
-        ? null
-        : `the model takes no ${block.media_type}`;
+      if (accepted.length === 0 || accepted.includes(block.media_type)) return null;
+      return `the model takes no ${block.media_type}`;
     }
     case 'document':
-      return capabilities.accepted_document_media_types.includes(block.media_type)
-        ? null
-        : `the model takes no ${block.media_type}`;
+      if (capabilities.accepted_document_media_types.includes(block.media_type)) return null;
+      return `the model takes no ${block.media_type}`;
     case 'thinking':
     case 'redacted_thinking':
       if (message.metadata.provider !== getProvider(model.id)) return 'written by another provider';

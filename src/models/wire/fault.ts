@@ -101,7 +101,8 @@ export function classify(error: WireError | null, status: number | null): Verdic
   )
     return ['context_overflow', null];
   if (status !== null) return classifyByStatus(status);
-  return invalid ? ['invalid_request', code] : ['other', code];
+  if (invalid) return ['invalid_request', code];
+  return ['other', code];
 }
 
 /** The cause of a 402, 403 or 404: it follows from the message, not from the status. */
@@ -147,10 +148,9 @@ export function readWireError(body: unknown): WireError | null {
   const claimed = typeof code === 'number' ? code : error.status_code;
   // An aggregator's own message is generic; `metadata.raw` has the message of its upstream.
   const metadata = error.metadata;
-  const upstream =
-    typeof metadata === 'object' && metadata !== null && 'raw' in metadata && typeof metadata.raw === 'string'
-      ? metadata.raw
-      : null;
+  let upstream: string | null = null;
+  if (typeof metadata === 'object' && metadata !== null && 'raw' in metadata && typeof metadata.raw === 'string')
+    upstream = metadata.raw;
   const limit = faultOfValue(error, OUTSIDE);
   const whole = limit === null ? JSON.stringify(error) : `an error that ${limit}`;
   const message = typeof error.message === 'string' ? error.message : whole;

@@ -119,14 +119,14 @@ function userPart(part: z.infer<typeof Text> | z.infer<typeof Image> | z.infer<t
   const url = part.type === 'file' ? part.file.file_data : part.image_url.url;
   const [head, type] = DATA_URL.exec(url)!;
   const bytes = { source: { kind: 'base64' as const, data: url.slice(head.length) }, media_type: type! };
-  return part.type === 'image_url'
-    ? { type: 'image', ...bytes }
-    : { type: 'document', ...bytes, name: part.file.filename ?? '' };
+  if (part.type === 'image_url') return { type: 'image', ...bytes };
+  return { type: 'document', ...bytes, name: part.file.filename ?? '' };
 }
 
 /** A plain string is one text part. */
 function toTextParts(content: z.infer<typeof Texts>): readonly TextBlock[] {
-  return typeof content === 'string' ? [{ type: 'text', text: content }] : content;
+  if (typeof content === 'string') return [{ type: 'text', text: content }];
+  return content;
 }
 
 const WIRE_STOPS = new Map([...OPENAI_STOP_REASONS].reverse().map(([wire, reason]) => [reason, wire]));

@@ -41,7 +41,8 @@ export function createOpenAiEncoder(
   const drop = createDropLog(remarks);
   const encode = cacheEncoding((message, model) => {
     const json = encodeMessage(message, model, drop);
-    return json === null ? null : replaceLoneSurrogates(json);
+    if (json === null) return null;
+    return replaceLoneSurrogates(json);
   });
   const toolTexts = new WeakMap<WireTool, string>();
 
@@ -53,7 +54,8 @@ export function createOpenAiEncoder(
         step.kind === 'interrupted'
           ? JSON.stringify(toolMessage(step.tool_use_id, INTERRUPTED, true))
           : encode(step.message, model);
-      return json === null ? history : appendText(history, `,${json}`);
+      if (json === null) return history;
+      return appendText(history, `,${json}`);
     },
     drop,
   );
@@ -109,7 +111,8 @@ function systemMessage(request: CanonicalRequest, type: 'openai' | 'openrouter')
     }
   }
   const content = joinTexts([stable, volatile]);
-  return content === null ? null : { role: 'system', content };
+  if (content === null) return null;
+  return { role: 'system', content };
 }
 
 /** One message as JSON; null if the wire can express none of its blocks. */

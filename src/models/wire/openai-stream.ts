@@ -80,12 +80,9 @@ export function createOpenAiDecoder(assembly: Assembly, remarks: CodecLog): Deco
     const name = typeof fragment.function?.name === 'string' ? fragment.function.name : '';
     const given = fragment.function?.arguments;
     const value = { refused: null as string | null };
-    const args =
-      typeof given === 'string'
-        ? given
-        : typeof given === 'object' && given !== null
-          ? argumentsText(value, given)
-          : '';
+    let args = '';
+    if (typeof given === 'string') args = given;
+    else if (typeof given === 'object' && given !== null) args = argumentsText(value, given);
     const call = locate(index, id, name, args);
     const { slot } = call;
     slot.refused ??= value.refused;

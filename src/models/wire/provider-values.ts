@@ -33,7 +33,8 @@ function eventTooLarge(problem: string): WireFault {
 
 /** An untrusted name, such as a model's; null for other values and for names that are too long. */
 export function readName(value: unknown): string | null {
-  return typeof value === 'string' && value !== '' && value.length <= MAX_NAME ? value : null;
+  if (typeof value === 'string' && value !== '' && value.length <= MAX_NAME) return value;
+  return null;
 }
 
 /** Characters of a model's name, a call's id or a stop reason; providers allow fewer. */
@@ -67,7 +68,8 @@ export function parseArguments(
  */
 export function argumentsText(slot: { refused: string | null }, value: object): string {
   slot.refused ??= faultOfValue(value, MODEL_JSON);
-  return slot.refused === null ? JSON.stringify(value) : '';
+  if (slot.refused === null) return JSON.stringify(value);
+  return '';
 }
 
 // Detects when a text that arrives in pieces is one whole JSON object; reads each character once (11.6).

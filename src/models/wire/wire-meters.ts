@@ -102,11 +102,13 @@ function readCounts(one: Json): UsageRound['usage'] {
 }
 
 function readMember(value: unknown, key: string): unknown {
-  return isMapping(value) ? value[key] : undefined;
+  if (isMapping(value)) return value[key];
+  return undefined;
 }
 
 function length(value: unknown): number {
-  return typeof value === 'string' ? value.length : 0;
+  if (typeof value === 'string') return value.length;
+  return 0;
 }
 
 // OpenAI Responses (19 §2.2).
@@ -162,7 +164,8 @@ const responsesMeter: WireMeter = {
 
 function readBackground({ id }: ResponsesJson, done: boolean): Reading['background'] {
   const name = readName(id);
-  return name === null ? null : { id: name, done };
+  if (name === null) return null;
+  return { id: name, done };
 }
 
 function readResponse(response: ResponsesJson, reading: Reading): void {
@@ -200,7 +203,8 @@ function readResponsesUsage(wire: unknown, { usage }: Reading): void {
 }
 
 function countCharacters(value: unknown): number {
-  return typeof value === 'string' ? value.length : 0;
+  if (typeof value === 'string') return value.length;
+  return 0;
 }
 
 // Chat Completions (11.6, 19 §2.2).

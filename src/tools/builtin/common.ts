@@ -94,12 +94,15 @@ export async function cancelNothing(): Promise<boolean> {
 export function compareBytes(a: string, b: string): number {
   // UTF-16 order differs from byte order only where surrogates meet the characters behind them.
   if (/[\ud800-\uffff]/.test(a) && /[\ud800-\uffff]/.test(b)) return Buffer.compare(Buffer.from(a), Buffer.from(b));
-  return a < b ? -1 : a > b ? 1 : 0;
+  if (a < b) return -1;
+  if (a > b) return 1;
+  return 0;
 }
 
 /** A sort key in the order of the UTF-8 bytes, for long lists. */
 export function byteKey(text: string): string {
-  return /[\u0080-\uffff]/.test(text) ? Buffer.from(text).toString('latin1') : text;
+  if (/[\u0080-\uffff]/.test(text)) return Buffer.from(text).toString('latin1');
+  return text;
 }
 
 // Folders that searches and recursive listings leave out: dependencies, builds, caches (09 §13).

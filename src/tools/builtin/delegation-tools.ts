@@ -118,7 +118,8 @@ export const workerCreate: ToolFactory = () => ({
 
 /** No model can write `yaml`: the schema has no such key. */
 function toProposal(input: ToolInput) {
-  return typeof input.yaml === 'string' ? { yaml: input.yaml } : { spec: input };
+  if (typeof input.yaml === 'string') return { yaml: input.yaml };
+  return { spec: input };
 }
 
 function requireMaker({ maker }: ToolContext) {

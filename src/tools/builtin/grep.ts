@@ -79,7 +79,8 @@ async function readSnippets(files: WorkspaceFiles, path: string, lines: readonly
   const all = text.split('\n');
   return lines.flatMap((line) => {
     const found = all[line - 1];
-    return found === undefined ? [] : `${path}:${line}: ${cutLine(found.replace(/\r$/, ''))}`;
+    if (found === undefined) return [];
+    return `${path}:${line}: ${cutLine(found.replace(/\r$/, ''))}`;
   });
 }
 

@@ -117,7 +117,8 @@ export const readFile: ToolFactory = () => ({
     const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
     const decode = (data?: Buffer) => {
       try {
-        return data === undefined ? decoder.decode() : decoder.decode(data, { stream: true });
+        if (data === undefined) return decoder.decode();
+        return decoder.decode(data, { stream: true });
       } catch {
         throw notTextError(path.given, files.binary_hint);
       }

@@ -80,7 +80,8 @@ export function shell({ env, sandbox, clock }: ShellOptions): ToolFactory {
 
 /** The next node of a lost session tree must not find its command still running (16 §4.4). */
 function gracePeriod({ reason }: AbortSignal): number | undefined {
-  return reason instanceof TreeLost ? reason.patience_ms : undefined;
+  if (reason instanceof TreeLost) return reason.patience_ms;
+  return undefined;
 }
 
 function formatResult(command: string, { code, signal, output }: CommandEnd): string {

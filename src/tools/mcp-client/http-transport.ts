@@ -137,5 +137,6 @@ async function limitedText(body: ReadableStream<Uint8Array>): Promise<string | n
 
 function errorCause(error: unknown): string {
   const { cause } = error as { cause?: { code?: unknown } };
-  return typeof cause?.code === 'string' ? cause.code : 'network error';
+  if (typeof cause?.code === 'string') return cause.code;
+  return 'network error';
 }

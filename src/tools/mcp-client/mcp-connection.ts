@@ -195,7 +195,8 @@ function limitAnswers(transport: Transport, onFault: OnFault): void {
 }
 
 function errorMessage(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  if (error instanceof Error) return error.message;
+  return String(error);
 }
 
 /** Untrusted text as one bounded line. */
@@ -204,5 +205,6 @@ function toOneLine(text: string): string {
     .slice(0, 4 * MAX_REASON)
     .replaceAll(/[\s\p{Cc}]+/gu, ' ')
     .trim();
-  return line.length > MAX_REASON ? `${line.slice(0, MAX_REASON)}...` : line;
+  if (line.length > MAX_REASON) return `${line.slice(0, MAX_REASON)}...`;
+  return line;
 }

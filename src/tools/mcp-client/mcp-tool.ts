@@ -54,7 +54,8 @@ function text(given: string): ToolResultContent {
 
 function label(given: unknown): string {
   if (typeof given !== 'string') return 'unknown';
-  return given.length > MAX_LABEL ? `${given.slice(0, MAX_LABEL)}...` : given;
+  if (given.length > MAX_LABEL) return `${given.slice(0, MAX_LABEL)}...`;
+  return given;
 }
 
 /** @param call asks the server; throws `ToolError` */

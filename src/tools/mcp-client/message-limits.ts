@@ -28,9 +28,8 @@ export function beginSlice(clock: Clock): (messages?: number) => number {
   return (messages = 1) => {
     count += messages;
     const spent = clock.monotonic() - began;
-    return count < SLICE_MESSAGES && spent < SLICE_MS
-      ? 0
-      : Math.max((PAUSE_MS * count) / SLICE_MESSAGES, SHARE * spent);
+    if (count < SLICE_MESSAGES && spent < SLICE_MS) return 0;
+    return Math.max((PAUSE_MS * count) / SLICE_MESSAGES, SHARE * spent);
   };
 }
 

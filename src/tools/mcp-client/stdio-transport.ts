@@ -132,7 +132,8 @@ export function stdioTransport(options: StdioOptions): Transport {
 function parseObject(line: string): JSONRPCMessage | null {
   try {
     const value: unknown = JSON.parse(line);
-    return isMapping(value) ? (value as unknown as JSONRPCMessage) : null;
+    if (isMapping(value)) return value as unknown as JSONRPCMessage;
+    return null;
   } catch {
     return null;
   }

@@ -81,7 +81,8 @@ export function createMcp(options: McpOptions): Mcp {
     },
     knownTools(root) {
       const workspace = workspaces.get(root);
-      return workspace === undefined ? [] : collectTools(workspace);
+      if (workspace === undefined) return [];
+      return collectTools(workspace);
     },
     problems(root) {
       const workspace = workspaces.get(root);

@@ -52,7 +52,8 @@ function createProtection(workspace: string) {
     if (found.isSymbolicLink()) throw protectionError(path, 'is a link; put what it leads to in its place');
     if (found.isFile() && found.nlink > 1)
       throw protectionError(path, 'has a second name (a hard link); put a copy in its place');
-    return found.isDirectory() ? 'folder' : 'file';
+    if (found.isDirectory()) return 'folder';
+    return 'file';
   }
   /** A link out of the workspace is not a worker, and commands cannot write its target. */
   async function leadsOut(path: string): Promise<boolean> {

@@ -55,7 +55,8 @@ export function createOutputWindow(half: number): OutputWindow {
       const start = Buffer.concat(head);
       if (behind <= half) {
         const whole = toValidUtf8(Buffer.concat([start, ring.subarray(0, behind)]));
-        return whole.length <= 2 * half ? whole.toString('utf8') : joinEnds(whole, whole, 0);
+        if (whole.length <= 2 * half) return whole.toString('utf8');
+        return joinEnds(whole, whole, 0);
       }
       const at = behind % half;
       const end = utf8Tail(Buffer.concat([ring.subarray(at), ring.subarray(0, at)]));
@@ -76,7 +77,8 @@ export function createOutputWindow(half: number): OutputWindow {
 
 /** As UTF-8: an invalid byte becomes U+FFFD, which takes three. */
 function toValidUtf8(data: Buffer): Buffer {
-  return isUtf8(data) ? data : Buffer.from(data.toString('utf8'));
+  if (isUtf8(data)) return data;
+  return Buffer.from(data.toString('utf8'));
 }
 
 /** Without a character at its end that was cut in two. */
@@ -85,7 +87,8 @@ function trimPartialCharacter(data: Buffer): Buffer {
   while (start >= 0 && ((data[start] ?? 0) & 0xc0) === 0x80) start -= 1;
   const lead = data[start] ?? 0;
   const size = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
-  return start + size > data.length ? data.subarray(0, start) : data;
+  if (start + size > data.length) return data.subarray(0, start);
+  return data;
 }
 
 const GRACE_MS = 5000;

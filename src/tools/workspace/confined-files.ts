@@ -5,6 +5,7 @@ import type { ConfinedPath, DirectoryEntry, PathUse, WorkspaceFiles } from '#cor
 import { ToolError } from '#protocol/tool.ts';
 import {
   errorCode,
+  folderPrefix,
   isMissing,
   listDirectory,
   NotRegular,
@@ -50,19 +51,21 @@ export function createWorkspaceFiles(root: string, dataFolder: string | null = n
     exclusive: (path, fn) => runExclusive(path.absolute, fn),
     below: async (folder, entry) => {
       const inner = childPath(folder, entry);
-      return isVisible(inner.relative) ? inner : null;
+      if (isVisible(inner.relative)) return inner;
+      return null;
     },
     readable: isVisible,
   };
 }
 
 function joinRoot(root: string, relative: string): string {
-  return relative === '.' ? root : `${root === '/' ? '' : root}/${relative}`;
+  if (relative === '.') return root;
+  return `${folderPrefix(root)}${relative}`;
 }
 
 async function confine(root: string, given: string, use: PathUse): Promise<ConfinedPath> {
   checkForm(given);
-  const inside = root === '/' ? '/' : `${root}/`;
+  const inside = folderPrefix(root);
   const target = given.startsWith('/') ? given : `${inside}${given}`;
   const absolute = await realTarget(target).catch((error: unknown) => {
     throw new ToolError(
@@ -85,7 +88,8 @@ async function realTarget(path: string): Promise<string | null> {
   for (;;) {
     try {
       const real = await realpath(prefix);
-      return missing.length === 0 ? real : `${real === '/' ? '' : real}/${missing.reverse().join('/')}`;
+      if (missing.length === 0) return real;
+      return `${folderPrefix(real)}${missing.reverse().join('/')}`;
     } catch (error) {
       const code = errorCode(error);
       if (code === 'ELOOP') return null;
@@ -102,19 +106,16 @@ async function realTarget(path: string): Promise<string | null> {
 }
 
 function checkForm(given: string): void {
-  const problem =
-    given === ''
-      ? 'is empty'
-      : given.includes('\0')
-        ? 'contains a NUL character'
-        : Buffer.byteLength(given) > MAX_PATH_BYTES
-          ? `is longer than ${MAX_PATH_BYTES} bytes`
-          : null;
-  if (problem !== null) throw new ToolError('permission_denied', `Path '${formatPath(given)}' ${problem}`);
+  const reject = (problem: string) => {
+    throw new ToolError('permission_denied', `Path '${formatPath(given)}' ${problem}`);
+  };
+  if (given === '') reject('is empty');
+  if (given.includes('\0')) reject('contains a NUL character');
+  if (Buffer.byteLength(given) > MAX_PATH_BYTES) reject(`is longer than ${MAX_PATH_BYTES} bytes`);
 }
 
 /** The path for a one-line message. */
-function formatPath(given: string): string {
+export function formatPath(given: string): string {
   const short = given.length > 200 ? `${given.slice(0, 200)}...` : given;
   return short.replace(/\p{Cc}/gu, '?');
 }
@@ -131,9 +132,8 @@ async function resolveAlias(root: string, absolute: string, relative: string): P
 }
 
 function isPermitted(relative: string, use: PathUse): boolean {
-  return use === 'write'
-    ? !isMetis(relative) && !isSpelling(relative, MCP_FILE)
-    : isReadable(relative) && (use === 'list' || relative !== METIS);
+  if (use === 'write') return !isMetis(relative) && !isSpelling(relative, MCP_FILE);
+  return isReadable(relative) && (use === 'list' || relative !== METIS);
 }
 
 // Some file systems treat `.METIS` as `.metis`, or ignore invisible characters: every spelling is protected.
@@ -222,7 +222,7 @@ function systemMessage(code: string, given: string, wanted: string): string {
 export function childPath(folder: ConfinedPath, entry: DirectoryEntry): ConfinedPath {
   return {
     given: `${folder.given}/${entry.name}`,
-    absolute: `${folder.absolute === '/' ? '' : folder.absolute}/${entry.name}`,
+    absolute: `${folderPrefix(folder.absolute)}${entry.name}`,
     relative: folder.relative === '.' ? entry.name : `${folder.relative}/${entry.name}`,
   };
 }

@@ -12,16 +12,24 @@ export class SwappedPath extends Error {}
 /** A directory, FIFO, socket or device instead of a file. */
 export class NotRegular extends Error {}
 
+/** The folder with a final slash: the start of every path in it. */
+export function folderPrefix(folder: string): string {
+  if (folder === '/') return folder;
+  return `${folder}/`;
+}
+
 /** Describes an error for the log. */
 export function describeProblem(error: unknown): string {
   if (error instanceof SwappedPath) return 'is a link, or lies behind one';
   if (error instanceof NotRegular) return 'is not a regular file';
-  return error instanceof Error ? error.message : String(error);
+  if (error instanceof Error) return error.message;
+  return String(error);
 }
 
 /** The code of a failed system call; null for every other error. */
 export function errorCode(error: unknown): string | null {
-  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : null;
+  if (error instanceof Error && 'code' in error && typeof error.code === 'string') return error.code;
+  return null;
 }
 
 /** Opens a regular file for reading. `absolute` is a real path. Throws `SwappedPath`, `NotRegular` or the system's error. */
@@ -102,7 +110,8 @@ async function openUnfollowed(absolute: string, flags: number): Promise<FileHand
 
 /** A path to an open directory that no swap can redirect; where the system has none, its plain path. */
 function descriptorPath(handle: FileHandle, absolute: string): string {
-  return LINUX ? `/proc/self/fd/${handle.fd}` : absolute;
+  if (LINUX) return `/proc/self/fd/${handle.fd}`;
+  return absolute;
 }
 
 /**

@@ -22,7 +22,15 @@ import {
   type WorkerProblem,
 } from '#protocol/worker-definition.ts';
 import { createWorkspaceFiles } from './confined-files.ts';
-import { describeProblem, errorCode, isMissing, listDirectory, readStart, SwappedPath } from './descriptors.ts';
+import {
+  describeProblem,
+  errorCode,
+  folderPrefix,
+  isMissing,
+  listDirectory,
+  readStart,
+  SwappedPath,
+} from './descriptors.ts';
 import type { OnceLogger } from './once-logger.ts';
 
 // Folders with worker definitions, and the files of each name (13 §3.1).
@@ -79,7 +87,7 @@ async function folderInside(root: string, folder: string, log: OnceLogger): Prom
   const path = `${root}/${folder}`;
   if (isMissing(path)) return null;
   const real = await realpath(path).catch(() => null);
-  if (real?.startsWith(root === '/' ? '/' : `${root}/`)) return real;
+  if (real?.startsWith(folderPrefix(root))) return real;
   log.log(
     'warn',
     path,
@@ -128,7 +136,8 @@ async function readEntries(directory: string, log: OnceLogger) {
 export function fileStamp(path: string): string {
   try {
     const stat = statSync(path, { throwIfNoEntry: false });
-    return stat === undefined ? '' : `${stat.mtimeMs} ${stat.ctimeMs} ${stat.size} ${stat.ino}`;
+    if (stat === undefined) return '';
+    return `${stat.mtimeMs} ${stat.ctimeMs} ${stat.size} ${stat.ino}`;
   } catch (error) {
     return errorCode(error) ?? 'unknown';
   }
@@ -279,7 +288,8 @@ async function readSchema(root: string, ref: string, looking: LoadContext): Prom
     const text = await readBeside(root, path, { ...looking, sources: [] });
     if (!text.ok) return err(`${path.shown}: ${text.error}`);
     const json = readJson(text.value, OUTSIDE);
-    return json.ok ? json : err(`${path.shown} ${json.error}`);
+    if (json.ok) return json;
+    return err(`${path.shown} ${json.error}`);
   }
   return err(`names no file: schemas/${ref} and schemas/${ref}.json are missing`);
 }
@@ -329,7 +339,7 @@ async function readBeside(
 export async function readSource(root: string, path: string): Promise<Result<Source, string>> {
   if (path.split('/').some((part) => ['', '.', '..'].includes(part)) || path.includes('\0'))
     return err('is not a path of a file relative to the workspace');
-  return readInside(root, `${root === '/' ? '' : root}/${path}`);
+  return readInside(root, `${folderPrefix(root)}${path}`);
 }
 
 /** A definition's file; a link is followed within the workspace only. */
@@ -338,11 +348,12 @@ export async function readInside(root: string, path: string): Promise<Result<Sou
     const data = await readStart(path, MAX_WORKER_BYTES + 1).catch(async (error: unknown) => {
       if (!(error instanceof SwappedPath)) throw error;
       const real = await realpath(path);
-      if (!real.startsWith(root === '/' ? '/' : `${root}/`)) throw new ToolError('permission_denied', LEADS_OUT);
+      if (!real.startsWith(folderPrefix(root))) throw new ToolError('permission_denied', LEADS_OUT);
       return readStart(real, MAX_WORKER_BYTES + 1);
     });
     if (data === null) return err('is missing');
-    return data.length > MAX_WORKER_BYTES ? err(`has more than ${MAX_WORKER_BYTES} bytes`) : decodeSource(data);
+    if (data.length > MAX_WORKER_BYTES) return err(`has more than ${MAX_WORKER_BYTES} bytes`);
+    return decodeSource(data);
   } catch (error) {
     if (error instanceof ToolError) return err(error.message);
     return err(`cannot be read: ${errorCode(error) ?? describeProblem(error)}`);

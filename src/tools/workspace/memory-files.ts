@@ -51,7 +51,8 @@ export async function memoryText(files: WorkspaceFiles, log: OnceLogger): Promis
     const body = over ? `${text}\n[truncated: file exceeds its ${hard}-byte cap]` : text;
     if (body !== '') sections.push(`## ${heading} (${name})\n${body}`);
   }
-  return sections.length === 0 ? null : sections.join('\n\n');
+  if (sections.length === 0) return null;
+  return sections.join('\n\n');
 }
 
 async function readMemory(files: WorkspaceFiles, name: MemoryFile, bytes: number, log: OnceLogger): Promise<Buffer> {
@@ -124,5 +125,6 @@ function toToolError(file: MemoryFile, error: unknown): unknown {
     return new ToolError('execution_error', `${file} cannot be used: it ${describeProblem(error)}`);
   // A system's own message would name the folder.
   const why = error instanceof ToolError ? error.message : errorCode(error);
-  return why === null ? error : new ToolError('execution_error', `${file} cannot be used: ${why}`);
+  if (why === null) return error;
+  return new ToolError('execution_error', `${file} cannot be used: ${why}`);
 }

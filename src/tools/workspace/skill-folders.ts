@@ -171,7 +171,8 @@ async function locateSkill(root: Root, name: string): Promise<Found | null> {
   const file = await realpath(path).catch(() => null);
   const folder = await realpath(dirname(path)).catch(() => null);
   const inside = (real: string | null): real is string => real?.startsWith(`${root.path}/`) ?? false;
-  return inside(file) && inside(folder) ? { file, folder } : null;
+  if (inside(file) && inside(folder)) return { file, folder };
+  return null;
 }
 
 async function fileStamp(file: string): Promise<string> {

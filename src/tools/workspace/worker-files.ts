@@ -12,6 +12,7 @@ import type { FoundWorker } from '#protocol/worker-definition.ts';
 import {
   describeProblem,
   errorCode,
+  folderPrefix,
   NotRegular,
   readStart,
   replaceFile,
@@ -88,7 +89,8 @@ export function createWorkerLibrary(log: Logger): WorkerLibrary {
   return {
     async find(root, name) {
       const located = (await locate(root)).get(name);
-      return located === undefined ? null : loadCached(root, cachedWorkers(root), located);
+      if (located === undefined) return null;
+      return loadCached(root, cachedWorkers(root), located);
     },
     read: (root, path) => readSource(root, path),
     change: (root, fn) => runExclusive(`${root}\0workers`, fn),
@@ -99,7 +101,7 @@ export function createWorkerLibrary(log: Logger): WorkerLibrary {
       const path = `${own?.place.folder ?? PLACES[0].folder}/${name}.yaml`;
       const target = await resolveTarget(root, own === null ? `${root}/${path}` : `${own.directory}/${name}.yaml`);
       await runExclusive(target, async () => {
-        const relative = target.slice(root === '/' ? 1 : root.length + 1);
+        const relative = target.slice(folderPrefix(root).length);
         await reportWriteErrors(path, async () =>
           replaceFile(root, relative, yaml(await readText(target)), { sync: true }),
         );
@@ -148,7 +150,7 @@ export function createWorkerLibrary(log: Logger): WorkerLibrary {
 async function resolveTarget(root: string, path: string): Promise<string> {
   if (!(await lstat(path).catch(() => null))?.isSymbolicLink()) return path;
   const real = await realpath(path).catch(() => null);
-  if (real?.startsWith(root === '/' ? '/' : `${root}/`)) return real;
+  if (real?.startsWith(folderPrefix(root))) return real;
   await rm(path);
   return path;
 }
@@ -156,7 +158,8 @@ async function resolveTarget(root: string, path: string): Promise<string> {
 /** Null = the file is missing or too large. */
 async function readText(path: string): Promise<string | null> {
   const data = await readStart(path, MAX_WORKER_BYTES + 1);
-  return data === null || data.length > MAX_WORKER_BYTES ? null : data.toString('utf8');
+  if (data === null || data.length > MAX_WORKER_BYTES) return null;
+  return data.toString('utf8');
 }
 
 /** Reports errors of the system, or of a link in the path, to the caller, who can remove the obstacle. */

@@ -4,8 +4,8 @@ import { hasSuffix, normaliseSandboxPath } from '#core/policy/workers/read-defin
 import type { ConfinedPath, PathUse, WorkspaceFiles } from '#core/ports/workspace.ts';
 import { ToolError } from '#protocol/tool.ts';
 import type { Sandbox } from '#protocol/worker-definition.ts';
-import { childPath } from './confined-files.ts';
-import { createFolder } from './descriptors.ts';
+import { childPath, formatPath } from './confined-files.ts';
+import { createFolder, folderPrefix } from './descriptors.ts';
 
 /** A sandbox of this name on the workspace itself accepts paths without a sandbox name. */
 const UNNAMED = 'workspace';
@@ -37,7 +37,7 @@ export function createSandboxFiles(root: string, files: WorkspaceFiles, given: r
     if (box === undefined)
       throw new ToolError(
         'permission_denied',
-        `unknown_sandbox: '${shown(given)}' must begin with ${listSandboxes(boxes)}`,
+        `unknown_sandbox: '${formatPath(given)}' must begin with ${listSandboxes(boxes)}`,
       );
     return resolveInside(box, own ? rest.join('/') : plain, { given, use });
   }
@@ -77,7 +77,7 @@ export function createSandboxFiles(root: string, files: WorkspaceFiles, given: r
 
   return {
     root,
-    roots: boxes.map((box) => ({ prefix: `${box.name}/`, absolute: `${root === '/' ? '' : root}/${box.path}` })),
+    roots: boxes.map((box) => ({ prefix: `${box.name}/`, absolute: `${folderPrefix(root)}${box.path}` })),
     binary_hint: '; pass it as an attachment to a worker',
     resolve,
     async read(path, limitBytes) {
@@ -105,7 +105,8 @@ export function createSandboxFiles(root: string, files: WorkspaceFiles, given: r
       // The target of a link is checked before it is listed.
       if (entry.kind === 'other') return resolve(`${folder.given}/${entry.name}`, 'read').catch(hideToolError);
       const inner = childPath(folder, entry);
-      return files.readable(inner.relative) ? { ...inner, box } : null;
+      if (files.readable(inner.relative)) return { ...inner, box };
+      return null;
     },
     async write(path, data) {
       const bytes = typeof data === 'string' ? Buffer.byteLength(data) : data.length;
@@ -162,7 +163,9 @@ async function confineInSandbox(
   } catch (error) {
     if (!(error instanceof ToolError) || error.error_class !== 'permission_denied') throw error;
     const [, reason] = /(is protected.*)$/.exec(error.message) ?? [];
-    throw reason ? new ToolError('permission_denied', `Path '${shown(given)}' ${reason}`) : escapeError(given, boxes);
+    throw reason
+      ? new ToolError('permission_denied', `Path '${formatPath(given)}' ${reason}`)
+      : escapeError(given, boxes);
   }
 }
 
@@ -182,19 +185,15 @@ function hideToolError(error: unknown): null {
 }
 
 function escapeError(given: string, boxes: readonly Sandbox[]): ToolError {
-  return new ToolError('permission_denied', `path_escape: '${shown(given)}' is not below ${listSandboxes(boxes)}`);
+  return new ToolError('permission_denied', `path_escape: '${formatPath(given)}' is not below ${listSandboxes(boxes)}`);
 }
 
 function listSandboxes(boxes: readonly Sandbox[]): string {
-  return boxes.length === 0 ? 'any sandbox: there is none' : boxes.map(({ name }) => name).join(', ');
+  if (boxes.length === 0) return 'any sandbox: there is none';
+  return boxes.map(({ name }) => name).join(', ');
 }
 
 function joinPath(folder: string, inner: string): string {
-  return folder === ALL ? inner : `${folder}/${inner}`;
-}
-
-/** Fit for one line of a message. */
-function shown(given: string): string {
-  const short = given.length > 200 ? `${given.slice(0, 200)}...` : given;
-  return short.replace(/\p{Cc}/gu, '?');
+  if (folder === ALL) return inner;
+  return `${folder}/${inner}`;
 }

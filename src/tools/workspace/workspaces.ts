@@ -129,12 +129,14 @@ async function realDirectory(path: string): Promise<string | null> {
     (s) => s.isDirectory(),
     () => false,
   );
-  return isDirectory ? found : null;
+  if (isDirectory) return found;
+  return null;
 }
 
 /** The global file may be a link; a link inside a workspace is not followed. */
 async function real(path: string): Promise<string> {
-  return isMissing(path) ? path : realpath(path).catch(() => path);
+  if (isMissing(path)) return path;
+  return realpath(path).catch(() => path);
 }
 
 // The text of a workspace's `.mcp.json`, a file that other programs read too (09 §11, 18 §2).

@@ -1,4 +1,4 @@
-// Commit F: the worker session ends, the delegation's record gets its outcome, and one `delegate.*` event tells (04 §5.4).
+// Commit F: the worker session ends, the delegation's record gets its outcome, and one `delegate.*` event is published (04 §5.4).
 import { type DelegateOutcome, summariseChanges } from '#core/policy/delegation/worker-outcome.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
 import type { WorkerUsage } from '#core/ports/store-reader.ts';

@@ -1,4 +1,4 @@
-// What a delegation is made of: its record, its worker's session, and the two events that tell of them (04 §5.1).
+// The records of a delegation: its record, the session of its worker, and the two events that publish them (04 §5.1).
 import { workerTaskPrompt } from '#core/policy/context/worker-brief.ts';
 import { estimateTaskSize } from '#core/policy/delegation/delegate-tool.ts';
 import type { WorkerToolSet } from '#core/policy/workers/worker-tools.ts';

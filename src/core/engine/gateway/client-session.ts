@@ -1,4 +1,4 @@
-// A client's own names for its sessions, and the records that stand for them (19 §2.3).
+// Maps the names that a client gives its sessions to stored session records (19 §2.3).
 
 import { Cancelled } from '#protocol/abort.ts';
 import { isoTime } from '#protocol/clock.ts';

@@ -341,7 +341,7 @@ async function reportRefusal(
   );
 }
 
-/** A client is told which session it was. */
+/** The error with the id of its session, for the client. */
 function addSessionDetail(error: AppError, { id }: Pick<SessionRecord, 'id'>): AppError {
   return new AppError(error.code, error.message, { ...error.details, session_id: id });
 }

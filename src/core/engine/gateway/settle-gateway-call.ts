@@ -1,4 +1,4 @@
-// What a call of the gateway leaves behind: its counts and its money, or why it failed; nothing of what was said (19 §2.2, §2.7).
+// Settles a call of the gateway: stores its counts and its cost, or why it failed, and no text of it (19 §2.2, §2.7).
 import { findEntryByName } from '#core/policy/gateway/model-names.ts';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
 import { replaceIncredibleCounts } from '#core/policy/pricing/credible-usage.ts';

@@ -145,7 +145,7 @@ async function hasWarnedBefore(
   return stored !== null && toPusd(stored) === limit.limit;
 }
 
-// What a model is told of the money that is left, as lines at the end of tool results (20 §5).
+// The money that is left, for the model, as lines at the end of tool results (20 §5).
 
 /**
  * The content with what this result has to say of the budget: a warning that was given since the last one, and behind a

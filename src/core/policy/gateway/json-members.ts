@@ -1,4 +1,4 @@
-// Where the members of a JSON object stand in its bytes: what a splice needs, found without making a value of the rest (19 §2.2).
+// Finds the positions of the members of a JSON object in its bytes, without parsing the rest (19 §2.2).
 import { err, ok, type Result } from '#protocol/result.ts';
 import { type Limits, tooDeep, tooMany, tooManyKeys } from '../parsing/text-limits.ts';
 

@@ -1,4 +1,4 @@
-// What a request is made of, as routing and its price ask: images, documents, tools, the last words of the user (19 §2.2).
+// Reads the parts of a request that routing and pricing need: images, documents, tools, the newest text of the user (19 §2.2).
 import type { ClientWire } from '#protocol/client-wire.ts';
 import { isMapping } from '../parsing/yaml.ts';
 

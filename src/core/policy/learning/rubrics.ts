@@ -1,4 +1,4 @@
-// How well a turn went, by what its events tell and how its last answer begins (12 §12.5).
+// Scores a turn by its events and by the beginning of its last answer (12 §12.5).
 import type { AnyEvent, PayloadOf } from '#protocol/event.ts';
 import type { Verdict } from '#protocol/learned-pattern.ts';
 import type { Disposition } from '#protocol/session.ts';

@@ -61,7 +61,7 @@ interface ResumeReply {
 }
 
 /**
- * A person's wish to go on. Throws `not_found`, `session_is_worker`, `turn_not_interrupted`, `budget_exceeded`,
+ * Resumes an interrupted turn. Throws `not_found`, `session_is_worker`, `turn_not_interrupted`, `budget_exceeded`,
  * `service_shutting_down`.
  */
 export async function resumeTurn(engine: Engine, sessionId: string, turnId: string): Promise<ResumeReply> {
@@ -82,7 +82,7 @@ export async function resumeTurn(engine: Engine, sessionId: string, turnId: stri
   return { turn_id: turn.id, resumed: true };
 }
 
-// A person says how good an ended turn was: kept with the turn, and told to whoever learns (12 §12.8).
+// A person's score of an ended turn: stored with the turn, and published as an event for learning (12 §12.8).
 
 interface GivenScore {
   /** 0..1 */
@@ -96,7 +96,7 @@ interface ScoreReply extends UserScore {
 }
 
 /**
- * Takes the place of what a person said before; the same once more changes nothing. A session's end does not matter.
+ * Replaces an earlier score; an equal one changes nothing. The session may have ended.
  * Throws `not_found`, or `turn_in_flight` for a turn that has not ended.
  */
 export async function scoreTurn(
@@ -109,11 +109,11 @@ export async function scoreTurn(
     throw new AppError('not_found', `no session with id ${sessionId}`, { resource: 'session' });
   const turn = await engine.store.turns.view(sessionId, turnId);
   if (turn === null) throw unknownTurnError(turnId);
-  const { id, session_id, user_score: said } = turn;
+  const { id, session_id, user_score: known } = turn;
   const comment = given.comment === '' ? null : given.comment;
   const { score } = given;
-  if (said !== null && said.score === score && said.comment === comment)
-    return { turn_id: id, session_id, ...said, changed: false };
+  if (known !== null && known.score === score && known.comment === comment)
+    return { turn_id: id, session_id, ...known, changed: false };
 
   const user_score: UserScore = { score, comment, scored_at: isoTime(engine.clock.now()) };
   const end = (await engine.store.events.ofTurn(id, TERMINAL_TURN_EVENTS)).at(-1)?.id ?? null;
@@ -137,7 +137,7 @@ export async function scoreTurn(
   try {
     await engine.journal.commit({
       writes: [{ kind: 'turn.score', turn_id: id, user_score }],
-      // Of another comment alone too: somebody else may have changed the score since it was read.
+      // Also for another comment alone: another caller may have changed the score since it was read.
       emit: [verdict],
     });
   } catch (error) {

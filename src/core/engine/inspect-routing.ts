@@ -296,7 +296,7 @@ export async function listPatterns(
 
 /**
  * Where a cheaper model does a shape of task as well (07 §7.3). Throws `not_found` (workspace) or `workspace_not_allowed`.
- * @param window the turns whose saving is told, as Unix milliseconds
+ * @param window the turns whose saving is reported, as Unix milliseconds
  */
 export async function compareQuality(
   engine: Engine,

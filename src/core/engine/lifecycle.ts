@@ -192,7 +192,7 @@ export function createTreeWork(engine: Engine): TreeWork {
     async takeUp(root) {
       await recover(engine, root);
       const resume = () => resumeAll(engine, root);
-      // Not waited for: whoever asks for the tree meanwhile finds its turn being resumed.
+      // Not awaited: a request for the tree meanwhile finds its turn being resumed.
       const resumed = (await suspects.includes(root)) ? suspects.resumeInTurn(root, resume) : resume();
       void resumed.catch((err: unknown) => {
         if (err instanceof TreeLost) return;

@@ -58,7 +58,7 @@ export async function createSession(engine: Engine, input: SessionInput, claim?:
     return await openNewSession(engine, input, claim);
   } catch (error) {
     if (!(error instanceof JournalConflict && error.code === 'client_known')) throw error;
-    // Somebody else was faster.
+    // Another caller was faster.
     return (await findClientSession(engine, ref, input.workspace_path))!;
   }
 }
@@ -140,7 +140,7 @@ export async function patchSession(engine: Engine, id: string, patch: SessionPat
         at,
       });
   }
-  // Only what was sent is written: what somebody else sets at the same time stays.
+  // Only the fields that were sent are written: another caller's change at the same time stays.
   const { max_cost_usd, on_reached } = patch;
   if (max_cost_usd !== undefined) writes.push({ kind: 'session.set_limit', session_id: session.id, max_cost_usd, at });
   if (on_reached !== undefined) writes.push({ kind: 'session.set_on_reached', session_id: session.id, on_reached, at });

@@ -147,7 +147,7 @@ async function saveDefinition(
   root: string,
   definition: WorkerDefinition,
 ): Promise<FoundWorker> {
-  // The library that keeps comments has 72 files: loaded when somebody writes a worker.
+  // The library that keeps comments has 72 files: it is loaded when a worker is written.
   const { reviseYaml } = await import('../policy/workers/revise-definition.ts');
   await engine.library.save(root, definition.name, (before) =>
     before === null ? formatDefinition(definition) : reviseYaml(before, definition),

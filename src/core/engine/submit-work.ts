@@ -122,7 +122,7 @@ async function acquireTurnSlot({ places, locks }: LiveSessions, sessionId: Sessi
   return !places.isFull() || isRunning() ? places.enter() : places.wait();
 }
 
-/** What is said there is said to its client. */
+/** Messages of a gateway session belong to its client. */
 function rejectGatewaySession({ door }: SessionRecord): void {
   if (door === 'gateway')
     throw new AppError('session_is_gateway', 'this session is kept for a client of the gateway: it takes no turns');
@@ -218,7 +218,7 @@ function turnInFlightError(turnId: TurnId | null): AppError {
 const AGAIN_MS = 100;
 
 /**
- * Resolves when the turn has ended or waits for somebody, when `ms` are over, or when the signal aborts. Throws `TreeLost`
+ * Resolves when the turn has ended or waits for a person, when `ms` are over, or when the signal aborts. Throws `TreeLost`
  * where it goes on elsewhere.
  */
 export async function waitForTurn(
@@ -239,7 +239,7 @@ export async function waitForTurn(
       }
       const stored = await engine.store.turns.record(session_id, turn_id);
       if (stored === null || stored.ended_at !== null || engine.draining.value) return;
-      // One that has just been taken up says so in the store before it is seen to run.
+      // A turn that was just resumed is in the store before it has its lock.
       if (stored.status === 'interrupted' && !isResumedAutomatically(engine, stored)) return;
       const session = await engine.store.sessions.record(session_id);
       const root = session?.root_session_id ?? session_id;
@@ -251,7 +251,7 @@ export async function waitForTurn(
   }
 }
 
-/** Whether an interrupted turn waits for nobody: it is about to be resumed, where the server goes down by another node. */
+/** Whether an interrupted turn goes on without a caller: it is about to be resumed, where the server goes down by another node. */
 export function isResumedAutomatically(
   { config, trees, draining }: Engine,
   turn: Pick<TurnRecord, 'status' | 'interrupted_reason'>,

@@ -11,7 +11,7 @@ import { scrubValue } from '#protocol/text/scrub.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';
 import { openSessionFiles } from '../definitions/session-files.ts';
 import type { Runtime, WorkspaceAccess } from '../state/engine.ts';
-import type { TurnRun } from '../state/turn-run.ts';
+import type { TurnPlan } from '../state/turn-run.ts';
 
 type Covered = Pick<ToolDefinition, 'name' | 'side_effects' | 'group'>;
 
@@ -29,7 +29,7 @@ const SHARING: Covered = { name: 'sandbox.read', side_effects: 'read', group: 's
 /** The call itself: its full arguments with real paths, and the content of the files that go with it. */
 export async function describeCall(
   engine: Runtime & WorkspaceAccess,
-  run: TurnRun,
+  run: TurnPlan,
   call: ToolUseBlock,
   about: {
     readonly definition: ToolDefinition;
@@ -79,7 +79,7 @@ export async function describeCall(
 }
 
 /** One file that the call hands on. */
-export function describeSharing(engine: Runtime, run: TurnRun, call: ToolUseBlock, file: SharedFile): Subject {
+export function describeSharing(engine: Runtime, run: TurnPlan, call: ToolUseBlock, file: SharedFile): Subject {
   const { path, absolute, bytes, sha256, target_worker } = file;
   const keyHash = sha256Hex(
     canonicalJson({
@@ -122,7 +122,7 @@ type RequestFields = Pick<
 
 function createApprovalRow(
   engine: Runtime,
-  run: TurnRun,
+  run: TurnPlan,
   call: ToolUseBlock,
   about: {
     readonly keyHash: string;

@@ -10,12 +10,12 @@ import type { ToolUseBlock } from '#protocol/message.ts';
 import type { ToolDefinition, ToolErrorClass } from '#protocol/tool.ts';
 import type { ApprovalEngine, Approvals, Runtime, Storage, WorkspaceAccess } from '../state/engine.ts';
 import { claim, type OpenApproval } from '../state/memory.ts';
-import type { TurnRun } from '../state/turn-run.ts';
+import type { TurnPlan, TurnProgress } from '../state/turn-run.ts';
 import { describeCall, describeSharing, type Subject } from './approval-subject.ts';
 
 // An approval as its two events (09 §6.1).
 
-function draftRequested(run: TurnRun, row: ConfirmationRow): EventDraft {
+function draftRequested(run: Pick<TurnProgress, 'call_event_id'>, row: ConfirmationRow): EventDraft {
   return draft({
     type: 'tool.confirmation_requested',
     session_id: row.session_id,
@@ -61,7 +61,7 @@ const ALLOWED: Approval = { ok: true, input: null };
 /** Decides whether a call may run, asking a person where policy says so: about each file that it hands on, then about itself (09 §5.2, 13 §5). */
 export async function approveCall(
   engine: ApprovalEngine,
-  run: TurnRun,
+  run: TurnPlan & TurnProgress,
   call: ToolUseBlock,
   about: {
     readonly definition: ToolDefinition;
@@ -81,7 +81,7 @@ export async function approveCall(
 /** Whether files may be handed on at all, of an input that a person edited: they are not asked again. */
 export async function canShare(
   engine: Runtime & Storage & WorkspaceAccess,
-  run: TurnRun,
+  run: TurnPlan,
   call: ToolUseBlock,
   shared: readonly SharedFile[],
 ) {
@@ -92,7 +92,7 @@ export async function canShare(
 
 async function decideSubject(
   engine: Runtime & Storage & WorkspaceAccess,
-  run: TurnRun,
+  run: Pick<TurnPlan, 'session'>,
   { covered, keyHash }: Subject,
 ): Promise<ApprovalDecision> {
   const { session } = run;
@@ -109,7 +109,7 @@ async function decideSubject(
 
 async function approveSubject(
   engine: ApprovalEngine,
-  run: TurnRun,
+  run: TurnPlan & TurnProgress,
   subject: Subject,
   recheck: Recheck,
 ): Promise<Approval> {
@@ -139,7 +139,7 @@ function denyCall(error_class: ToolErrorClass, text: string): Approval {
 /** `approve_all` and `strict` answer at once, and leave the same trace as a person would (09 §6.3). */
 async function answerByPolicy(
   engine: Runtime & Storage,
-  run: TurnRun,
+  run: TurnProgress,
   row: ConfirmationRow,
   decision: 'approve' | 'reject',
 ) {
@@ -163,7 +163,7 @@ async function answerByPolicy(
 
 async function requestApproval(
   engine: Runtime & Storage & Approvals,
-  run: TurnRun,
+  run: TurnPlan & TurnProgress,
   row: ConfirmationRow,
   recheck: Recheck,
 ): Promise<Approval> {
@@ -182,7 +182,7 @@ async function requestApproval(
 /** Resolves with the first of: a person's answer, the deadline, the turn's cancellation. */
 function awaitAnswer(
   engine: Runtime & Storage & Approvals,
-  run: TurnRun,
+  run: Pick<TurnPlan, 'signal'>,
   row: ConfirmationRow,
   { requestEvent, recheck }: { readonly requestEvent: EventId; readonly recheck: Recheck },
 ): Promise<Answer> {

@@ -12,7 +12,7 @@ import type { ToolUseBlock } from '#protocol/message.ts';
 import { ToolError, toolText } from '#protocol/tool.ts';
 import type { FoundWorker, SessionWorker, WorkerDefinition } from '#protocol/worker-definition.ts';
 import type { DefinitionsEngine, Runtime, Storage } from '../state/engine.ts';
-import type { TurnRun } from '../state/turn-run.ts';
+import type { TurnPlan } from '../state/turn-run.ts';
 import { checkWorker, createCheckContext } from './find-workers.ts';
 
 interface WorkerDraft {
@@ -25,7 +25,7 @@ interface WorkerDraft {
 
 type ProposalReading = Pick<WorkerDraft, 'definition' | 'issues'>;
 
-export function createWorkerMaker(engine: DefinitionsEngine, run: TurnRun, call: ToolUseBlock): WorkerMaker {
+export function createWorkerMaker(engine: DefinitionsEngine, run: TurnPlan, call: ToolUseBlock): WorkerMaker {
   const { session } = run;
   const resolveCopyPath = (name: string) =>
     path.join(engine.config.workers.generated_dir, session.root_session_id, `${name}.yaml`);
@@ -111,7 +111,7 @@ function isReplaceable(worker: SessionWorker, session: SessionId): boolean {
 
 async function storeWorker(
   engine: Storage,
-  run: TurnRun,
+  run: TurnPlan,
   worker: SessionWorker,
   replaced: SessionWorker | null,
 ): Promise<void> {
@@ -150,7 +150,7 @@ function readYamlProposal(yaml: string): ProposalReading {
 
 function readSpecProposal(
   engine: Pick<Runtime, 'config'>,
-  run: TurnRun,
+  run: Pick<TurnPlan, 'turn'>,
   input: Readonly<Record<string, unknown>>,
 ): ProposalReading {
   const spec = WorkerSpecSchema.safeParse(input);

@@ -8,7 +8,7 @@ import { ToolError } from '#protocol/tool.ts';
 import { rereadAttachments } from '../definitions/session-files.ts';
 import type { Entry, Workers } from '../state/delegation-runs.ts';
 import type { DelegationEngine } from '../state/engine.ts';
-import type { TurnRun } from '../state/turn-run.ts';
+import type { TurnPlan, TurnRun } from '../state/turn-run.ts';
 import { RESTART_TEXT } from '../tool-call/tool-results.ts';
 import { closeOpenDelegations } from './close-delegation.ts';
 import { resumeOutsideDelegations } from './outside-delegation.ts';
@@ -86,7 +86,7 @@ function createNamedSpawner(engine: DelegationEngine, run: TurnRun, call: ToolUs
 }
 
 /** A person had edited the input before the restart; the one they turned down must not be delegated in its place. */
-function refuseOtherInput(run: TurnRun, call: ToolUseBlock, input: Input): void {
+function refuseOtherInput(run: Pick<TurnPlan, 'called'>, call: ToolUseBlock, input: Input): void {
   const called = run.called.get(call.id);
   if (called && called.input_hash !== sha256Hex(canonicalJson(input))) throw new ToolError('cancelled', RESTART_TEXT);
 }

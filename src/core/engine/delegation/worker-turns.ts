@@ -12,7 +12,7 @@ import { Interrupted, isHandOver, takeWhenFree, throwIfLost } from '../state/con
 import type { Caller } from '../state/delegation-runs.ts';
 import { type DelegationEngine, type Runtime, type Storage, safeText, type Toolbox } from '../state/engine.ts';
 import type { BudgetRefusal, DelegationCap } from '../state/memory.ts';
-import type { ToolResults, TurnEnd, TurnRun, WorkerRun } from '../state/turn-run.ts';
+import type { ToolResults, TurnEnd, TurnPlan, TurnProgress, TurnRun, WorkerRun } from '../state/turn-run.ts';
 import { admitTurn } from '../turn/admit-turn.ts';
 import { runTurn } from '../turn/run-turn.ts';
 import { markOpened, type SpawnedDelegation } from './open-delegation.ts';
@@ -184,7 +184,7 @@ export async function runWorkerTurn(
 }
 
 /** The text of the newest assistant message of the turn, cut ones included. */
-function readTurnText(run: TurnRun): string {
+function readTurnText(run: TurnPlan & TurnProgress): string {
   const last = run.history.findLast((m) => m.role === 'assistant');
   return last && last.turn_id === run.turn.id ? joinText(last.content) : '';
 }

@@ -29,6 +29,10 @@ import {
   type ModelRequest,
   markOverflowAnswered,
   recordCheckpoint,
+  type ServingModel,
+  type TurnBase,
+  type TurnPlan,
+  type TurnProgress,
   type TurnRun,
   takeNextCall,
 } from '../state/turn-run.ts';
@@ -37,7 +41,7 @@ import { buildModelRequest, compactedEvent } from './model-request.ts';
 import { makeCall, type SettleAnswer } from './send-call.ts';
 import { observeOutcome, settleSuccess } from './settle-call.ts';
 
-// The turns before the newest ones told by a summary: a model call of its own, made before the turn's first (10 §7).
+// The turns before the newest ones replaced by a summary: a model call of its own, made before the turn's first (10 §7).
 
 /**
  * Returns what the turn's request then takes: `load`, unless a summary was made. What goes wrong is a warning in the
@@ -96,13 +100,15 @@ async function summarise(engine: ModelCallEngine, run: TurnRun, load: number): P
   });
   if (!outcome.ok) return without(outcome.error === null ? 'a limit refused the call' : outcome.error.message);
   const made = summary as HistorySummary | null;
-  return made === null ? without('the answer was empty, or longer than what it tells') : made.tokens_after;
+  return made === null
+    ? without('the answer was empty, or longer than the turns that it summarises')
+    : made.tokens_after;
 }
 
 /** Null when the text makes nothing smaller. */
 function buildSummary(
   engine: Runtime,
-  run: TurnRun,
+  run: Pick<TurnPlan, 'session'>,
   of: { readonly turns: EarlierTurns; readonly text: string; readonly model: string; readonly load: number },
 ): HistorySummary | null {
   if (of.text === '') return null;
@@ -120,14 +126,14 @@ function buildSummary(
   return { ...summary, tokens_before: of.load, tokens_after: Math.max(0, of.load - saved) };
 }
 
-/** A process died in this turn's summary: whether it was billed nobody can know, and it is not tried twice. */
-async function hasTriedBefore(engine: Pick<Storage, 'store'>, run: TurnRun): Promise<boolean> {
+/** A process died in this turn's summary: whether it was billed is unknown, and it is not tried twice. */
+async function hasTriedBefore(engine: Pick<Storage, 'store'>, run: Pick<TurnPlan, 'turn'>): Promise<boolean> {
   const started = await engine.store.events.ofTurn(run.turn.id, ['llm.call_started']);
   return started.some((event) => event.payload.purpose === 'compaction');
 }
 
 /** The model of tier `fast`, or why there is none. */
-async function chooseSummaryModel(engine: ModelCallEngine, run: TurnRun): Promise<ModelEntry | string> {
+async function chooseSummaryModel(engine: ModelCallEngine, run: TurnPlan): Promise<ModelEntry | string> {
   const { registry, prices, routes, clock } = engine;
   const { policies } = await readPolicies(engine, run.session.workspace_path);
   const id = tierModel(policies, registry, 'fast');
@@ -151,7 +157,7 @@ function withSummaryModel(engine: Pick<ModelCatalog, 'providers'>, run: TurnRun,
 /** Null when the turns do not fit the model. */
 function buildSummaryRequest(
   engine: Runtime,
-  run: TurnRun,
+  run: TurnBase,
   model: ModelEntry,
   turns: EarlierTurns,
 ): ModelRequest | null {
@@ -196,9 +202,9 @@ function buildSummaryRequest(
   return { purpose: 'compaction', request, estimated, load: estimated, window };
 }
 
-// Room in a model's window: old results out of the view, then old turns told by a summary, each by a stored step (10 §7).
+// Room in a model's window: old results out of the view, then old turns replaced by a summary, each by a stored step (10 §7).
 
-/** Room has to be made before this call. In mode `off` never: its provider says what is too much. */
+/** Room has to be made before this call. In mode `off` never: its provider rejects what is too much. */
 export function isCrowded(engine: Pick<Runtime, 'config'>, { load, window }: ModelRequest): boolean {
   return engine.config.context.compaction.mode !== 'off' && load > window.start;
 }
@@ -244,7 +250,7 @@ async function makeRoom(engine: ModelCallEngine, run: TurnRun, prepared: ModelRe
   return { ...buildModelRequest(engine, run, prepared.request.system_prompt_volatile), load };
 }
 
-function listElidables(run: TurnRun) {
+function listElidables(run: TurnProgress) {
   return elidables(viewHistory(run.history, run.checkpoints));
 }
 
@@ -296,7 +302,7 @@ export async function callModel(engine: ModelCallEngine, run: TurnRun): Promise<
 }
 
 /** The turn was stopped while room was made, or there is none to be had. */
-function refuseUnsentCall(run: TurnRun, { request, load, window }: ModelRequest): CallOutcome {
+function refuseUnsentCall(run: TurnPlan & ServingModel, { request, load, window }: ModelRequest): CallOutcome {
   const { request_id } = request;
   if (run.signal.aborted)
     return { ok: false, error: new AdapterError('cancelled', { error_class: 'cancelled', request_id }) };

@@ -14,7 +14,7 @@ import type { TokenUsage, Usage } from '#protocol/usage.ts';
 import { stampUsage } from '../money/call-price.ts';
 import type { ModelCatalog, Runtime } from '../state/engine.ts';
 import type { BudgetRefusal } from '../state/memory.ts';
-import { logFields, type ToolResults, type TurnBase, type TurnEnd, type TurnRun } from '../state/turn-run.ts';
+import { logFields, type ToolResults, type TurnEnd, type TurnPlan, type TurnRun } from '../state/turn-run.ts';
 
 // One model call while it is under way, and what became of it.
 
@@ -25,7 +25,7 @@ export type CallOutcome =
   /** A limit refused the call before it left. */
   | { readonly ok: false; readonly error: null; readonly refusal: BudgetRefusal };
 
-/** What the stream said so far that its last event does not repeat. */
+/** The content of the stream so far that its last event does not repeat. */
 interface StreamState {
   /** Left behind after its cancellation: whatever still comes is discarded. */
   left_behind: boolean;
@@ -185,11 +185,11 @@ export function toDelta(event: StreamEvent): Delta | null {
   }
 }
 
-export function toTransient(engine: Pick<Runtime, 'clock'>, run: TurnBase, delta: Delta): Transient {
+export function toTransient(engine: Pick<Runtime, 'clock'>, run: TurnPlan, delta: Delta): Transient {
   return { session_id: run.session.id, turn_id: run.turn.id, timestamp: engine.clock.now(), delta };
 }
 
 /** A message that was just stored, for clients that did not send it. */
-export function messageAppended(engine: Pick<Runtime, 'clock'>, run: TurnBase, message: StoredMessage): Transient {
+export function messageAppended(engine: Pick<Runtime, 'clock'>, run: TurnPlan, message: StoredMessage): Transient {
   return toTransient(engine, run, { type: 'message.appended', payload: { message: withoutRaw(message) } });
 }

@@ -11,7 +11,7 @@ import type { ModelEntry } from '#protocol/model.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
 import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import type { Runtime } from '../state/engine.ts';
-import type { ModelRequest, TurnRun } from '../state/turn-run.ts';
+import type { ModelRequest, TurnPlan, TurnRun } from '../state/turn-run.ts';
 
 /** What a request is made of. */
 type Source = Pick<
@@ -98,8 +98,8 @@ export function callStartedEvent(
   });
 }
 
-/** A step of the view, told under the turn that made it. */
-export function compactedEvent(run: TurnRun, checkpoint: Checkpoint, messages: number): EventDraft {
+/** A step of the view, reported under the turn that made it. */
+export function compactedEvent(run: TurnPlan, checkpoint: Checkpoint, messages: number): EventDraft {
   return draft({
     type: 'context.compacted',
     session_id: run.session.id,

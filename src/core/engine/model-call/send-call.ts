@@ -189,7 +189,7 @@ async function sendCall(
   return storeOutcome(engine, call, null, keep);
 }
 
-/** Stores the outcome. A fault in that is thrown, since nobody can go on with an answer that is lost; the call is closed before. */
+/** Stores the outcome. A fault of the store is thrown after the call is closed: a turn cannot go on with a lost answer. */
 async function storeOutcome(
   engine: ModelCallEngine,
   call: Call,
@@ -244,7 +244,7 @@ async function forwardStream(engine: Runtime & Storage, call: Call, request: Can
   for await (const event of run.adapter.stream(request, run.signal)) {
     if (stream.left_behind) return;
     recordStreamEvent(engine, call, request, event);
-    // What a summary says is for nobody who watches the conversation.
+    // The text of a summary is not part of the conversation that clients watch.
     const delta = call.purpose === 'turn' ? toDelta(event) : null;
     if (delta) engine.journal.transient(toTransient(engine, run, delta));
   }

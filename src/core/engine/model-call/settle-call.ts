@@ -27,8 +27,9 @@ import {
   countModelCall,
   recordAnswer,
   recordPartialAnswer,
+  type ServingModel,
   type ToolResults,
-  type TurnRun,
+  type TurnPlan,
 } from '../state/turn-run.ts';
 import { errorResult } from '../tool-call/tool-results.ts';
 import {
@@ -94,7 +95,7 @@ export async function settleSuccess(engine: ModelCallEngine, call: Call): Promis
 
 /**
  * How the turn completes with this message, when nothing can come between: no call to answer, no limit to warn about,
- * nobody who stops it. Then both are one batch, and a crash finds the turn either before its answer or ended.
+ * no cancellation. Then both are one batch, and a crash finds the turn either before its answer or ended.
  */
 function findTurnEnd({ run, limited }: Call, message: StoredMessage, stopReason: StopReason): TurnStopReason | null {
   if (limited || run.signal.aborted) return null;
@@ -114,7 +115,7 @@ function invalidInputWrites(engine: Pick<Runtime, 'clock'>, settled: ToolResults
 
 function invalidInputEvents(
   engine: Pick<Runtime, 'secrets'>,
-  run: TurnRun,
+  run: TurnPlan,
   message: StoredMessage,
   errors: ReadonlyMap<ToolUseId, string>,
 ): EventDraft[] {
@@ -143,10 +144,10 @@ export interface Failure {
   readonly outages: readonly Unavailable[];
 }
 
-/** Takes note of what a call says about its model and provider: once a call, however often its storing is tried. */
+/** Records what a call shows about its model and provider: once a call, however often storing it is tried. */
 export function observeOutcome(
   engine: Runtime & ModelCatalog & RoutingState,
-  run: TurnRun,
+  run: Pick<ServingModel, 'model'>,
   failure: CallFailure | null,
 ): readonly Unavailable[] {
   return observeCall(engine, run.model, failure);

@@ -12,12 +12,12 @@ import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnErrorCode, TurnStopReason } from '#protocol/turn.ts';
 import { closeOpenApprovals } from '../approval/approve-call.ts';
 import { type Delegations, type Runtime, type Storage, safeText } from '../state/engine.ts';
-import type { TurnBase } from '../state/turn-run.ts';
+import type { TurnBase, TurnCounts, TurnPlan } from '../state/turn-run.ts';
 
-// Model calls that were announced and never settled: each gets its one outcome, whoever ends their turn (00 §3 step 4).
+// Model calls that were announced and never settled: each gets its one outcome, however its turn ends (00 §3 step 4).
 
 /**
- * Every call that was under way when its process or its loop died is a failed one; whether it was billed nobody can know.
+ * Every call that was under way when its process or its loop died is a failed one; whether it was billed is unknown.
  * @param turnId absent = of every open turn
  */
 export async function closeOpenModelCalls(engine: Storage, turnId?: TurnId): Promise<void> {
@@ -141,7 +141,12 @@ export function buildTurnEnd(
   };
 }
 
-function terminalEvent(run: TurnBase, ending: Ending, outcome: TurnOutcome, unread_inputs: number): EventDraft {
+function terminalEvent(
+  run: TurnPlan & TurnCounts,
+  ending: Ending,
+  outcome: TurnOutcome,
+  unread_inputs: number,
+): EventDraft {
   const { tally, session } = run;
   const place = { session_id: session.id, turn_id: run.turn.id, parent: run.started_event_id };
   const partial = {

@@ -7,7 +7,7 @@ import { fromPusd, toPusd } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { Budgets, Runtime, Storage } from '../state/engine.ts';
 import type { BudgetRefusal, DelegationCap } from '../state/memory.ts';
-import type { TurnRun } from '../state/turn-run.ts';
+import type { ServingModel, TurnPlan, TurnProgress, TurnRun } from '../state/turn-run.ts';
 import { computeLeft, DAY_REACHED, formatDayMark, type Limit, listLimits, readReserved } from './budget-limits.ts';
 
 type Amounts = Pick<BudgetRefusal, 'scope' | 'limit_usd' | 'spent_usd' | 'reserved_usd' | 'needed_usd'>;
@@ -20,7 +20,7 @@ interface BudgetPlace {
   readonly caps: readonly DelegationCap[];
 }
 
-function toBudgetPlace(run: TurnRun): BudgetPlace {
+function toBudgetPlace(run: TurnPlan & ServingModel): BudgetPlace {
   return { session: run.session, turn_id: run.turn.id, model: run.model.id, caps: run.caps };
 }
 
@@ -153,7 +153,7 @@ async function hasWarnedBefore(
  */
 export async function appendBudgetLines(
   engine: Runtime & Storage & Budgets,
-  run: TurnRun,
+  run: TurnPlan & TurnProgress,
   content: readonly ToolResultContent[],
   delegated: boolean,
 ): Promise<ToolResultContent[]> {
@@ -169,7 +169,7 @@ export async function appendBudgetLines(
 }
 
 /** `$0.42 of $2 left` of the limit with the least left, as it is at this moment; null where none covers the turn. */
-async function formatTightestLimit(engine: Runtime & Storage & Budgets, run: TurnRun): Promise<string | null> {
+async function formatTightestLimit(engine: Runtime & Storage & Budgets, run: TurnPlan): Promise<string | null> {
   for (;;) {
     const limits = await listLimits(engine, run.session, run.caps);
     const seen = engine.budget.settlements;

@@ -8,7 +8,7 @@ import { type Pusd, ZERO_PUSD } from '#protocol/money.ts';
 import type { Budgets, MoneyEngine, Runtime, Storage } from '../state/engine.ts';
 import type { MoneyWaiter } from '../state/gateway-memory.ts';
 import type { Budget, BudgetRefusal, DelegationCap } from '../state/memory.ts';
-import type { TurnRun } from '../state/turn-run.ts';
+import type { ServingModel, TurnPlan } from '../state/turn-run.ts';
 import {
   buildRefusal,
   computeLeft,
@@ -30,7 +30,7 @@ type Reservation =
  */
 export async function reserveMoney(
   engine: MoneyEngine,
-  run: TurnRun,
+  run: TurnPlan & ServingModel,
   request: CanonicalRequest,
 ): Promise<{ readonly reservation: Reservation; readonly prompt: BoundPrompt | null }> {
   let prompt: BoundPrompt | null = null;

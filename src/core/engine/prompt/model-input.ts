@@ -14,8 +14,8 @@ import type { Runtime, Toolbox, WorkspaceAccess } from '../state/engine.ts';
 const MAX_LISTED = 10;
 
 /**
- * Without the tools that come with the model of the turn. A session with a definition has all of its own: what its file
- * says is its consent.
+ * Without the tools that come with the model of the turn. A session with a definition has all of its own: its
+ * file is its consent.
  * @param granted for a worker: the names of its delegation
  */
 export function selectBaseTools(
@@ -130,7 +130,7 @@ export async function buildNamedPrompt(
 
 // The stable system text of a new session, made from its workspace once (10 §2).
 
-/** @param granted for a worker: the names of its delegation. Who cannot read a skill is told of none. */
+/** @param granted for a worker: the names of its delegation. Workers that cannot read skills get no skill list. */
 export async function buildStablePrompt(
   engine: Runtime & Toolbox & WorkspaceAccess,
   session: Pick<SessionRecord, 'workspace_path' | 'is_worker' | 'worker_definition'>,

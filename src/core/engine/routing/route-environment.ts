@@ -125,7 +125,7 @@ export function takeNotices(
   ];
 }
 
-// What a call says about its model and provider, for the routing of the next one (03 §11).
+// What a call shows about its model and provider, for the routing of the next one (03 §11).
 
 /** Takes note of a call's outcome: once a call, however often its storing is tried. Null = it succeeded. */
 export function observeCall(
@@ -158,7 +158,7 @@ export function outageEvents(
 /**
  * @param place of the event; a call of the gateway belongs to no turn
  * @param elapsed_ms of the decision alone
- * @param requested what a client of the gateway asked for; null = nobody asked for a model of the event's own
+ * @param requested what a client of the gateway asked for; null = no model was requested
  */
 export function routeDecidedEvent(
   place: { readonly session_id: SessionId; readonly turn_id: TurnId | null; readonly parent: number | null },

@@ -28,7 +28,7 @@ interface TurnToShape {
   readonly session: SessionRecord;
   /** Everything stored of the session before this turn. */
   readonly earlier: readonly StoredMessage[];
-  /** What a worker was told to do, and the files it was referred to. */
+  /** The task of a worker, and the files it was referred to. */
   readonly worker: { readonly task: string; readonly files: readonly string[] } | null;
   readonly toolset: ToolSet;
 }
@@ -71,7 +71,7 @@ async function adviseRoute(
   }
 }
 
-/** A person's own choice stands, so nobody needs to be asked. */
+/** A person's own choice is valid, so no recommendation is needed. */
 function isChosen(context: Unadvised, env: RouteEnv): boolean {
   return [context.per_message_override, context.session_active_model].some(
     (model) => model !== null && validationFailure(model, context, env) === null,
@@ -111,7 +111,7 @@ interface TurnToRoute extends TurnToShape {
 
 interface RoutedTurn {
   readonly decision: RouteDecision;
-  /** What a refused decision tells the caller; null when a model was chosen. */
+  /** The error of a refused decision; null when a model was chosen. */
   readonly refusal: AppError | null;
   readonly context: TurnContext;
   readonly environment: RouteEnvironment;

@@ -74,7 +74,7 @@ export async function buildSession(engine: SessionEngine, input: SessionInput): 
 }
 
 /**
- * A top-level session that nothing was said of: no model, prompt or worker, limits and approvals as configured.
+ * A top-level session without options: no model, prompt or worker, limits and approvals as configured.
  * @param version of the routing policies in force
  */
 export function buildBlankRoot(engine: Runtime, workspace: string, version: string | null): SessionRecord {

@@ -15,7 +15,7 @@ interface ActiveTurn {
   readonly turn_id: TurnId;
   /** Aborted with a `Cancelled`. */
   readonly scope: AbortController;
-  /** Resolves when the terminal event is stored, or when the turn was put down, or its tree lost. Never rejects. */
+  /** Resolves when the terminal event is stored, or when the turn was interrupted, or its tree lost. Never rejects. */
   readonly done: Promise<void>;
 }
 
@@ -111,7 +111,7 @@ export function takeOver(
 }
 
 /**
- * Takes the session's lock as soon as nobody else holds it.
+ * Takes the session's lock as soon as it is free.
  * @param meanwhile called for a turn that runs and is waited for
  */
 export async function takeWhenFree(
@@ -247,7 +247,7 @@ const LOST_MS = 2000;
 
 /**
  * Settles like `work`; once the signal has aborted, waits for it 30 s more and then rejects with the abort's reason.
- * @param about what the log says of work that is left behind
+ * @param about the fields of the log line for work that is left behind
  */
 export function withGrace<T>(
   { clock, log }: { readonly clock: Clock; readonly log: Logger },
@@ -275,7 +275,7 @@ export function withGrace<T>(
   });
 }
 
-// Interrupting a turn so that it can be taken up again: who says so, and when (04 §13).
+// Interrupting a turn so that it can be resumed (04 §13).
 
 /** Why something is ended over a fault of the journal. */
 export const FAULT = new Cancelled('shutdown', 'internal error');

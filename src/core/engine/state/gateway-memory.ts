@@ -15,7 +15,7 @@ export interface Outcome {
   readonly error_detail: string | null;
   /** What is written of a failure; never a provider's own words, which may quote the client's. */
   readonly message: string;
-  /** It says something about the provider, and not only about the client. */
+  /** It counts against the provider, and not only against the client. */
   readonly counts: boolean;
 }
 
@@ -48,7 +48,7 @@ export interface BackgroundAnswer {
 export interface StandingDecision {
   readonly root_session_id: SessionId;
   readonly model: ModelEntry;
-  /** What stands in the body in place of the name; null = the name as it came. */
+  /** The model name in the body in place of the client's; null = the name as it came. */
   readonly sent: string | null;
   /** Its `route.decided`. */
   readonly event_id: EventId;

@@ -53,7 +53,7 @@ export function createBudget(): Budget {
 // Questions to a person that wait for an answer in this process. The row in the store is the truth; this is only who wakes up.
 
 export interface OpenApproval {
-  /** The answer that is being stored, until it is known whether it was; whoever comes meanwhile waits for that. */
+  /** The answer that is being stored; a second answer waits until storing it has settled. */
   claim: Promise<void> | null;
   /** The `tool.confirmation_requested` event: parent of its resolution. */
   readonly request_event: EventId;
@@ -62,13 +62,13 @@ export interface OpenApproval {
   settle(answer: Answer): void;
   /** Not even its end could be stored. */
   fail(error: unknown): void;
-  /** The server stops: nobody can answer any more, and the next start asks again. */
+  /** The server stops: no answer is possible any more, and the next start requests the approval again. */
   interrupt(): void;
   /** No answer came of a claim: a deadline or a cancellation that fell into it still counts. */
   releaseClaim(): void;
 }
 
-/** Holds an approval that nobody holds, from this very moment, until `store` has settled. */
+/** Claims an unclaimed approval at once, until `store` has settled. */
 export async function claim<T>(open: OpenApproval, store: () => Promise<T>): Promise<T> {
   let over = () => {};
   open.claim = new Promise((resolve) => {

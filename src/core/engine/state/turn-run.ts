@@ -19,7 +19,7 @@ import type { TurnRecord } from '#protocol/turn.ts';
 import type { Usage } from '#protocol/usage.ts';
 import type { BudgetRefusal, DelegationCap } from './memory.ts';
 
-// A worker's wall clock: runs from its creation, stands still while a person is asked (04 §10).
+// A worker's wall clock: runs from its creation, pauses while an approval is open (04 §10).
 
 export interface WorkerClock {
   /** Stops the time; pairs with `resume`, and pairs nest. */
@@ -67,7 +67,7 @@ export function startWorkerClock(
       if (holds === 0) run();
     },
     activeSeconds: () => (used + (since === null ? 0 : clock.monotonic() - since)) / 1000,
-    // A pause that nobody ends.
+    // A pause without an end.
     stop: pause,
   };
 }
@@ -211,12 +211,12 @@ export function logFields({ session, turn }: TurnRun): { readonly session_id: st
   return { session_id: session.id, turn_id: turn.id };
 }
 
-/** How a turn ended, for whoever waits for it in this process. */
+/** How a turn ended, for a caller that waits for it in this process. */
 export type TurnEnd =
   | { readonly status: 'completed'; readonly stop_reason: NonNullable<TurnRecord['stop_reason']> }
   | { readonly status: 'cancelled'; readonly reason: NonNullable<TurnRecord['cancel_reason']> }
   | { readonly status: 'failed'; readonly message: string }
-  /** Put down without a terminal event. */
+  /** Interrupted, without a terminal event. */
   | { readonly status: 'interrupted'; readonly reason: 'restart' | 'budget' }
   /** The tree is another node's: it goes on there. */
   | { readonly status: 'lost' };

@@ -4,7 +4,14 @@ import { draft } from '#protocol/event.ts';
 import type { ToolResultBlock, ToolUseBlock } from '#protocol/message.ts';
 import { createSlots, Interrupted, type Slots } from '../state/concurrency.ts';
 import type { Runtime, Storage, ToolCallEngine } from '../state/engine.ts';
-import { recordContextRequest, recordSettledCalls, type ToolResults, type TurnRun } from '../state/turn-run.ts';
+import {
+  recordContextRequest,
+  recordSettledCalls,
+  type ToolResults,
+  type TurnBase,
+  type TurnPlan,
+  type TurnRun,
+} from '../state/turn-run.ts';
 import { runTool } from './run-tool.ts';
 import { CANCELLED_TEXT, errorResult } from './tool-results.ts';
 
@@ -62,7 +69,10 @@ export async function dispatchTools(
 }
 
 /** In order: what runs side by side, and each barrier alone. */
-function splitBatches(run: TurnRun, calls: readonly ToolUseBlock[]): readonly (readonly ToolUseBlock[])[] {
+function splitBatches(
+  run: Pick<TurnPlan, 'tools'>,
+  calls: readonly ToolUseBlock[],
+): readonly (readonly ToolUseBlock[])[] {
   const found: ToolUseBlock[][] = [[]];
   for (const call of calls) {
     if (run.tools.some((tool) => tool.name === call.name && tool.barrier)) found.push([call], []);
@@ -71,12 +81,12 @@ function splitBatches(run: TurnRun, calls: readonly ToolUseBlock[]): readonly (r
   return found.filter((batch) => batch.length > 0);
 }
 
-function isContextRequest(run: TurnRun, call: ToolUseBlock): boolean {
+function isContextRequest(run: Pick<TurnPlan, 'tools'>, call: ToolUseBlock): boolean {
   return run.tools.some((tool) => tool.name === call.name && tool.requests_context);
 }
 
 /** A sibling of a valid context request: never started. */
-async function cancelSibling(engine: Runtime & Storage, run: TurnRun, call: ToolUseBlock): Promise<ToolResultBlock> {
+async function cancelSibling(engine: Runtime & Storage, run: TurnBase, call: ToolUseBlock): Promise<ToolResultBlock> {
   const result = errorResult(call.id, CANCELLED_TEXT);
   await engine.journal.commit({
     writes: [{ kind: 'tool_call.settle', id: call.id, status: 'cancelled', result, at: engine.clock.now() }],

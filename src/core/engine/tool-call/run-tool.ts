@@ -24,7 +24,7 @@ import {
   withGrace,
 } from '../state/concurrency.ts';
 import type { Budgets, Runtime, Storage, ToolCallEngine, WorkspaceAccess } from '../state/engine.ts';
-import { logFields, type StartedCall, type TurnRun } from '../state/turn-run.ts';
+import { logFields, type StartedCall, type TurnPlan, type TurnProgress, type TurnRun } from '../state/turn-run.ts';
 import {
   CANCELLED_TEXT,
   type Input,
@@ -114,7 +114,7 @@ export function buildToolContext(
 
 const CLASS_TIMEOUT = { none: 60, read: 60, write: 60, execute: 600, network: 600 } as const;
 
-/** What the configuration says of this tool, else the tool itself, else its class; null = no limit. */
+/** From the configuration of this tool, else the tool itself, else its class; null = no limit. */
 function limitSeconds(
   engine: Pick<Runtime, 'config'>,
   { name, side_effects, timeout_seconds: own }: ToolDefinition,
@@ -230,7 +230,7 @@ function canRunAgain(definition: ToolDefinition, call: ToolUseBlock, called: Sta
 /** A call that must not start any more: left open when the turn goes on after a restart, cancelled otherwise. */
 async function refuseStopped(
   engine: Runtime & Storage & Budgets,
-  run: TurnRun,
+  run: TurnPlan & TurnProgress,
   call: ToolUseBlock,
 ): Promise<ToolOutcome> {
   throwIfLost(run.signal);
@@ -246,7 +246,7 @@ function toPlainInput(tool: Tool, input: Input): Record<string, unknown> {
 /** An edited input is checked like the original; it is not asked about again. */
 async function recheckEdit(
   engine: Runtime & Storage & WorkspaceAccess,
-  run: TurnRun,
+  run: TurnPlan,
   call: ToolUseBlock,
   { tool, context, input }: { readonly tool: Tool; readonly context: ToolContext; readonly input: Input },
 ): Promise<readonly Issue[]> {
@@ -309,10 +309,10 @@ async function executeTool(
   return settleCompleted(engine, run, call, { edited, output, started });
 }
 
-/** `tool.called` is stored before the tool runs: after a crash it tells what may have taken effect (04 §13). */
+/** `tool.called` is stored before the tool runs: after a crash it shows what may have taken effect (04 §13). */
 async function announceToolCall(
   engine: Pick<Storage, 'journal'>,
-  run: TurnRun,
+  run: TurnPlan & TurnProgress,
   call: ToolUseBlock,
   { definition, input }: Pick<Prepared, 'definition' | 'input'>,
 ): Promise<EventId> {

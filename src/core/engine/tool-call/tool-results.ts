@@ -12,7 +12,7 @@ import { canonicalJson } from '#protocol/text/canonical-json.ts';
 import type { ToolCallStatus, ToolErrorClass, ToolOutput } from '#protocol/tool.ts';
 import { appendBudgetLines } from '../money/budget-notices.ts';
 import { type Budgets, type Runtime, type Storage, safeName, safeText } from '../state/engine.ts';
-import type { StartedCall, ToolResults, TurnRun } from '../state/turn-run.ts';
+import type { StartedCall, ToolResults, TurnPlan, TurnProgress, TurnRun } from '../state/turn-run.ts';
 
 export const CANCELLED_TEXT = 'Tool call cancelled.';
 export const RESTART_TEXT = 'Tool call interrupted by a server restart; it may or may not have taken effect.';
@@ -106,7 +106,7 @@ export const OPAQUE_TEXT = 'Tool execution failed.';
 /** @param how `edited` is the input that ran, when a person had changed it */
 export async function settleCompleted(
   engine: Runtime & Storage & Budgets,
-  run: TurnRun,
+  run: TurnPlan & TurnProgress,
   call: ToolUseBlock,
   how: { readonly edited: Input | null; readonly output: ToolOutput; readonly started: Started },
 ): Promise<ToolOutcome> {
@@ -155,8 +155,12 @@ export async function settleCompleted(
   return { status, result, event_id: events.at(-1)!.id };
 }
 
-/** With the call's end: a read that is cut before it runs again after a restart, and would tell it twice. */
-function skillLoadedEvents(run: TurnRun, call: ToolUseBlock, { skill_loaded }: ToolOutput): EventDraft[] {
+/** With the call's end: a read that is cut before it runs again after a restart, and would report it twice. */
+function skillLoadedEvents(
+  run: TurnPlan & TurnProgress,
+  call: ToolUseBlock,
+  { skill_loaded }: ToolOutput,
+): EventDraft[] {
   if (skill_loaded === undefined) return [];
   return [
     draft({
@@ -171,7 +175,7 @@ function skillLoadedEvents(run: TurnRun, call: ToolUseBlock, { skill_loaded }: T
 
 /** What a call that ran did to the workspace, as far as it is known (20 §1). */
 function describeChanges(
-  run: TurnRun,
+  run: Pick<TurnPlan, 'tools'>,
   call: ToolUseBlock,
   output: ToolOutput | null,
 ): { readonly changed?: CallChanges } {
@@ -206,7 +210,7 @@ function editNote(before: Input, after: Input): string {
  */
 export async function settleRefused(
   engine: Runtime & Storage & Budgets,
-  run: TurnRun,
+  run: TurnPlan & TurnProgress,
   call: ToolUseBlock,
   refusal: Refusal & { readonly started?: Started },
 ): Promise<ToolOutcome> {
@@ -252,13 +256,13 @@ export async function settleRefused(
 
 export async function settleInvalidInput(
   engine: Runtime & Storage & Budgets,
-  run: TurnRun,
+  run: TurnPlan & TurnProgress,
   call: ToolUseBlock,
   issues: readonly Issue[],
 ): Promise<ToolOutcome> {
   const lines = issues.map((i) => `${i.path === '' ? '$' : i.path}: ${i.message}`);
-  const said = errorResult(call.id, lines.join('\n'));
-  const result = { ...said, content: await appendBudgetLines(engine, run, said.content, false) };
+  const refused = errorResult(call.id, lines.join('\n'));
+  const result = { ...refused, content: await appendBudgetLines(engine, run, refused.content, false) };
   const events = await engine.journal.commit({
     writes: [{ kind: 'tool_call.settle', id: call.id, status: 'failed', result, at: engine.clock.now() }],
     emit: [

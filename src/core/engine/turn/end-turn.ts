@@ -25,7 +25,10 @@ import {
   recordSettledCalls,
   type ToolResults,
   type TurnBase,
+  type TurnCounts,
   type TurnEnd,
+  type TurnPlan,
+  type TurnProgress,
   type TurnRun,
   type WorkerClock,
   type WorkerRun,
@@ -65,7 +68,7 @@ export async function endTurn(
   }
 }
 
-/** Ends a turn whose model has said all, unless a message for it came at the last moment: null then. */
+/** Ends a turn whose model has finished, unless a message for it came at the last moment: null then. */
 export async function completeTurn(
   engine: Runtime & Storage,
   run: TurnBase,
@@ -127,7 +130,7 @@ async function closeCalls(engine: Runtime & Storage, run: TurnBase, text: string
 }
 
 /** Tool calls of the turn's newest complete message that no stored tool message answers yet (01 §6.2). */
-function findUnansweredCalls(run: TurnBase) {
+function findUnansweredCalls(run: TurnPlan & TurnProgress) {
   const at = run.history.findLastIndex((m) => m.role === 'assistant' && m.metadata.status === 'complete');
   const asked: StoredMessage | undefined = run.history[at];
   if (!asked || asked.turn_id !== run.turn.id) return [];
@@ -167,7 +170,7 @@ export async function rebuildRun(
   // A summary is made before the turn's own first call.
   const completed = lastCompleted?.payload.purpose === 'turn' ? lastCompleted : null;
   const cause = await events.lastOfTurn(turn.id, [...TERMINAL_TOOL_EVENTS, 'turn.steered']);
-  const said = await events.lastOfTurn(turn.id, [...TERMINAL_TOOL_EVENTS, 'budget.warning']);
+  const notice = await events.lastOfTurn(turn.id, [...TERMINAL_TOOL_EVENTS, 'budget.warning']);
   if (!started || !decided) throw new Error(`turn ${turn.id} has no beginning`);
   const calls = await turns.toolCalls(turn.id);
   const totals = await turns.totals(turn.id);
@@ -216,8 +219,8 @@ export async function rebuildRun(
     final_message_id: last?.id ?? null,
     context_request: findContextRequest(around.toolset, last, calls),
     limit: null,
-    // The first result behind a warning says it.
-    budget_warned: said?.type === 'budget.warning',
+    // The first result behind a warning repeats it.
+    budget_warned: notice?.type === 'budget.warning',
     refusal: null,
   };
   return { run, served: model && adapter ? { model, adapter } : null, known: await readStoredResults(engine, turn.id) };
@@ -230,12 +233,12 @@ export function findContextRequest(
   calls: readonly ToolCallState[],
 ): InsufficientContextRequest | null {
   const questions = last ? toolUses(last.content).filter((c) => toolset.definition(c.name)?.requests_context) : [];
-  // Before the answers are stored the batch is not over: its other calls have to be turned away first.
+  // Before the answers are stored the batch is not over: its other calls have to be rejected first.
   const valid = questions.find(({ id }) => calls.some((c) => c.id === id && c.status === 'succeeded' && c.answered));
   return valid ? (InsufficientContextRequestSchema.safeParse(valid.input).data ?? null) : null;
 }
 
-// Ending a turn that nobody runs any more: after a crash, or when it was interrupted and is not wanted back (04 §13).
+// Ending a turn without a running loop: after a crash, or when it was interrupted and will not be resumed (04 §13).
 
 const SHUTDOWN = new Cancelled('shutdown');
 
@@ -268,15 +271,19 @@ export async function endUnfinishedTurn(
   const toolset = engine.tools.knownTools(session.workspace_path);
   const alone = { scope, toolset, worker: null, clocks: [], tree: { delegations: 0 }, caps: [] };
   const { run } = await rebuildRun(engine, session, turn, alone);
-  // Nobody can know what a call did that its process did not outlive.
+  // What a call did whose process died is unknown.
   const text = reason.reason === 'shutdown' && reason !== FAULT ? RESTART_TEXT : CANCELLED_TEXT;
   await endTurn(engine, run, { status: 'cancelled', by: reason }, text);
 }
 
 // Putting a turn down where it stands: no terminal event, everything stored so far is kept for its resumption (04 §13).
 
-/** Puts the turn down; one that was cancelled at the last moment ends instead, since nobody else would end it. */
-export async function interruptTurn(engine: TurnEndEngine, run: TurnRun, reason: InterruptReason): Promise<TurnEnd> {
+/** Interrupts the turn. A turn that was cancelled at the last moment ends instead, since nothing else would end it. */
+export async function interruptTurn(
+  engine: TurnEndEngine,
+  run: TurnPlan & TurnCounts,
+  reason: InterruptReason,
+): Promise<TurnEnd> {
   await engine.journal.commit({
     writes: [
       {

@@ -54,8 +54,8 @@ export async function prepareMessage(
     readonly attachments?: readonly string[];
   },
 ): Promise<PreparedMessage> {
-  const said = await readBlocks(engine, session, message.content);
-  const content = [...said, ...(await readAttachedFiles(engine, session, message.attachments ?? []))];
+  const blocks = await readBlocks(engine, session, message.content);
+  const content = [...blocks, ...(await readAttachedFiles(engine, session, message.attachments ?? []))];
   const excess = checkImages(listImages(content));
   if (excess !== null) throw validationError([{ path: 'attachments', message: `with them the message ${excess}` }]);
   const { registry } = engine;
@@ -77,7 +77,7 @@ async function readAttachedFiles(
     throw validationError([
       { path: 'attachments', message: 'belong to a session with a worker; send text and image blocks' },
     ]);
-  // Whoever writes the message chooses the files: the worker's policy holds, its sandboxes are for its own tools.
+  // The caller chooses the files: the worker's policy holds, its sandboxes are for its own tools.
   const caller = { workspace_path: session.workspace_path, worker_definition: null };
   try {
     return (await readAttachments(engine, caller, named.definition, paths)).blocks;
@@ -234,16 +234,16 @@ async function joinTurn(
 export function newUserMessage(
   engine: Pick<Runtime, 'ids'>,
   session: SessionRecord,
-  said: { readonly turn_id: TurnId; readonly content: readonly ContentBlock[]; readonly now: number },
+  message: { readonly turn_id: TurnId; readonly content: readonly ContentBlock[]; readonly now: number },
 ): StoredMessage {
   return {
     id: engine.ids.message(),
     session_id: session.id,
-    turn_id: said.turn_id,
+    turn_id: message.turn_id,
     role: 'user',
-    content: [...said.content],
+    content: [...message.content],
     metadata: plainMetadata(),
-    created_at: isoTime(said.now),
+    created_at: isoTime(message.now),
     provider_raw: null,
   };
 }

@@ -9,14 +9,14 @@ import { loadToolset } from '../definitions/find-workers.ts';
 import { isWaitingForMoney } from '../money/budget-limits.ts';
 import { cancelScope } from '../state/concurrency.ts';
 import type { Delegations, LiveSessions, Runtime, Storage, TurnEngine } from '../state/engine.ts';
-import type { ToolResults, TurnBase, TurnEnd, TurnRun } from '../state/turn-run.ts';
+import type { ToolResults, TurnBase, TurnCounts, TurnEnd, TurnPlan, TurnRun } from '../state/turn-run.ts';
 import { endTurn, endUnfinishedTurn, rebuildRun } from './end-turn.ts';
 import { runTurn } from './run-turn.ts';
 
-// What a turn that is taken up again stores first, and its end when nobody can go on with it (04 §13).
+// What a turn that is taken up again stores first, and its end when its model is gone (04 §13).
 
 /** Back to `in_flight`, with `turn.resumed`. A pause for money is no failed attempt. */
-export async function announceResumed(engine: Storage & LiveSessions, run: TurnBase): Promise<void> {
+export async function announceResumed(engine: Storage & LiveSessions, run: TurnPlan & TurnCounts): Promise<void> {
   const reason = run.turn.interrupted_reason ?? 'restart';
   await engine.journal.commit({
     writes: [{ kind: 'turn.resume', turn_id: run.turn.id, count_attempt: engine.crashed.delete(run.turn.id) }],
@@ -37,7 +37,7 @@ export async function announceResumed(engine: Storage & LiveSessions, run: TurnB
   });
 }
 
-/** Ends a turn that nobody can go on with, its workers first. */
+/** Ends a turn whose model is gone, its workers first. */
 export async function failModelGone(engine: Runtime & Storage & Delegations, run: TurnBase): Promise<TurnEnd> {
   await engine.workers.closeUnder(run.turn.id, new Cancelled('shutdown'));
   return endTurn(engine, run, {
@@ -95,7 +95,7 @@ export async function resumeIfPaid(engine: TurnEngine, sessionId: SessionId): Pr
 const MAX_ATTEMPTS = 3;
 
 /**
- * Starts a top-level turn again where it stands; resolves when it runs. A turn somebody else holds is left alone, and
+ * Starts a top-level turn again where it stands; resolves when it runs. A turn whose lock is held is left alone, and
  * while the server drains every turn is.
  */
 export async function resumeTopLevelTurn(engine: TurnEngine, session: SessionRecord, turn: TurnRecord): Promise<void> {

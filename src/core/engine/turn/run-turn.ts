@@ -25,7 +25,9 @@ import {
   recordRefusal,
   setNextCall,
   type ToolResults,
+  type TurnBase,
   type TurnEnd,
+  type TurnPlan,
   type TurnRun,
 } from '../state/turn-run.ts';
 import { dispatchTools } from '../tool-call/dispatch-tools.ts';
@@ -33,9 +35,9 @@ import { buildAnswers, FAILED_TEXT } from '../tool-call/tool-results.ts';
 import { completeTurn, endTurn, interruptTurn } from './end-turn.ts';
 import { newUserMessage } from './incoming-message.ts';
 
-// The tool messages of a finished batch, what was said to the turn meanwhile, and the model call that takes both along (00 §3 step 5).
+// The tool messages of a finished batch, the messages that came meanwhile, and the model call that sends both (00 §3 step 5).
 
-/** Stores the tool messages of a finished batch in one transaction with what was said meanwhile, and announces the call that takes them along. */
+/** Stores the tool messages of a finished batch in one transaction with the messages that came meanwhile, and announces the call that sends them. */
 export async function storeAnswers(
   engine: Runtime & Storage & WorkspaceAccess,
   run: TurnRun,
@@ -69,10 +71,10 @@ export interface Inputs {
 
 export const NO_INPUTS: Inputs = { messages: [], writes: [], emit: [] };
 
-/** What is to be read now, behind `before`. Null where something waits and no model call may follow: nobody would answer it, and the turn gives it back as it ends. */
+/** The messages to read now, behind `before`. Null where messages wait and no model call may follow: the turn counts them as unread when it ends. */
 export async function collectInputs(
   engine: Runtime & Storage,
-  run: TurnRun,
+  run: TurnBase,
   before: readonly StoredMessage[] = [],
 ): Promise<Inputs | null> {
   const inputs = await engine.store.turns.inputs(run.turn.id);
@@ -104,7 +106,7 @@ export async function collectInputs(
  * Reads what waits for a turn that would end here, so that one more model call follows.
  * @returns `limited` where no call may follow
  */
-export async function readInputs(engine: Runtime & Storage, run: TurnRun): Promise<'read' | 'nothing' | 'limited'> {
+export async function readInputs(engine: Runtime & Storage, run: TurnBase): Promise<'read' | 'nothing' | 'limited'> {
   const inputs = await collectInputs(engine, run);
   if (inputs === null) return 'limited';
   const { messages, writes, emit } = inputs;
@@ -118,7 +120,7 @@ export async function readInputs(engine: Runtime & Storage, run: TurnRun): Promi
 
 export function decideNextStep(
   engine: Pick<Runtime, 'config'>,
-  run: TurnRun,
+  run: TurnBase,
   history: readonly StoredMessage[] = run.history,
 ): Step {
   return next({
@@ -149,7 +151,7 @@ export async function prepareCertainCall(
   return isCrowded(engine, prepared) ? null : prepared;
 }
 
-/** Nobody stops the turn: a call that is announced all the same is turned away, and costs two events. */
+/** Whether no stop is in sight. A call that is announced all the same is rejected, and costs two events. */
 export function canAnnounce(engine: Pick<Runtime, 'draining'>, signal: AbortSignal): boolean {
   return !signal.aborted && !engine.draining.value;
 }
@@ -164,7 +166,7 @@ function findLastSent(history: readonly StoredMessage[]): StoredMessage {
 /** Model calls in one turn of a worker, however many `turn.max_llm_calls` allows a planner. */
 const MAX_WORKER_LLM_CALLS = 25;
 
-function maxLlmCalls(engine: Pick<Runtime, 'config'>, run: TurnRun): number {
+function maxLlmCalls(engine: Pick<Runtime, 'config'>, run: Pick<TurnPlan, 'session'>): number {
   const limit = engine.config.turn.max_llm_calls;
   return run.session.is_worker ? Math.min(limit, MAX_WORKER_LLM_CALLS) : limit;
 }
@@ -180,8 +182,8 @@ export async function runTurn(engine: TurnLoopEngine, run: TurnRun, known: ToolR
     for (;;) {
       throwIfLost(run.signal);
       const step = decideNextStep(engine, run);
-      // The calls of a stopped turn are dispatched all the same: each is turned away with its own terminal event.
-      // So is a call that is announced: it is made, turned away at once, and so has its outcome.
+      // The calls of a stopped turn are dispatched all the same: each is rejected with its own terminal event.
+      // So is a call that is announced: it is made, rejected at once, and so has its outcome.
       const owed = step.kind === 'run_tools' || run.next_call?.started != null;
       if (run.signal.aborted && !owed) return await stopTurn(engine, run);
       if (step.kind === 'finish') {
@@ -226,7 +228,7 @@ export async function runTurn(engine: TurnLoopEngine, run: TurnRun, known: ToolR
   } catch (thrown) {
     if (thrown instanceof TreeLost) return { status: 'lost' };
     engine.log.error({ err: thrown, session_id: run.session.id, turn_id: run.turn.id }, 'a turn failed unexpectedly');
-    // When one of these is refused too the turn stays open: whoever comes next, or the next start, ends it whole.
+    // When one of these is refused too the turn stays open: the next operation on it, or the next start, ends it whole.
     await closeOpenParts(engine, run.session, run.turn.id, FAULT);
     return endTurn(engine, run, {
       status: 'failed',
@@ -250,9 +252,9 @@ async function endOverBudget(engine: TurnLoopEngine, run: TurnRun, refusal: Budg
 }
 
 /** An aborted turn ends as cancelled, unless the process stops and the turn goes on after its next start. */
-async function stopTurn(engine: TurnLoopEngine, run: TurnRun): Promise<TurnEnd> {
+async function stopTurn(engine: TurnLoopEngine, run: TurnBase): Promise<TurnEnd> {
   if (isHandOver(engine, run.signal)) return interruptTurn(engine, run, 'restart');
-  // Workers that were interrupted before the cancellation came have nobody else who would end them.
+  // Nothing else would end workers that were interrupted before the cancellation came.
   const by = cancelledBy(run.signal);
   await engine.workers.closeUnder(run.turn.id, by);
   return endTurn(engine, run, { status: 'cancelled', by });

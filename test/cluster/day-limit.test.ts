@@ -19,9 +19,12 @@ import { ownSchema, postgresService } from '../support/services.ts';
 import { until } from '../support/until.ts';
 
 const { url, missing } = await postgresService();
-const LEASE_SECONDS = 1;
+/** A busy machine must not miss it: a lease that ends gives its allowance away. */
+const LEASE_SECONDS = 5;
+/** Of nodes that are processes of their own, each of which works. */
+const NODE_LEASE_SECONDS = 10;
 const PATIENCE_SECONDS = 60;
-vi.setConfig({ testTimeout: 120_000 });
+vi.setConfig({ testTimeout: 180_000 });
 const LIMIT = toPusd('1');
 const day: SharedLimit = { pool: 'day', limit: LIMIT, since: NOON - (NOON % DAY_MS), caller: null };
 const usd = (text: string) => toPusd(text as Parameters<typeof toPusd>[0]);
@@ -72,7 +75,12 @@ describe.skipIf(url === null)(`the limit of a day on several nodes${missing && `
         // As dear as was reserved for, nearly: what is counted wrong shows.
         return { text: 'done', usage: { input: 1000, output: OUTPUT } };
       },
-      set: { 'budgets.daily_usd': String(LIMIT_USD), 'turn.max_output_tokens': OUTPUT, 'tools.disabled': ['*'] },
+      set: {
+        'budgets.daily_usd': String(LIMIT_USD),
+        'turn.max_output_tokens': OUTPUT,
+        'tools.disabled': ['*'],
+        'cluster.lease_seconds': NODE_LEASE_SECONDS,
+      },
     });
     const [a, b, c] = (await Promise.all(['a', 'b', 'c'].map((name) => nodes.start(name)))) as [
       TestNode,
@@ -94,7 +102,10 @@ describe.skipIf(url === null)(`the limit of a day on several nodes${missing && `
     );
     const held = Number(fromPusd(BigInt(allowance!.open_pusd!) as Pusd));
 
+    const ENOUGH_USD = 0.9 * LIMIT_USD;
+    const MORE_TRIES = 40;
     let refusals = 0;
+    let giveUpAt = Number.POSITIVE_INFINITY;
     async function spend(node: TestNode, session: string): Promise<void> {
       let tries = 0;
       for (;;) {
@@ -104,10 +115,10 @@ describe.skipIf(url === null)(`the limit of a day on several nodes${missing && `
         });
         if (turn !== null && turn.stop_reason !== 'budget_exceeded') continue;
         refusals += 1;
-        // A refusal may be from before the lease ended, and the nodes take turns with what is left: more tries.
-        if (dead && (await nodes.rows("SELECT 1 FROM nodes WHERE name = 'c' AND lease_until > now()")).length === 0)
-          tries += 1;
-        if (tries > 40) return;
+        // The nodes take turns with what is left: more tries, also once enough is spent, which must not be too much.
+        if (performance.now() > giveUpAt) return;
+        if (tries > 0 || (dead && (await spentUsd()) >= ENOUGH_USD)) tries += 1;
+        if (tries > MORE_TRIES) return;
         await pause(250);
       }
     }
@@ -119,6 +130,7 @@ describe.skipIf(url === null)(`the limit of a day on several nodes${missing && `
     const atKill = await spentUsd();
     await c.kill();
     dead = true;
+    giveUpAt = performance.now() + PATIENCE_SECONDS * 1000;
     await Promise.all(spending);
     await until(
       async () => (await nodes.rows('SELECT 1 FROM turns WHERE ended_at IS NULL')).length === 0,
@@ -128,7 +140,7 @@ describe.skipIf(url === null)(`the limit of a day on several nodes${missing && `
     // The ledger only grows: what holds at its end held at every moment.
     expect(atKill).toBeLessThanOrEqual(LIMIT_USD - held);
     expect(spent).toBeLessThanOrEqual(LIMIT_USD);
-    expect(spent).toBeGreaterThanOrEqual(0.9 * LIMIT_USD);
+    expect(spent).toBeGreaterThanOrEqual(ENOUGH_USD);
     // What the dead node held was spent by the others.
     expect(spent).toBeGreaterThan(LIMIT_USD - held);
   });

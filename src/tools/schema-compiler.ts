@@ -63,6 +63,8 @@ function processorMs(): number {
 /** Longest schema, as UTF-8 bytes of its JSON. */
 export const MAX_SCHEMA_BYTES = 32_768;
 const LIMITS: Limits = { bytes: MAX_SCHEMA_BYTES, depth: 64, nodes: 5000 };
+/** Length of all schemas whose validators are kept: eight of the longest, hundreds of usual ones. */
+const MAX_RECENT_LENGTH = 8 * MAX_SCHEMA_BYTES;
 const MAX_ISSUES = 100;
 /** Their values are data: a member named `$ref` in there refers to nothing. */
 const DATA_KEYWORDS = new Set(['const', 'enum', 'default', 'examples']);
@@ -102,6 +104,9 @@ export const schemaCompiler: SchemaCompiler = {
     const { $schema, ...plain } = schema as Record<string, unknown>;
     const dialect = findDialect($schema);
     if (dialect === null) return { ok: false, problems: [{ path: '$schema', message: UNKNOWN_DIALECT }] };
+    const text = JSON.stringify(schema);
+    const known = recentSchemas.get(text);
+    if (known !== null) return { ok: true, validate: known };
     try {
       const meta = loadMetaSchema(dialect);
       const { faults, check } = withinTime(() => {
@@ -111,12 +116,43 @@ export const schemaCompiler: SchemaCompiler = {
         return { faults, check: faults.length > 0 ? null : compileSchema(plain, dialect, expressions) };
       });
       if (check === null) return { ok: false, problems: sortIssues(faults) };
-      return { ok: true, validate: (value) => validateWith((given) => withinTime(() => check(given)), check, value) };
+      const validate: Validate = (value) => validateWith((given) => withinTime(() => check(given)), check, value);
+      recentSchemas.put(text, validate);
+      return { ok: true, validate };
     } catch (error) {
       return { ok: false, problems: [{ path: '$', message: describeError(error, 'refers to itself too often') }] };
     }
   },
 };
+
+type Validate = (value: unknown) => readonly Issue[];
+
+/** What a delegation compiles at its call it needs again, when the machine may be too busy to compile it in time. */
+const recentSchemas = createRecentSchemas();
+
+/** Evicts the least recently used first. */
+function createRecentSchemas() {
+  const entries = new Map<string, Validate>();
+  let total = 0;
+  return {
+    get(text: string): Validate | null {
+      const validate = entries.get(text);
+      if (validate === undefined) return null;
+      entries.delete(text);
+      entries.set(text, validate);
+      return validate;
+    },
+    put(text: string, validate: Validate): void {
+      entries.set(text, validate);
+      total += text.length;
+      for (const oldest of entries.keys()) {
+        if (total <= MAX_RECENT_LENGTH) return;
+        entries.delete(oldest);
+        total -= oldest.length;
+      }
+    },
+  };
+}
 
 /** Runs outside of the time limit: the result is cached and must not be interrupted while it is created. */
 function loadMetaSchema(dialect: Dialect): Ajv {

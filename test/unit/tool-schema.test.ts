@@ -1,5 +1,6 @@
 // Schemas given to the server and the registry that compiles them (01 §5, 09 §3).
-import { describe, expect, it } from 'vitest';
+import vm from 'node:vm';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { ToolFactory } from '#core/ports/tool-port.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { toolText } from '#protocol/tool.ts';
@@ -224,6 +225,39 @@ describe('the schema compiler', () => {
     expect(problems({ type: 'object', $anchor: '1 2' })).toEqual([
       expect.stringContaining('$anchor: must match pattern'),
     ]);
+  });
+
+  it('takes a schema again that it has just taken, however busy the machine is by then', () => {
+    const schema = (name: string) => ({ type: 'object', properties: { [name]: { type: 'string' } } });
+    expect(problems(schema('first'))).toEqual([]);
+    const machine = vi.spyOn(vm.Script.prototype, 'runInContext').mockImplementation(() => {
+      throw Object.assign(new Error(), { code: 'ERR_SCRIPT_EXECUTION_TIMEOUT' });
+    });
+    const clock = vi
+      .spyOn(process, 'cpuUsage')
+      .mockImplementation(() => ({ user: clock.mock.calls.length * 1e6, system: 0 }));
+    onTestFinished(() => void vi.restoreAllMocks());
+    expect(problems(schema('first'))).toEqual([]);
+    expect(problems(schema('second'))).toEqual([expect.stringContaining('takes longer than 100 ms')]);
+    machine.mockRestore();
+    clock.mockRestore();
+    // What took too long once is tried again.
+    expect(problems(schema('second'))).toEqual([]);
+    expect(faults(schema('first'), { first: 1 })).toEqual(['first: must be string']);
+  });
+
+  it('forgets validators that were not used for long', () => {
+    const used = { type: 'object', description: 'used' };
+    const compiled = schemaCompiler.compile(used);
+    const same = () => {
+      const now = schemaCompiler.compile(used);
+      return compiled.ok && now.ok && now.validate === compiled.validate;
+    };
+    const fill = (letter: string) => problems({ type: 'object', description: letter.repeat(30_000) });
+    for (const letter of 'abcdefg') fill(letter);
+    expect(same()).toBe(true);
+    for (const letter of 'hijklmnopq') fill(letter);
+    expect(same()).toBe(false);
   });
 
   it('bounds the number of issues', () => {

@@ -3,10 +3,10 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { StreamEvent } from '#client/client.ts';
 import { executedInput } from '#dashboard/views/session/edited-call.ts';
+import { loseMessages, takeMessages, takeNewest } from '#dashboard/views/session/live/live-messages.ts';
 import { costWithWorkers, liveSession } from '#dashboard/views/session/live/live-node.ts';
 import { applyItem, takeWorkers } from '#dashboard/views/session/live/live-session.ts';
 import { applyDelta, type OpenMessage, textSoFar } from '#dashboard/views/session/live/open-message.ts';
-import { loseMessages, takeMessages, takeNewest } from '#dashboard/views/session/live/live-messages.ts';
 import { spansOf, type TimelineEvent } from '#dashboard/views/session/live/spans.ts';
 
 const event = (type: string, payload: object, rest: object = {}): StreamEvent =>

@@ -1,4 +1,4 @@
-// A person's answer to a question: the first one wins, and what it is remembered for (05 §3.3, 09 §6.2).
+// Takes the answer to an approval: the first one wins; it may also become a rule for later calls (05 §3.3, 09 §6.2).
 
 import type { Answer, Scope } from '#protocol/confirmation.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
@@ -17,7 +17,7 @@ export interface ConfirmationAnswer {
   /** At most 500 characters; shown to the model on a reject. */
   readonly reason: string | null;
   readonly modified_input: Input | null;
-  /** Of a worker that is to be created. */
+  /** Model of a worker that is to be created. */
   readonly modified_yaml?: string | null;
 }
 
@@ -30,7 +30,7 @@ export interface ConfirmationReply {
 }
 
 /**
- * A person's answer; the first one wins (05 §3.3).
+ * Stores the answer to an approval; the first one wins (05 §3.3).
  * Throws `not_found`, `validation_error`, `invalid_modified_input`, `confirmation_already_resolved`.
  */
 export async function answerConfirmation(
@@ -129,9 +129,9 @@ async function repeatAnswer(
 }
 
 /**
- * The answer as it is stored, with its effective scope. `always` is written to trust.yaml for a planner's call only;
- * whatever cannot be remembered acts as `once` (09 §6.2). The file changes behind the answer it belongs to: one that
- * was refused must leave no rule.
+ * The answer as it is stored, with its effective scope. Only a planner's call can write `always` to trust.yaml; a scope
+ * that cannot be remembered acts as `once` (09 §6.2). The file changes after its answer is stored: a rejected answer
+ * must leave no rule.
  */
 async function storeScoped(
   engine: Runtime & Storage & WorkspaceAccess,

@@ -1,4 +1,4 @@
-// Cancelling one turn; the scope tree carries it to everything below (04 §9).
+// Cancels one turn; the scope tree carries the cancellation to everything below (04 §9).
 import { Cancelled } from '#protocol/abort.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
@@ -20,8 +20,8 @@ interface CancelReply {
 }
 
 /**
- * Initiates the cancellation; the terminal event follows. Idempotent while it is under way.
- * @param reason a person's words, at most 200 characters
+ * Initiates the cancellation; the terminal event follows. Idempotent while the turn is being cancelled.
+ * @param reason of the caller, at most 200 characters
  * Throws `not_found` or `turn_already_completed`.
  */
 export async function cancelTurn(
@@ -41,7 +41,7 @@ export async function cancelTurn(
   if (!turn) throw new AppError('not_found', `no turn with id ${turnId} in this session`, { resource: 'turn' });
   if (turn.ended_at !== null) throw new AppError('turn_already_completed', `this turn has ended: ${turn.status}`);
   if (engine.locks.reserve(session.id, turn.id).held) {
-    // It is being admitted, resumed or ended at this moment: what comes of that is cancelled, or has ended.
+    // The turn is being admitted, resumed or ended right now: the call below cancels it, or finds that it has ended.
     await engine.locks.whenDecided(session.id);
     return cancelTurn(engine, sessionId, turnId, reason);
   }
@@ -53,7 +53,7 @@ export async function cancelTurn(
   return { turn_id: turn.id, cancellation_initiated: true };
 }
 
-// Taking up an interrupted turn again: no routing, no second user message, nothing paid twice (04 §13).
+// Resumes an interrupted turn: no routing, no second user message, no call is paid twice (04 §13).
 
 interface ResumeReply {
   readonly turn_id: TurnId;
@@ -68,7 +68,7 @@ export async function resumeTurn(engine: Engine, sessionId: string, turnId: stri
   const session = await engine.store.sessions.record(sessionId);
   if (!session) throw new AppError('not_found', `no session with id ${sessionId}`, { resource: 'session' });
   const delegation = session.is_worker ? await engine.store.delegations.ofWorker(session.id) : null;
-  // One that was asked for from outside has no turn above it.
+  // A delegation requested over the API has no turn above it.
   if (session.is_worker && delegation?.parent_turn_id !== null)
     throw new AppError('session_is_worker', "a worker's turn is resumed with its planner's turn");
   const turn = await engine.store.turns.record(sessionId, turnId);
@@ -82,7 +82,7 @@ export async function resumeTurn(engine: Engine, sessionId: string, turnId: stri
   return { turn_id: turn.id, resumed: true };
 }
 
-// A person's score of an ended turn: stored with the turn, and published as an event for learning (12 §12.8).
+// The score of an ended turn: stored with the turn, and published as an event for learning (12 §12.8).
 
 interface GivenScore {
   /** 0..1 */
@@ -137,7 +137,7 @@ export async function scoreTurn(
   try {
     await engine.journal.commit({
       writes: [{ kind: 'turn.score', turn_id: id, user_score }],
-      // Also for another comment alone: another caller may have changed the score since it was read.
+      // Also for a new comment with the same score: another caller may have changed the score since it was read.
       emit: [verdict],
     });
   } catch (error) {
@@ -146,7 +146,7 @@ export async function scoreTurn(
   return { turn_id: id, session_id, ...user_score, changed: true };
 }
 
-/** It is still open, or was purged at this moment. */
+/** The error for a turn that is still open, or was purged right now. */
 function toScoreError(error: unknown, turnId: string): unknown {
   if (!(error instanceof JournalConflict)) return error;
   if (error.code === 'turn_gone' || error.code === 'session_gone') return unknownTurnError(turnId);

@@ -1,4 +1,4 @@
-// The engine put together: its ports, what it keeps in memory, and the workers that its lower rooms are handed.
+// Composes the engine: its ports, its state in memory, and the worker spawner that the lower rooms take.
 import { createWorkers } from './delegation/worker-spawner.ts';
 import { createSessionLocks, createTurnPlaces } from './state/concurrency.ts';
 import { createOutsideRuns } from './state/delegation-runs.ts';

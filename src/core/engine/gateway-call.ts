@@ -33,12 +33,12 @@ export { findGatewayModel as gatewayModel, listGatewayModels as gatewayModels } 
 export type { GatewayClient } from './gateway/client-session.ts';
 export type { GatewayRequest, GatewaySink } from './gateway/relay-call.ts';
 
-/** Why a call ends whose client is gone. */
+/** Why a call ends when its client disconnects. */
 const CLIENT_LEFT = 'the client closed the connection';
 
 /**
- * Takes the place of one call, before any of its body is read: what waits here holds memory. Returns how to give it
- * back, once. Throws `rate_limit_exceeded` where `gateway.max_streams` are taken.
+ * Takes the slot of one call before its body is read, since waiting calls hold memory. Returns the release of the slot,
+ * to be called once. Throws `rate_limit_exceeded` where `gateway.max_streams` slots are taken.
  */
 export function takePlace({ gateway, config }: Engine): () => void {
   const { max_streams } = config.gateway;
@@ -51,8 +51,8 @@ export function takePlace({ gateway, config }: Engine): () => void {
 }
 
 /**
- * Relays one call. Throws what is wrong with the request or refused before an answer begins; `RelayFault` where the
- * provider gives none; from then on never.
+ * Relays one call. Before an answer begins it throws the request's fault or its refusal, and `RelayFault` where the
+ * provider gives no answer. Once an answer began it never throws.
  */
 export async function relayCall(engine: Engine, request: GatewayRequest, sink: GatewaySink): Promise<void> {
   if (engine.draining.value) throw shuttingDownError();
@@ -83,8 +83,8 @@ export async function relayCall(engine: Engine, request: GatewayRequest, sink: G
 }
 
 /**
- * A call that was announced, and what is sent for it. The request and what was read of it end here: while the answer
- * streams, nothing of it is held.
+ * An announced call and the request to send. The request and its parsed facts are released here, so that a streaming
+ * answer holds neither.
  */
 async function beginCall(engine: GatewayEngine, request: GatewayRequest, how: Omit<OpeningOptions, 'prompt'>) {
   const { bytes: read, facts } = await readRequest(engine, request);
@@ -113,7 +113,7 @@ async function beginCall(engine: GatewayEngine, request: GatewayRequest, how: Om
 export async function relayCount(engine: Engine, request: GatewayRequest, sink: GatewaySink): Promise<void> {
   if (engine.draining.value) throw shuttingDownError();
   const { bytes, facts } = await readRequest(engine, request);
-  // Nothing that is noticed on the way is taken from those who store it.
+  // Reads notices without taking them: they stay for the call that stores them.
   const apart: Engine = { ...engine, routes: forkMemory(engine.routes) };
   const asked = resolveRequestedModel(apart, facts);
   const { session, new_root, fresh } = await openClientSession(apart, await placeClient(apart, request.client), null);
@@ -137,13 +137,13 @@ export async function relayAnswer(engine: Engine, request: AnswerRequest, sink: 
   await fetchAnswer(engine, request, sink);
 }
 
-/** The tree that a client's calls belong to; null where its next one opens it. */
+/** The tree of a client's calls; null where the client's next call opens it. */
 export async function gatewayRoot(engine: Engine, client: GatewayClient): Promise<SessionId | null> {
   const ref = resolveRootRef(engine, await placeClient(engine, client));
   return (await engine.store.sessions.ofClient(client.caller, ref))?.id ?? null;
 }
 
-/** The body and what the gateway needs to know of it. A large one is parsed elsewhere. */
+/** The body and the facts that the gateway needs. Large bodies are parsed on another thread. */
 async function readRequest({ bodies }: Pick<GatewayState, 'bodies'>, { wire, takeBody }: GatewayRequest) {
   const body = takeBody();
   const isLarge = bodies !== null && body.byteLength > bodies.above;
@@ -154,7 +154,7 @@ async function readRequest({ bodies }: Pick<GatewayState, 'bodies'>, { wire, tak
   return { bytes, facts: facts.value };
 }
 
-/** Sends the call and hands its answer on; the outcome is stored before the answer ends. */
+/** Sends the call and relays its answer; the outcome is stored before the answer ends. */
 async function relayToProvider(
   engine: GatewayEngine,
   call: AnnouncedCall,
@@ -188,7 +188,7 @@ async function relayToProvider(
     if (!(error instanceof RelayFault)) engine.log.error({ err: error, request_id }, 'an answer broke off');
   }
   const { background } = answer.reading();
-  // The provider goes on with the answer when the client leaves.
+  // The provider continues a background answer when the client disconnects.
   const goesOn = !engine.draining.value && (!signal.aborted || cancelledBy(signal).detail === CLIENT_LEFT);
   if (background?.done === false && goesOn) keepAnswer(engine, call, { id: background.id, caller });
   else await settleCall(engine, call, readOutcome(answer, broken, signal));

@@ -1,4 +1,4 @@
-// The routing policy as an operator sees it: what is in force, and what a file would be worth (05 §3.5).
+// Routing for operators: the policy in force, and a check of policy files (05 §3.5).
 import type { TimeWindow } from '#protocol/analytics.ts';
 import type { Pattern } from '#protocol/api/model-bodies.ts';
 import { isoTime } from '#protocol/clock.ts';
@@ -32,26 +32,26 @@ import { type BudgetScope, forkMemory } from './state/memory.ts';
 import { type IntakeBlock, newUserMessage, prepareMessage } from './turn/incoming-message.ts';
 
 interface PolicyView {
-  /** Null where there is no file. */
+  /** Null without a file. */
   readonly version: string | null;
   /** False while a file on disk is rejected. */
   readonly valid: boolean;
-  /** When the newest of the parses in force was made; null where there is no file. */
+  /** Time of the newest parse in force; null without a file. */
   readonly loaded_at: string | null;
   readonly global_default: string | null;
   readonly workspace_default: string | null;
-  /** What each tier resolves to, by file or registry. */
+  /** The model of each tier, from a file or the registry. */
   readonly tiers: Readonly<Record<Tier, string | null>>;
   readonly rules: readonly { readonly name: string; readonly when: unknown; readonly use: string }[];
   readonly pattern: PatternConfig;
-  /** Only when not valid. */
+  /** Only when invalid. */
   readonly errors?: readonly string[];
   readonly using_last_known_good?: boolean;
 }
 
 /**
- * What a turn that starts now would be routed by. Throws `not_found` (workspace) or `workspace_not_allowed`.
- * @param workspace null = what holds for every workspace
+ * The policy for a turn that starts now. Throws `not_found` (workspace) or `workspace_not_allowed`.
+ * @param workspace null = the policy for every workspace
  */
 export async function describePolicy(engine: Engine, workspace: string | null): Promise<PolicyView> {
   const root = workspace === null ? null : await resolveWorkspace(engine, workspace);
@@ -78,14 +78,14 @@ export async function describePolicy(engine: Engine, workspace: string | null): 
 interface PolicyCheck {
   readonly valid: boolean;
   readonly errors: readonly string[];
-  /** Of valid files. */
+  /** Only for valid files. */
   readonly warnings: readonly string[];
 }
 
 /**
- * Checks a text, or without one the files on disk; nothing is loaded. Throws `not_found` (workspace) or
+ * Checks a text, or without a text the files on disk; loads nothing. Throws `not_found` (workspace) or
  * `workspace_not_allowed`.
- * @param workspace with a text: it is this workspace's file; null = by its keys, or the global file alone
+ * @param workspace with a text: the workspace whose file it would be; null = by the text's keys, or the global file alone
  */
 export async function checkPolicy(engine: Engine, text: string | null, workspace: string | null): Promise<PolicyCheck> {
   const root = workspace === null ? null : await resolveWorkspace(engine, workspace);
@@ -95,7 +95,7 @@ export async function checkPolicy(engine: Engine, text: string | null, workspace
     const yaml = readPolicy(content);
     const kind = given ?? policyKind(yaml);
     const parsed = parsePolicy(yaml, kind, engine.registry);
-    // A text that was sent is the one file there is.
+    // With a text, no other file counts.
     const withFileNames = (lines: readonly string[]) => (text === null ? addLocations(kind, lines) : lines);
     if (parsed.ok) warnings.push(...withFileNames(policyWarnings(parsed.value, kind, engine.registry)));
     else errors.push(...withFileNames(parsed.error));
@@ -119,7 +119,7 @@ async function readContents(
   });
 }
 
-// What routing would decide for a message, asked without a turn (03 §6.4, 05 §3.5).
+// The routing decision for a message, computed without a turn (03 §6.4, 05 §3.5).
 
 interface RouteQuestion {
   readonly text: string;
@@ -139,7 +139,7 @@ interface RouteAnswer {
 }
 
 /**
- * Decides for the message as the first of a new session; nothing is run, stored or remembered. A refusal is an answer.
+ * Routes the message as the first one of a new session; runs, stores and remembers nothing. A refusal is a result.
  * Throws `not_found` (workspace), `workspace_not_allowed`, `model_not_configured`, `validation_error`,
  * `unknown_alias`, `override_missing_body`.
  */
@@ -177,7 +177,7 @@ export async function explainRoute(engine: Engine, question: RouteQuestion): Pro
   };
 }
 
-// What a turn would cost, asked before it is spent: routed and priced, nothing run and nothing stored (14 §4).
+// Estimates the cost of a turn: routed and priced, but not run and not stored (14 §4).
 
 interface Submission {
   readonly content: string | readonly IntakeBlock[];
@@ -197,16 +197,16 @@ interface CostEstimate {
   readonly chosen_model: string;
   readonly chain: readonly PolicyEvaluation[];
   readonly estimated_input_tokens: number;
-  /** The estimated input alone. */
+  /** Cost of the estimated input alone. */
   readonly cost_floor_usd: Usd;
-  /** What the first call would reserve. Tool cycles are not foreseen. */
+  /** Reservation of the first call. Tool cycles are not included. */
   readonly cost_ceiling_usd: Usd;
   readonly fits_budget: boolean;
   readonly limits: readonly CoveringLimit[];
 }
 
 /**
- * Throws what submitting the same message would, short of the turn lock: `not_found`, `session_is_worker`,
+ * Throws as submitting the same message would, except for the turn lock: `not_found`, `session_is_worker`,
  * `session_already_ended`, `budget_exceeded`, `validation_error`, `unknown_alias`, `override_missing_body`,
  * `routing_failed`, `explicit_model_rejected`.
  */
@@ -278,7 +278,7 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
   };
 }
 
-// What was learned in a workspace, for people (12 §12.7).
+// The learned patterns of a workspace (12 §12.7).
 
 /**
  * Newest shape first, its outcomes by model. Throws `not_found` (workspace) or `workspace_not_allowed`.
@@ -295,7 +295,7 @@ export async function listPatterns(
 }
 
 /**
- * Where a cheaper model does a shape of task as well (07 §7.3). Throws `not_found` (workspace) or `workspace_not_allowed`.
+ * Task shapes that a cheaper model serves as well (07 §7.3). Throws `not_found` (workspace) or `workspace_not_allowed`.
  * @param window the turns whose saving is reported, as Unix milliseconds
  */
 export async function compareQuality(

@@ -1,4 +1,4 @@
-// What a crash or a shutdown left open: closed or kept for resumption before the server listens (01 §11.5, 04 §13).
+// After a crash or a shutdown: closes open work, or keeps it for resumption, before the server listens (01 §11.5, 04 §13).
 import { Cancelled } from '#protocol/abort.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import { AppError } from '#protocol/errors.ts';
@@ -25,12 +25,12 @@ export interface Recovery {
 }
 
 /**
- * What was left open is made ready to go on, or ended, per `recovery.on_start`. Running it twice changes nothing.
+ * Prepares open work for resumption, or ends it, per `recovery.on_start`. Running it twice changes nothing.
  * @param root the tree that was just claimed; absent = everything, before the embedded server listens
  */
 export async function recover(engine: Engine, root?: SessionId): Promise<Recovery> {
   const { store } = engine;
-  // A worker's last sign of life is what it wrote itself, so its time is taken before anything is closed.
+  // A worker's last sign of life is its last own record, so its time is read before anything is closed.
   for (const delegation of await store.delegations.allOpen(root)) await interruptDelegation(engine, delegation);
   if (root === undefined) await closeOpenModelCalls(engine);
   else await closeModelCallsInTree(engine, root);
@@ -40,7 +40,7 @@ export async function recover(engine: Engine, root?: SessionId): Promise<Recover
   if (engine.config.recovery.on_start === 'cancel') {
     for (const turn of open) {
       const session = await store.sessions.record(turn.session_id);
-      // Ending a planner's turn ends its workers' with it.
+      // Ending a planner's turn ends its workers too.
       const still = session && (await store.turns.open(session.id));
       if (session && still) await endUnfinishedTurn(engine, session, still, new Cancelled('shutdown'));
     }
@@ -73,7 +73,7 @@ async function interruptOpenTurn(engine: Storage & Budgets, turn: TurnRecord): P
   });
 }
 
-/** Whether the turn, or a worker under it, came to something since it was last taken up: it is not what kills its nodes (16 §4.3). */
+/** Whether the turn, or a worker under it, made progress since its last resumption. Then the turn does not kill its nodes (16 §4.3). */
 async function hasProgressed({ store }: Pick<Storage, 'store'>, root: SessionId, turn: TurnRecord): Promise<boolean> {
   const begun = await store.events.lastOfTurn(turn.id, ['turn.started', 'turn.resumed']);
   const { rows } = await store.events.list({
@@ -88,9 +88,9 @@ async function hasProgressed({ store }: Pick<Storage, 'store'>, root: SessionId,
 }
 
 /**
- * Once the server listens, or a tree was claimed: every interrupted top-level turn goes on, none waiting for another whose
- * workspace is slow to bring its tools. One that waits for money waits.
- * @param root of this tree; absent = of all
+ * Resumes every interrupted top-level turn, once the server listens or a tree was claimed. No turn waits for another
+ * whose workspace starts its tools slowly. A turn that waits for money keeps waiting.
+ * @param root of this tree; absent = of all trees
  */
 export async function resumeAll(engine: Engine, root?: SessionId): Promise<void> {
   if (engine.config.recovery.on_start !== 'resume') return;
@@ -114,7 +114,7 @@ export async function resumeAll(engine: Engine, root?: SessionId): Promise<void>
   );
 }
 
-/** Keeps what a worker has used of its time: until its last sign of life, open approvals left out. */
+/** Stores how much of its time a worker has used: until its last sign of life, without open approvals. */
 async function interruptDelegation(engine: Storage, delegation: DelegationRecord): Promise<void> {
   if (delegation.status === 'interrupted' || delegation.worker_session_id === null) return;
   const { rows } = await engine.store.events.list({
@@ -155,7 +155,7 @@ async function interruptDelegation(engine: Storage, delegation: DelegationRecord
   });
 }
 
-/** A worker whose planner's turn has ended is not wanted any more (04 §13). */
+/** A worker is ended when its planner's turn has ended (04 §13). */
 async function endOrphans(engine: TurnEngine, root?: SessionId): Promise<void> {
   for (const delegation of await engine.store.delegations.allOpen(root)) {
     if (await isOrphan(engine, delegation))
@@ -173,12 +173,12 @@ async function isOrphan(
   return (await engine.store.sessions.record(parent_session_id))?.ended_at != null;
 }
 
-/** A fault of the database passes, so the tree is tried again; a fault of the tree would come back at each attempt. */
+/** A fault of the database passes, so the tree is tried again; a fault of the tree would repeat at each attempt. */
 function giveUpUnstorableTree(engine: Pick<Cluster, 'trees'>, root: SessionId, error: unknown): void {
   if (error instanceof StorageFault) engine.trees.giveUp(root);
 }
 
-/** What a node does with the trees that it holds. */
+/** Callbacks of a node for the trees that it holds. */
 export function createTreeWork(engine: Engine): TreeWork {
   const suspects = createSuspects(engine);
   return {
@@ -186,7 +186,7 @@ export function createTreeWork(engine: Engine): TreeWork {
     inUse: (root) =>
       engine.locks.isHeld(root) ||
       engine.outside.sessions().includes(root) ||
-      // No request holds a tree that its own call has opened, nor an answer that is made in the background.
+      // Open calls keep a tree without a request: calls that opened it themselves, and background answers.
       hasCalls(engine.gateway, root) ||
       engine.bus.isWatched(root),
     async takeUp(root) {
@@ -204,11 +204,11 @@ export function createTreeWork(engine: Engine): TreeWork {
   };
 }
 
-// Graceful shutdown: running calls and tools may finish, nothing new starts, what is left is cancelled (04 §13).
+// Graceful shutdown: running calls and tools may finish, nothing new starts, the rest is cancelled (04 §13).
 
 /**
- * Resolves when no turn and no call of the gateway runs any more, one that was just being admitted included: each has its terminal event, or is put
- * down for the next start.
+ * Resolves when no turn and no gateway call runs any more, turns in admission included. Each turn then has its terminal
+ * event, or is interrupted and resumes at the next start.
  */
 export async function drain(engine: Engine): Promise<void> {
   engine.draining.value = true;

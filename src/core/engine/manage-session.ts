@@ -45,9 +45,9 @@ import { resumeIfPaid } from './turn/planner-turn.ts';
 type Claim = (status: number, body: unknown) => Write;
 
 /**
- * Opens a top-level session; the row and `session.created` commit together. Where the client has a session of that name, it is
- * that one.
- * Throws `not_found` (workspace), `workspace_not_allowed`, `model_not_configured`, `approval_mode_not_allowed`.
+ * Opens a top-level session; the row and `session.created` commit together. An existing session of the client's name is
+ * returned instead. Throws `not_found` (workspace), `workspace_not_allowed`, `model_not_configured`,
+ * `approval_mode_not_allowed`.
  */
 export async function createSession(engine: Engine, input: SessionInput, claim?: Claim): Promise<Session> {
   const { client_ref: ref = null } = input;
@@ -58,17 +58,17 @@ export async function createSession(engine: Engine, input: SessionInput, claim?:
     return await openNewSession(engine, input, claim);
   } catch (error) {
     if (!(error instanceof JournalConflict && error.code === 'client_known')) throw error;
-    // Another caller was faster.
+    // Another request opened it first.
     return (await findClientSession(engine, ref, input.workspace_path))!;
   }
 }
 
-/** The tree of the session that callers without a key know by this name. */
+/** The tree of the session with this name, among callers without a key. */
 export async function findClientTree(engine: Engine, ref: string): Promise<SessionId | null> {
   return (await engine.store.sessions.ofClient('', ref))?.id ?? null;
 }
 
-/** The session that callers without a key know by this name. What the gateway keeps without a workspace gets one. */
+/** The session with this name, among callers without a key. A gateway session without a workspace gets one. */
 async function findClientSession(
   engine: Runtime & Storage & WorkspaceAccess & GatewayState,
   ref: string,
@@ -97,12 +97,12 @@ async function openNewSession(
     emit: [sessionCreatedEvent(session), ...takeNotices(engine, session)],
   });
   noteStart(engine, session.id);
-  // Its first turn finds them started.
+  // Started now, so that the first turn finds them ready.
   engine.tools.hold(session.workspace_path)();
   return view;
 }
 
-// Changing an open session: its sticky model and its limit (03 §4.2, 14 §1).
+// Changes an open session: its sticky model and its limit (03 §4.2, 14 §1).
 
 interface SessionPatch {
   /** Alias or id; null clears the sticky choice; absent leaves it. */
@@ -140,13 +140,13 @@ export async function patchSession(engine: Engine, id: string, patch: SessionPat
         at,
       });
   }
-  // Only the fields that were sent are written: another caller's change at the same time stays.
+  // Only the fields that were sent are written, so that a concurrent change of other fields stays.
   const { max_cost_usd, on_reached } = patch;
   if (max_cost_usd !== undefined) writes.push({ kind: 'session.set_limit', session_id: session.id, max_cost_usd, at });
   if (on_reached !== undefined) writes.push({ kind: 'session.set_on_reached', session_id: session.id, on_reached, at });
   await engine.journal.commit({ writes, emit: [] });
   if (patch.active_model !== undefined && queued && (await engine.store.turns.open(session.id)) === null) {
-    // The turn ended while the swap was on its way: nothing would land it before the end of the next one.
+    // The turn ended while the swap was being stored: without this the swap would wait for the end of the next turn.
     queued = false;
     const landed: Write = { kind: 'session.set_model', session_id: session.id, model: target, at };
     await engine.journal.commit({ writes: [landed], emit: [] });
@@ -164,19 +164,19 @@ export async function patchSession(engine: Engine, id: string, patch: SessionPat
   };
 }
 
-// Ending and purging a session (05 §3.1, 01 §7.2, §7.4).
+// Ends and purges a session (05 §3.1, 01 §7.2, §7.4).
 
 interface EndReply {
   readonly id: SessionId;
   readonly ended_at: string;
 }
 
-/** Cancels what runs, waits for its terminal event, then ends the session (05 §3.1). */
+/** Cancels the running turn, waits for its terminal event, then ends the session (05 §3.1). */
 export async function endSession(engine: Engine, id: string): Promise<EndReply & { readonly purged: false }> {
   const session = await requireOpenTopLevelSession(engine, id);
   if (engine.ending.has(session.id)) throw sessionEndedError();
   engine.ending.add(session.id);
-  // Held to the end: no turn is admitted, resumed or ended beside it.
+  // The lock is held to the end: no turn is admitted, resumed or ended meanwhile.
   await takeOver(engine.locks, session.id, null, new Cancelled('user_cancel', 'session ended'));
   try {
     await endOpenTurn(engine, session);
@@ -230,9 +230,9 @@ export async function purgeSession(
   return { id: session.id, ended_at: ended.ended_at, purged: true, purged_session_count };
 }
 
-// Sessions and turns as callers see them: with what is not stored with them (14 §4, 13 §6.6).
+// Sessions and turns for callers: with values that are not stored with them (14 §4, 13 §6.6).
 
-/** The session as people see it, with what its calls hold at this moment. */
+/** The session's API form, with the money that its calls hold right now. */
 export function withReserved(engine: Engine, stored: Session): Session {
   const session = withOpenCalls(engine, stored);
   const { budget } = session;
@@ -248,7 +248,7 @@ export function withReserved(engine: Engine, stored: Session): Session {
   };
 }
 
-/** Sessions that run without a turn: clients' with an open call, and those with a delegation asked for from outside. */
+/** Sessions that run without a turn: gateway sessions with an open call, and sessions with a delegation of their own. */
 export function listSessionsWithoutTurn({
   gateway,
   outside,
@@ -256,7 +256,7 @@ export function listSessionsWithoutTurn({
   return [...calling(gateway), ...outside.sessions()];
 }
 
-/** A client's session runs while a call of it is open, and is active above it. */
+/** A gateway session runs while one of its calls is open; the sessions above count it as active. */
 function withOpenCalls({ gateway, outside }: Delegations & GatewayState, session: Session): Session {
   const open = listSessionsWithoutTurn({ gateway, outside });
   if (open.length === 0) return session;
@@ -273,7 +273,7 @@ function withOpenCalls({ gateway, outside }: Delegations & GatewayState, session
   };
 }
 
-/** What is going on in the whole server, clients of the gateway included. */
+/** Counts of the whole server, gateway clients included. */
 export interface ServerCounts {
   readonly active_sessions: number;
   readonly active_workers: number;
@@ -292,8 +292,8 @@ export async function countServerWork({ store, gateway }: Engine): Promise<Serve
 }
 
 /**
- * The answer of a session that owes an object is that object (13 §6.6, 01 §8). At depth 0 there is no repair: one that is
- * not valid stays the text it is.
+ * A session with an output schema answers with an object (13 §6.6, 01 §8). Depth 0 has no repair: an invalid answer
+ * stays text.
  */
 export async function withCheckedOutput(engine: Engine, turn: Turn): Promise<Turn> {
   if (typeof turn.output !== 'string') return turn;

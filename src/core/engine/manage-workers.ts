@@ -1,4 +1,4 @@
-// A person keeps, replaces and removes workers of a project (13 §10).
+// Creates, replaces, locks and deletes the workers of a project (13 §10).
 
 import type { TrustedFileInfo } from '#protocol/api/approval-bodies.ts';
 import type { ToolList } from '#protocol/api/server-bodies.ts';
@@ -22,7 +22,7 @@ import {
 import { resolveWorkspace } from './session/session-records.ts';
 import type { DefinitionsEngine, Engine, ModelCatalog, Runtime, Storage, Toolbox } from './state/engine.ts';
 
-/** One of the two. */
+/** Exactly one of the two is set. */
 interface GivenDefinition {
   readonly definition: Readonly<Record<string, unknown>> | null;
   readonly yaml: string | null;
@@ -62,7 +62,7 @@ async function saveNewWorker(engine: DefinitionsEngine, root: string, given: Giv
   return saveDefinition(engine, root, definition);
 }
 
-/** Throws what `createWorker` throws but `worker_exists`, and `not_found` (worker), `worker_read_only`, `worker_locked`. */
+/** Throws as `createWorker` without `worker_exists`, and `not_found` (worker), `worker_read_only`, `worker_locked`. */
 export async function replaceWorker(
   engine: Engine,
   workspace: string,
@@ -91,7 +91,7 @@ async function requireChangeable(engine: DefinitionsEngine, root: string, name: 
   if (worker === null) throw new AppError('not_found', `no worker named ${name}`, { resource: 'worker' });
   if (worker.read_only) throw new AppError('worker_read_only', `${worker.path} is only read; change the file itself`);
   if (force) return;
-  // What does not load may be locked.
+  // An invalid file may be locked.
   if (worker.definition === null)
     throw new AppError(
       'worker_locked',
@@ -101,7 +101,7 @@ async function requireChangeable(engine: DefinitionsEngine, root: string, name: 
     throw new AppError('worker_locked', `the worker ${name} is locked; force: true changes it all the same`);
 }
 
-/** Everything is checked before anything is written. */
+/** Every check comes before the first write. */
 async function requireValidDefinition(
   engine: ModelCatalog & Toolbox,
   root: string,
@@ -147,12 +147,12 @@ async function saveDefinition(
   root: string,
   definition: WorkerDefinition,
 ): Promise<FoundWorker> {
-  // The library that keeps comments has 72 files: it is loaded when a worker is written.
+  // The YAML library that keeps comments has 72 files: it is loaded when a worker is first written.
   const { reviseYaml } = await import('../policy/workers/revise-definition.ts');
   await engine.library.save(root, definition.name, (before) =>
     before === null ? formatDefinition(definition) : reviseYaml(before, definition),
   );
-  // Who saves a definition has decided on its very bytes; its prompt file is another file.
+  // Saving a definition trusts its bytes; its prompt file is a separate file.
   const [file] = (await engine.library.find(root, definition.name))?.sources ?? [];
   if (file !== undefined) {
     const trusted = { workspace_path: root, ...file, trusted_by: 'user', trusted_at: engine.clock.now() };
@@ -163,12 +163,12 @@ async function saveDefinition(
   return worker;
 }
 
-// The named workers of a workspace, and those that a session made for itself, for people (13 §10).
+// Lists the named workers of a workspace, and those that a session made for itself (13 §10).
 
 /**
- * By name. Throws `not_found` (workspace, session) or `workspace_not_allowed`.
- * @param session whose tree's own workers come too
- * @param callable only those of the project that this session may call, or a new one
+ * Sorted by name. Throws `not_found` (workspace, session) or `workspace_not_allowed`.
+ * @param session includes the workers that this session's tree made
+ * @param callable only the project's workers that this session, or a new one, may call
  */
 export async function listWorkers(
   engine: Engine,
@@ -188,7 +188,7 @@ export async function listWorkers(
   return [...project, ...own].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-/** The project's, or else the one that the session's tree made. Throws as `listWorkers`, and `not_found` (worker). */
+/** A worker of the project, or else of the session's tree. Throws as `listWorkers`, and `not_found` (worker). */
 export async function showWorker(
   engine: Engine,
   workspace: string,
@@ -202,7 +202,7 @@ export async function showWorker(
   return toWorkerDetail(await resolveSessionWorker(engine, { ...row, workspace_path: root }, row), describeOrigin(row));
 }
 
-/** As a planner is offered them (13 §6.1). */
+/** The workers that a planner is offered (13 §6.1). */
 async function listCallableWorkers(
   engine: DefinitionsEngine,
   root: string,
@@ -231,7 +231,7 @@ function describeOrigin({ created_at, ...row }: SessionWorker): Made {
   return { ...row, created_at: isoTime(created_at) };
 }
 
-// The tools of a workspace as far as this server knows them, for people (09 §11.3).
+// Lists the tools of a workspace that this server knows so far (09 §11.3).
 
 /** Starts no MCP server. Throws `not_found` (workspace) or `workspace_not_allowed`. */
 export async function listTools(engine: Engine, workspace: string): Promise<ToolList> {
@@ -248,13 +248,13 @@ export async function listTools(engine: Engine, workspace: string): Promise<Tool
   };
 }
 
-// A person trusts the bytes of a file that widens what runs without a question, or takes that back (20 §11).
+// Trusts the bytes of a file that lets more run without approval, or revokes that trust (20 §11).
 
-/** Until callers have names. */
+/** The name of every caller, until callers have names. */
 const ANY_CALLER = 'user';
 
 /**
- * Every file that is trusted or waits for it, by path; with `path` that file alone, whatever it is, with its content.
+ * Every file that is trusted or waits for trust, by path. With `path` that file alone, of any kind, with its content.
  * Throws `not_found` (workspace, file) or `workspace_not_allowed`.
  */
 export async function listTrust(
@@ -273,7 +273,7 @@ export async function listTrust(
   return Promise.all([...paths].sort().map((file) => describeFile(engine, root, file, widenings)));
 }
 
-/** Throws `validation_error` where the file is not what was read, `not_found` (workspace, file) or `workspace_not_allowed`. */
+/** Throws `validation_error` where the file differs from the one that was read, `not_found` (workspace, file) or `workspace_not_allowed`. */
 export async function trustFile(
   engine: Engine,
   { workspace_path, path, sha256 }: { readonly workspace_path: string; readonly path: string; readonly sha256: string },
@@ -300,7 +300,7 @@ export async function untrustFile(engine: Engine, workspace: string, path: strin
   });
 }
 
-/** What each file of the workspace's workers asks for, by path. */
+/** The permissions that each worker file requests, by path. */
 async function collectWidenings(
   engine: Runtime & Toolbox,
   root: string,

@@ -1,4 +1,4 @@
-// What a person is asked about: a call, or a file that a call hands on; and what makes two of them identical (09 §6.1, 13 §7).
+// The subject of an approval: a call, or a file that a call hands on; and what makes two subjects identical (09 §6.1, 13 §7).
 
 import { approvalPayload, commandSummary, inputSummary, projectedModifications } from '#core/policy/tools/approval.ts';
 import type { ConfirmationRow } from '#core/ports/journal-writer.ts';
@@ -16,11 +16,11 @@ import type { TurnPlan } from '../state/turn-run.ts';
 type Covered = Pick<ToolDefinition, 'name' | 'side_effects' | 'group'>;
 
 export interface Subject {
-  /** What rules, trust entries and the configuration know it by. */
+  /** Name of the subject in rules, trust entries and the configuration. */
   readonly covered: Covered;
-  /** What makes two of them the same for scope `identical` (13 §7.4). */
+  /** Key that two subjects share when they are the same for scope `identical` (13 §7.4). */
   readonly keyHash: string;
-  /** The question as it is stored and asked; its id and its deadline are made here. */
+  /** The approval request as it is stored and published; its id and its deadline are made here. */
   row(): ConfirmationRow;
 }
 

@@ -1,4 +1,4 @@
-// Asking a person about one call, and taking the answer: one id, one row, one way in (09 §5, §6).
+// Requests an approval for one call and takes the answer: one id, one row, one way in (09 §5, §6).
 import { type ApprovalDecision, decideApproval, ruleFor, toolMode } from '#core/policy/tools/approval.ts';
 import type { ConfirmationRow } from '#core/ports/journal-writer.ts';
 import type { SharedFile } from '#core/ports/tool-port.ts';
@@ -12,8 +12,6 @@ import type { ApprovalEngine, Approvals, Runtime, Storage, WorkspaceAccess } fro
 import { claim, type OpenApproval } from '../state/memory.ts';
 import type { TurnPlan, TurnProgress } from '../state/turn-run.ts';
 import { describeCall, describeSharing, type Subject } from './approval-subject.ts';
-
-// An approval as its two events (09 §6.1).
 
 function draftRequested(run: Pick<TurnProgress, 'call_event_id'>, row: ConfirmationRow): EventDraft {
   return draft({
@@ -52,13 +50,13 @@ type Input = Readonly<Record<string, unknown>>;
 type Recheck = (input: Input) => Promise<readonly Issue[]>;
 
 export type Approval =
-  /** `input` is set when a person edited it. */
+  /** `input` is set when the approver edited it. */
   | { readonly ok: true; readonly input: Input | null }
   | { readonly ok: false; readonly refusal: { readonly error_class: ToolErrorClass; readonly text: string } };
 
 const ALLOWED: Approval = { ok: true, input: null };
 
-/** Decides whether a call may run, asking a person where policy says so: about each file that it hands on, then about itself (09 §5.2, 13 §5). */
+/** Decides whether a call may run. Where policy requires it, requests an approval: of each file that the call hands on, then of the call (09 §5.2, 13 §5). */
 export async function approveCall(
   engine: ApprovalEngine,
   run: TurnPlan & TurnProgress,
@@ -66,7 +64,7 @@ export async function approveCall(
   about: {
     readonly definition: ToolDefinition;
     readonly shared: readonly SharedFile[];
-    /** What a person is shown in place of the input. */
+    /** The preview that an approval shows in place of the input. */
     readonly payload: Input | null;
     readonly recheck: Recheck;
   },
@@ -78,7 +76,7 @@ export async function approveCall(
   return approveSubject(engine, run, await describeCall(engine, run, call, about), about.recheck);
 }
 
-/** Whether files may be handed on at all, of an input that a person edited: they are not asked again. */
+/** Whether the files of an edited input may be handed on at all. They need no second approval. */
 export async function canShare(
   engine: Runtime & Storage & WorkspaceAccess,
   run: TurnPlan,
@@ -136,7 +134,7 @@ function denyCall(error_class: ToolErrorClass, text: string): Approval {
   return { ok: false, refusal: { error_class, text } };
 }
 
-/** `approve_all` and `strict` answer at once, and leave the same trace as a person would (09 §6.3). */
+/** `approve_all` and `strict` decide at once, and leave the same records as an answer (09 §6.3). */
 async function answerByPolicy(
   engine: Runtime & Storage,
   run: TurnProgress,
@@ -179,7 +177,7 @@ async function requestApproval(
   }
 }
 
-/** Resolves with the first of: a person's answer, the deadline, the turn's cancellation. */
+/** Resolves with the first of: the answer, the deadline, the turn's cancellation. */
 function awaitAnswer(
   engine: Runtime & Storage & Approvals,
   run: Pick<TurnPlan, 'signal'>,
@@ -243,7 +241,7 @@ function toApproval(engine: Pick<Runtime, 'config'>, answer: Answer): Approval {
   }
 }
 
-/** Closes a question that nobody answered in time; an answer that is being stored right now wins. */
+/** Closes an approval without an answer, at its deadline or its turn's end. An answer that is being stored right now wins. */
 async function closeExpired(
   engine: Runtime & Storage & Approvals,
   row: ConfirmationRow,
@@ -281,9 +279,9 @@ export async function storeAnswer(
   });
 }
 
-// Approvals that nobody waits for any more: each is resolved as cancelled, with its event (09 §6.3, §9.4).
+// Open approvals whose turn no longer waits: each is resolved as cancelled, with its event (09 §6.3, §9.4).
 
-/** @param root of this tree, those that `match` picks; absent = of every turn, as recovery does once */
+/** @param root only the approvals of this tree that `match` picks; absent = of every turn, as recovery does once */
 export async function closeOpenApprovals(
   engine: Runtime & Storage,
   root?: SessionId,

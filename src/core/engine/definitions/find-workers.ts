@@ -1,4 +1,4 @@
-// The workers of a workspace as the server would use them: read, and checked against everything around them (13 §3).
+// Finds the workers of a workspace: reads them and checks them against the configuration around them (13 §3).
 import { namesTool } from '#core/policy/tools/tool-names.ts';
 import { readDefinition } from '#core/policy/workers/read-definition.ts';
 import { listWidenings, reservedName } from '#core/policy/workers/worker-restrictions.ts';
@@ -15,9 +15,9 @@ import {
 } from '#protocol/worker-definition.ts';
 import type { DefinitionsEngine, ModelCatalog, Runtime, Storage, Toolbox } from '../state/engine.ts';
 
-// A worker's file that widens what runs without a question counts only when a person has trusted its bytes (20 §11).
+// A worker file that lets more run without approval counts only when its bytes are trusted (20 §11).
 
-/** The worker with an error for each thing that a file asks for which nobody has trusted. Only files need trust. */
+/** The worker with an error for each untrusted permission that its file requests. Only files need trust. */
 async function checkTrust(
   engine: Runtime & Storage,
   root: string,
@@ -37,7 +37,7 @@ async function checkTrust(
   return { ...worker, errors: [...worker.errors, ...widenings.map(describeWidening)] };
 }
 
-/** What the worker's file asks for beyond what its server would let it do; a worker of no file widens nothing. */
+/** Permissions that the worker's file requests beyond the server's own. A worker without a file requests none. */
 export function listWorkerWidenings(
   engine: Pick<Runtime, 'config'>,
   { definition, sources }: FoundWorker,
@@ -48,7 +48,7 @@ export function listWorkerWidenings(
   return listWidenings(definition, { confirmation, dynamic: workers.dynamic, tools: toolset.definitions() });
 }
 
-/** The first of the files whose bytes nobody has trusted; null when all are. */
+/** The first file whose bytes are not trusted; null when all are. */
 async function findUntrusted(
   engine: Pick<Storage, 'store'>,
   root: string,
@@ -69,25 +69,25 @@ interface Untrusted {
 
 // What a definition has to agree with beyond its own file: names, models, schemas and other workers of this server (13 §3.2).
 
-/** Compiling is slow, and a definition that did not change is the same object. */
+/** Compiled schemas by definition: compiling is slow, and an unchanged definition is the same object. */
 const schemaFaults = new WeakMap<FoundWorker, readonly string[]>();
 
-/** What all workers of a list are checked against, made once for it. */
+/** What all workers of a list are checked against, made once for the list. */
 interface CheckContext {
   readonly tools: readonly string[];
   readonly known: ReadonlySet<string>;
-  /** Who has a name, by the name in lower case. */
+  /** The worker that holds each name, by the name in lower case. */
   readonly first: ReadonlyMap<string, string>;
 }
 
-/** @param names of all workers of the workspace; of those that differ in case alone the first is one */
+/** @param names of all workers of the workspace; of names that differ in case alone the first one counts */
 export function createCheckContext(toolset: ToolSet, names: readonly string[]): CheckContext {
   const first = new Map<string, string>();
   for (const name of names) if (!first.has(name.toLowerCase())) first.set(name.toLowerCase(), name);
   return { tools: toolset.definitions().map((tool) => tool.name), known: new Set(names), first };
 }
 
-/** The worker with these problems added to its own. */
+/** The worker with these issues added to its own. */
 export function checkWorker(
   engine: ModelCatalog & Toolbox,
   worker: FoundWorker,
@@ -118,7 +118,7 @@ export function checkWorker(
   return { ...worker, errors, warnings };
 }
 
-/** Tools of an MCP server are known once a session of the workspace has started it. */
+/** Tools of an MCP server become known when a session of the workspace starts it. */
 function describeUnknownTool(entry: string): string {
   if (!entry.startsWith('mcp__')) return `there is no tool "${entry}"`;
   return `no MCP server has offered "${entry}" so far; servers start with the first turn in the workspace`;
@@ -134,7 +134,7 @@ function findSchemaFaults(engine: Pick<Toolbox, 'schemas'>, worker: FoundWorker)
   return faults;
 }
 
-/** All of the workspace by name, invalid ones included. */
+/** All workers of the workspace by name, invalid ones included. */
 export async function listProjectWorkers(engine: DefinitionsEngine, root: string): Promise<readonly FoundWorker[]> {
   const found = await engine.library.list(root);
   const toolset = engine.tools.knownTools(root);
@@ -142,7 +142,7 @@ export async function listProjectWorkers(engine: DefinitionsEngine, root: string
   return Promise.all(found.map((worker) => checkTrust(engine, root, checkWorker(engine, worker, around), toolset)));
 }
 
-/** Null when the workspace has none of the name. A name is never a path. */
+/** Null when the workspace has no worker of this name. A name is never a path. */
 export async function findProjectWorker(
   engine: DefinitionsEngine,
   root: string,
@@ -163,7 +163,7 @@ interface Tree {
   readonly root_session_id: SessionId;
 }
 
-/** Null when this tree made none of the name. */
+/** Null when this tree made no worker of this name. */
 export async function findSessionWorker(
   engine: Storage & ModelCatalog & Toolbox,
   tree: Tree,
@@ -196,11 +196,11 @@ export async function resolveSessionWorker(
   return checkWorker(engine, found, createCheckContext(engine.tools.knownTools(root), names));
 }
 
-// The tools there are for one session: those of its workspace, and the workers it may call (09 §1, 13 §6.1).
+// The tools of one session: those of its workspace, and the workers it may call (09 §1, 13 §6.1).
 
 type Caller = Pick<SessionRecord, 'workspace_path' | 'is_worker' | 'allow_workers' | 'worker_definition'>;
 
-/** As a turn finds them that starts now; waits for servers of the workspace. */
+/** The tools for a turn that starts now; waits until the workspace's servers have started. */
 export async function loadToolset(engine: DefinitionsEngine, session: Caller): Promise<ToolSet> {
   return addWorkerTools(
     engine,
@@ -210,13 +210,13 @@ export async function loadToolset(engine: DefinitionsEngine, session: Caller): P
   );
 }
 
-/** As far as they are known: nothing is started or waited for. */
+/** The tools known so far: starts no server and waits for none. */
 export function loadKnownToolset(engine: DefinitionsEngine, session: Caller): Promise<ToolSet> {
   const known = engine.tools.knownTools(session.workspace_path);
   return addWorkerTools(engine, known, session, listAllowedWorkers(engine, session));
 }
 
-/** Those of a session that may call these workers. */
+/** The tools of a session that may call these workers. */
 export async function loadWorkerToolset(
   engine: DefinitionsEngine,
   workspace: string,
@@ -225,7 +225,7 @@ export async function loadWorkerToolset(
   return addWorkerTools(engine, await engine.tools.resolveTools(workspace), { workspace_path: workspace }, allowed);
 }
 
-/** Whom a session may call; `*` is every worker of the project. A worker of `delegate` may call none. */
+/** Names of the workers that a session may call; `*` is every worker of the project. A worker of `delegate` may call none. */
 export function listAllowedWorkers(engine: Pick<Runtime, 'config'>, session: Caller): readonly string[] {
   if (session.worker_definition !== null) return session.worker_definition.definition.allow_workers;
   if (session.is_worker) return [];

@@ -1,4 +1,4 @@
-// A model makes a worker: proposed, checked, seen by a person as the whole definition, and kept with its session tree (13 §6.3).
+// A model makes a worker: proposed, checked, approved as a whole definition, and kept with its session tree (13 §6.3).
 import path from 'node:path';
 import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
 import { isSameTool } from '#core/policy/tools/tool-names.ts';
@@ -19,7 +19,7 @@ interface WorkerDraft {
   readonly definition: WorkerDefinition | null;
   readonly found: FoundWorker | null;
   readonly issues: readonly Issue[];
-  /** The worker of this session that it takes the place of. */
+  /** The worker of this session that the new one replaces. */
   readonly replaced: SessionWorker | null;
 }
 
@@ -104,7 +104,7 @@ function describeCreated(
   return { name, digest, path: copy, edited_by_user, replaced, ...requested, definition };
 }
 
-/** A session refines what it made itself; what a person locked stays, and so does what a person kept: it is in the project. */
+/** A session may replace only workers that it made itself: not locked ones, and not those kept in the project. */
 function isReplaceable(worker: SessionWorker, session: SessionId): boolean {
   return worker.created_by_session_id === session && readYamlProposal(worker.yaml).definition?.locked === false;
 }

@@ -1,4 +1,4 @@
-// The files of a call, read once: these bytes are what is approved and what is sent (13 §5).
+// Reads the files of a call once: the bytes that are approved are the bytes that are sent (13 §5).
 import { checkImages } from '#core/policy/context/image-blocks.ts';
 import {
   createAttachment,
@@ -25,14 +25,14 @@ type Owner = Pick<SessionRecord, 'workspace_path' | 'worker_definition'>;
 
 interface Attachments {
   readonly files: readonly (AttachedFile & { readonly absolute: string })[];
-  /** One block a file, in order. */
+  /** One block per file, in order. */
   readonly blocks: readonly ContentBlock[];
 }
 
 /**
- * All of them, or none: throws `ToolError`, `permission_denied` for a path that leads out, `execution_error` for a file
- * that is not there, `validation_error` for what a policy refuses.
- * @param caller whose files they are, and whose policy counts where its definition writes one
+ * Reads all files, or none. Throws `ToolError`: `permission_denied` for a path outside the workspace, `execution_error`
+ * for a missing file, `validation_error` for a file that a policy refuses.
+ * @param caller owner of the files; its policy counts where its definition has one
  */
 export async function readAttachments(
   engine: Pick<WorkspaceAccess, 'workspaces'>,
@@ -54,7 +54,7 @@ export async function readAttachments(
   const seen = new Set<string>();
   const twice = confined.find(({ absolute }) => seen.size === seen.add(absolute).size);
   if (twice) throw new ToolError('validation_error', `${twice.given}: is attached twice`);
-  // Before anything large is read for nothing.
+  // Before a large file is read in vain.
   const listed = confined.map(({ given }) => ({ path: given, bytes: 0 }));
   requirePolicies(policies, ({ policy, whose }) => findPolicyFault(listed, policy, whose));
   let left = Math.min(MAX_ATTACHED_BYTES, ...policies.map(({ policy }) => policy.max_total_bytes));
@@ -81,7 +81,7 @@ export async function readAttachments(
   return { files: made.map(({ file }) => file), blocks };
 }
 
-/** The same files again, for a worker that was made before a restart and never ran; the error names one that changed. */
+/** The same files again, for a worker that was made before a restart and never ran; the error names a changed file. */
 export async function rereadAttachments(
   engine: Pick<WorkspaceAccess, 'workspaces'>,
   caller: Owner,
@@ -103,7 +103,7 @@ export async function rereadAttachments(
   return ok(blocks);
 }
 
-/** A caller's sandboxes; one without has the whole workspace as one. */
+/** Opens a caller's sandboxes; a caller without sandboxes has the whole workspace as one. */
 function openCallerFiles(
   engine: Pick<WorkspaceAccess, 'workspaces'>,
   { workspace_path: root, worker_definition: named }: Owner,
@@ -113,7 +113,7 @@ function openCallerFiles(
     path: '.',
     mode: 'ro',
     allowed_suffixes: [],
-    // The policies are the limit, and say so.
+    // Here the policies are the limit, and their errors name the policy.
     max_bytes: Number.MAX_SAFE_INTEGER,
   };
   return engine.workspaces.sandboxes(root, named === null ? [whole] : Object.values(named.definition.sandboxes));
@@ -121,7 +121,7 @@ function openCallerFiles(
 
 interface Policy {
   readonly policy: AttachmentPolicy;
-  /** Its owner, as a message says it. */
+  /** The owner of a policy, as a message names it. */
   readonly whose: string;
 }
 
@@ -143,7 +143,7 @@ async function readAtMost(files: WorkspaceFiles, path: ConfinedPath, bytes: numb
   return Buffer.concat(parts, size).subarray(0, bytes);
 }
 
-// The files a session's tools may reach: the workspace, or the sandboxes of its definition (13 §4).
+// The files that a session's tools may reach: the workspace, or the sandboxes of its definition (13 §4).
 
 export function openSessionFiles(
   engine: Pick<WorkspaceAccess, 'workspaces'>,

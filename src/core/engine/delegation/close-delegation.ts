@@ -1,4 +1,4 @@
-// Commit F: the worker session ends, the delegation's record gets its outcome, and one `delegate.*` event is published (04 §5.4).
+// Closes a delegation: its worker's session ends, its record gets the outcome, one `delegate.*` event is published (04 §5.4).
 import { type DelegateOutcome, summariseChanges } from '#core/policy/delegation/worker-outcome.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
 import type { WorkerUsage } from '#core/ports/store-reader.ts';
@@ -21,8 +21,8 @@ import { endUnfinishedTurn } from '../turn/end-turn.ts';
 import { findStartedEvent, type SpawnedDelegation } from './open-delegation.ts';
 
 /**
- * Returns what the worker spent and changed, whether it succeeded or not. A delegation without a worker is stored here for the
- * first time, together with its end.
+ * Returns what the worker spent and changed, whether it succeeded or not. A delegation that has no worker yet is stored
+ * here for the first time, together with its end.
  */
 export async function closeDelegation(
   engine: DelegationEngine,
@@ -157,9 +157,9 @@ function draftClosingEvent(
   });
 }
 
-// Closing delegations whose workers have no running loop any more (04 §13).
+// Closes delegations whose workers have no running loop any more (04 §13).
 
-/** @param only the delegation of this tool call, when the others are to stay */
+/** @param only closes this tool call's delegation; the others stay open */
 export async function closeOpenDelegations(
   engine: DelegationEngine,
   turnId: TurnId,
@@ -169,7 +169,7 @@ export async function closeOpenDelegations(
     if (only === null || delegation.tool_use_id === only) await endUnfinishedDelegation(engine, delegation, reason);
 }
 
-/** The worker's open turn, its session, then the delegation itself. Its planner's turn may have ended before (04 §13). */
+/** Closes the worker's open turn, its session, then the delegation. Its planner's turn may have ended before (04 §13). */
 export async function endUnfinishedDelegation(
   engine: DelegationEngine,
   delegation: DelegationRecord,

@@ -14,21 +14,21 @@ import type { Caller } from '../state/delegation-runs.ts';
 import type { Runtime, Storage, Toolbox, WorkspaceAccess } from '../state/engine.ts';
 import type { ResolvedRequest } from './resolve-request.ts';
 
-/** Child session, delegation, `session.created` and, last, `delegate.started`: stored with the worker's first turn. */
+/** Stored with the worker's first turn: session, delegation, `session.created` and, last, `delegate.started`. */
 export interface Opening {
   readonly writes: readonly Write[];
   readonly emit: readonly EventDraft[];
-  /** They are. */
+  /** Called once they are stored. */
   readonly onStored: () => void;
 }
 
-/** A delegation: its record, its session and the event everything below hangs on. */
+/** A delegation: its record, its session and the event that is the parent of everything below. */
 export interface SpawnedDelegation {
   readonly delegation: DelegationRecord;
   readonly session: SessionRecord | null;
   /** `delegate.started`, or the planner's `llm.call_completed` when there is no session; null before it is opened. */
   parent_event: EventId | null;
-  /** Waits for the worker's first turn, to be stored with it; null once it is. */
+  /** Waits to be stored with the worker's first turn; null once stored. */
   opening: Opening | null;
 }
 
@@ -118,7 +118,7 @@ export async function newWorkerSession(
     worker_definition: worker === null ? null : { definition: worker.definition, output_schema },
     allow_workers: null,
     max_cost_usd: null,
-    // Its turns are ours, whoever keeps the session above it.
+    // The worker's turns run here, whichever client drives the session above.
     door: session.door === 'gateway' ? 'api' : session.door,
     client_ref: null,
     created_at: delegation.created_at,
@@ -169,7 +169,7 @@ export function createOpening(run: Caller, delegation: DelegationRecord, session
   };
 }
 
-/** Stores what no turn has taken along, and `writes` with it: the delegation of a worker that never began has its end too. */
+/** Stores an opening that no turn has taken along, with `writes`: the delegation of a worker that never began needs an end too. */
 export async function storeOpening(
   engine: Pick<Storage, 'journal'>,
   spawned: SpawnedDelegation,
@@ -181,7 +181,7 @@ export async function storeOpening(
   markOpened(spawned, await engine.journal.commit(batch));
 }
 
-/** @param events of the batch that began with the opening */
+/** @param events of the batch that starts with the opening */
 export function markOpened(spawned: SpawnedDelegation, events: readonly Event[]): void {
   if (spawned.opening === null) return;
   spawned.parent_event = events[spawned.opening.emit.length - 1]!.id;
@@ -189,14 +189,14 @@ export function markOpened(spawned: SpawnedDelegation, events: readonly Event[])
   spawned.opening = null;
 }
 
-/** The `delegate.started` of a delegation; null where there was none. */
+/** The `delegate.started` of a delegation; null where the log has none. */
 export async function findStartedEvent(
   engine: Pick<Storage, 'store'>,
   delegation: DelegationRecord,
 ): Promise<EventId | null> {
   const { parent_turn_id: turn, parent_session_id: session_id, tool_use_id } = delegation;
   const types = ['delegate.started'] as const;
-  // Its id is older than its event, and nothing but other delegations of the session lies between.
+  // The delegation's id is older than its event; only other delegations of the session lie between.
   const after = tool_use_id.slice('tu_'.length);
   const started =
     turn === null

@@ -1,4 +1,4 @@
-// A delegation that a session is asked for from outside: the same worker, without a turn above it (19 §3.1).
+// A delegation requested over the API: the same worker, without a turn above it (19 §3.1).
 import { shownName } from '#core/policy/cut.ts';
 import { decideApproval, ruleFor, toolMode } from '#core/policy/tools/approval.ts';
 import { Cancelled, createScope } from '#protocol/abort.ts';
@@ -20,12 +20,12 @@ import { endUnfinishedDelegation } from './close-delegation.ts';
 import { type ResolvedRequest, resolveNamedRequest, resolveRequest } from './resolve-request.ts';
 import { resumeWorker, spawnWorker } from './run-worker.ts';
 
-/** What is asked for: the input of `delegate`, or a named worker with its own. */
+/** The requested work: the input of `delegate`, or a named worker with its own input. */
 export type OutsideInput =
   | { readonly worker: null; readonly input: Readonly<Record<string, unknown>> }
   | { readonly worker: string; readonly input: Readonly<Record<string, unknown>> };
 
-/** The session as a caller of workers, now. */
+/** The session as a caller of workers, as it is now. */
 export async function createOutsideCaller(
   engine: DelegationEngine,
   session: SessionRecord,
@@ -80,7 +80,7 @@ export async function resolveOutsideRequest(
   }
 }
 
-/** Nobody is asked for the call itself, but what may never be called is not called from outside either. */
+/** The call itself needs no approval here, but a call that is never allowed stays rejected. */
 async function requireAllowed(
   engine: Runtime & WorkspaceAccess,
   { session, toolset }: Caller,
@@ -103,14 +103,14 @@ async function requireAllowed(
   throw validationError([{ path: worker === null ? '' : 'worker', message: `${name} is denied by policy: ${where}` }]);
 }
 
-/** A problem of the whole has no path. */
+/** An issue of the whole input has no path. */
 function clearRootPath({ path, message }: Issue): Issue {
   return { path: path === '$' ? '' : path, message };
 }
 
 /**
- * Runs the delegation in the session's next free place; what it came to is stored. Registered at once, so that the end of
- * the session meets it. Rejects where it was never stored.
+ * Runs the delegation in the session's next free slot and stores its outcome. Registered at once, so that the session's
+ * end finds it. Rejects when the delegation could not be stored.
  */
 export function startOutsideDelegation(
   engine: DelegationEngine,
@@ -159,7 +159,7 @@ async function runInSlot(
   }
 }
 
-/** Ends a delegation whose work threw, unless it is to go on; false where it was never stored. */
+/** Ends a delegation whose work threw, unless it is to be resumed. False when the delegation was never stored. */
 async function endFailedDelegation(
   engine: DelegationEngine,
   session: SessionRecord,
@@ -173,7 +173,7 @@ async function endFailedDelegation(
   return true;
 }
 
-/** Why a delegation was never stored, as its caller is told. */
+/** The error for the caller of a delegation that was never stored. */
 export function toOutsideError(engine: Pick<Runtime, 'draining'>, thrown: unknown): unknown {
   if (thrown instanceof JournalConflict && thrown.code === 'session_ended') return sessionEndedError();
   if (thrown instanceof Interrupted || (engine.draining.value && thrown instanceof Cancelled))
@@ -184,8 +184,8 @@ export function toOutsideError(engine: Pick<Runtime, 'draining'>, thrown: unknow
 }
 
 /**
- * Takes the interrupted delegations of a tree up again that no turn will; all trees' where none is named. One that waits
- * for money, or runs already, is left alone.
+ * Resumes the interrupted delegations that no turn will resume: of this tree, or of all trees. A delegation that waits
+ * for money or already runs is left alone.
  */
 export async function resumeOutsideDelegations(
   engine: DelegationEngine,
@@ -202,14 +202,14 @@ export async function resumeOutsideDelegations(
   }
 }
 
-/** Resolves when it runs. */
+/** Resolves when the delegation runs. */
 async function resumeDelegation(
   engine: DelegationEngine,
   session: SessionRecord,
   delegation: DelegationRecord,
 ): Promise<void> {
   const caller = await createOutsideCaller(engine, session, { claim: () => [], onStored: () => {} });
-  // Somebody else may have taken it up meanwhile.
+  // Another caller may have resumed it meanwhile.
   if (engine.outside.get(delegation.tool_use_id)) return;
   const readBlocks = async ({ request }: DelegationRecord) =>
     request.worker === null ? ok([]) : rereadAttachments(engine, session, request.attachments);
@@ -221,7 +221,7 @@ async function resumeDelegation(
   );
 }
 
-/** Ends the delegations of a session that no turn waits for: those that run, and those that were interrupted. */
+/** Ends the delegations of a session that have no turn: running and interrupted ones. */
 export async function endOutsideDelegations(
   engine: DelegationEngine,
   session: SessionRecord,

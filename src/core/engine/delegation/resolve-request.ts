@@ -17,7 +17,7 @@ type Input = Readonly<Record<string, unknown>>;
 
 export interface ResolvedRequest {
   readonly request: DelegateRequest;
-  /** What the worker's first message holds behind its text: images of referenced items, attachments (10 §8, 13 §5). */
+  /** Blocks behind the text of the worker's first message: images of referenced items, attachments (10 §8, 13 §5). */
   readonly blocks: readonly ContentBlock[];
 }
 
@@ -86,10 +86,10 @@ async function findOutsidePaths(
 }
 
 interface References {
-  /** By id. */
+  /** Texts by id. */
   readonly texts: ReadonlyMap<string, string>;
   readonly images: readonly ImageBlock[];
-  /** The item with which there were more images than a message may hold. */
+  /** The item that exceeds the images of one message. */
   readonly excess: Issue | null;
 }
 
@@ -124,13 +124,13 @@ async function collectReferences(
   return { texts, images, excess: null };
 }
 
-// A call of a named worker: checked against the caller and turned into the request that every worker starts with (13 §1, §6).
+// A call of a named worker: checked against the caller and turned into the request that starts every worker (13 §1, §6).
 
 export interface NamedRequest extends ResolvedRequest {
   readonly shared: readonly SharedFile[];
 }
 
-/** Throws `ToolError` for a call that cannot be made: too deep, or of a worker that is not there or not valid. */
+/** Throws `ToolError` for a call that is nested too deeply, or whose worker is missing or invalid. */
 export async function resolveNamedRequest(
   engine: DelegationEngine,
   run: Caller,
@@ -191,7 +191,7 @@ function requireDepth(engine: Pick<Runtime, 'config'>, { session }: Caller, targ
   );
 }
 
-/** The worker as it is called. Throws `ToolError('execution_error')` with everything that is wrong with it. */
+/** The worker that is called. Throws `ToolError('execution_error')` with all its errors. */
 function requireCallable(
   found: FoundWorker | null,
   name: string,

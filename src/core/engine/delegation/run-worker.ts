@@ -1,4 +1,4 @@
-// The one path that creates a child session, runs it and closes its delegation, whatever tool asked (04 §5, 13 §1).
+// Runs a worker: the one path that creates its session, runs it and closes its delegation, for every tool (04 §5, 13 §1).
 import { listReferredFiles } from '#core/policy/delegation/delegate-tool.ts';
 import { plannerTexts, type WorkerEnd, workerOutcome } from '#core/policy/delegation/worker-outcome.ts';
 import { tierModel } from '#core/policy/routing/policy-file.ts';
@@ -34,8 +34,8 @@ import type { ResolvedRequest } from './resolve-request.ts';
 import { type FinishedTurn, runWorkerTurn, type Work, workUntilDone } from './worker-turns.ts';
 
 /**
- * Runs one worker to its end and returns what the planner reads. A failure of the worker is a result;
- * only the cancellation of the calling turn is thrown, after the delegation was closed.
+ * Runs one worker to its end and returns its result for the planner. A worker's failure is a result. Only the
+ * cancellation of the calling turn is thrown, after the delegation is closed.
  */
 export async function spawnWorker(
   engine: DelegationEngine,
@@ -43,7 +43,7 @@ export async function spawnWorker(
   toolUseId: ToolUseId,
   { request, blocks }: ResolvedRequest,
 ): Promise<ToolOutput> {
-  // Where a sandbox is missing the call fails, and there never was a worker.
+  // A missing sandbox fails the call before a worker exists.
   const sandboxes = Object.values(request.worker?.definition.sandboxes ?? {});
   await engine.workspaces.openSandboxes(run.session.workspace_path, sandboxes);
   const tools = await resolveWorkerTools(engine, run, request);
@@ -81,7 +81,7 @@ export async function spawnWorker(
   return runSpawned(engine, run, spawned, { blocks: ok(blocks), outputTokensUsed: 0, begin: null });
 }
 
-/** The tools of the worker: narrowed from its planner's, or what its own definition says (09 §2). */
+/** The tools of the worker: narrowed from its planner's, or listed in its own definition (09 §2). */
 async function resolveWorkerTools(
   engine: DelegationEngine,
   run: Caller,
@@ -111,7 +111,7 @@ function describeTierReason({ worker }: DelegateRequest): string {
   return worker.definition.model === null ? 'worker definition tier' : 'worker definition model';
 }
 
-/** Runs the worker of a delegation, from its beginning or from where it was interrupted. */
+/** Runs the worker of a delegation, from its start or from its interruption. */
 async function runSpawned(
   engine: DelegationEngine,
   run: Caller,
@@ -119,7 +119,7 @@ async function runSpawned(
   from: {
     readonly blocks: Work['blocks'];
     readonly outputTokensUsed: number;
-    /** Runs the turn that was open; null starts with the first one. */
+    /** Resumes the turn that was open; null = the worker starts with its first turn. */
     readonly begin: ((work: Work) => Promise<FinishedTurn | null>) | null;
   },
 ): Promise<ToolOutput> {
@@ -156,7 +156,7 @@ async function runSpawned(
         engine.log.error({ err: thrown, session_id: session.id }, 'a worker could not be run');
         return { kind: 'failed', message: 'internal error', text: '' };
       });
-    // A fault of the journal may have kept the worker's turn from its end.
+    // A fault of the journal may have prevented the end of the worker's turn.
     await endOpenTurn(engine, session, FAULT);
     return await finishDelegation(engine, run, spawned, { worker, end });
   } catch (thrown) {
@@ -205,11 +205,11 @@ async function finishDelegation(
   });
 }
 
-// Finding the worker of a delegation call again after a restart or a pause: never a second one (04 §13 step 5).
+// Finds the worker of a delegation call again after a restart or a pause: never a second worker (04 §13 step 5).
 
 /**
- * Null when the call never got as far as a delegation.
- * @param blocksFor what the first message of a worker holds that was created and never ran; an error is why it cannot run
+ * Null when the call created no delegation.
+ * @param blocksFor blocks of the first message for a worker that was created and never ran; an error is why it cannot run
  */
 export async function resumeWorker(
   engine: DelegationEngine,
@@ -241,10 +241,10 @@ export async function resumeWorker(
   });
 }
 
-/** The worker's newest turn, run on from where it stands; null when it has none yet. */
+/** Resumes the worker's newest turn; null when it has none yet. */
 async function begin(engine: DelegationEngine, planner: Caller, work: Work): Promise<FinishedTurn | null> {
   const { id } = work.session;
-  // Somebody may be cancelling that very turn at this moment: what stands when they are done is what counts.
+  // Another caller may be cancelling that very turn: its state counts once the lock is free.
   await takeWhenFree(engine.locks, id, null);
   let taken: { readonly run: TurnRun; readonly known: ToolResults } | FinishedTurn | null = null;
   try {
@@ -255,7 +255,7 @@ async function begin(engine: DelegationEngine, planner: Caller, work: Work): Pro
   return taken !== null && 'run' in taken ? runWorkerTurn(engine, taken.run, taken.known) : taken;
 }
 
-/** What there is to run on, or what it came to before. For a caller that holds the lock. */
+/** The turn to resume, or the outcome it already has. The caller holds the lock. */
 async function rebuildOpenTurn(engine: DelegationEngine, planner: Caller, work: Work) {
   const turn = await engine.store.turns.newest(work.session.id);
   if (turn === null) return null;
@@ -276,7 +276,7 @@ async function rebuildOpenTurn(engine: DelegationEngine, planner: Caller, work: 
   return { run: { ...run, ...served }, known };
 }
 
-/** A turn that had ended before the delegation was closed. */
+/** Reads a turn that had ended before the delegation was closed. */
 async function readEndedTurn(
   engine: Storage & Toolbox,
   session: SessionRecord,

@@ -1,4 +1,4 @@
-// Workers as the rooms below see them: one for a call that spawns it, and the end of those left open (04 §5, §13).
+// The worker port of the rooms below: spawns a worker for a call, and ends workers that were left open (04 §5, §13).
 import type { WorkerSpawner } from '#core/ports/tool-port.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import type { ToolUseBlock } from '#protocol/message.ts';
@@ -17,7 +17,7 @@ import { resumeWorker, spawnWorker } from './run-worker.ts';
 
 type Input = Readonly<Record<string, unknown>>;
 
-/** @param engine of these workers, which is put together with them */
+/** @param engine that runs these workers; it is composed together with them */
 export function createWorkers(engine: () => DelegationEngine): Workers {
   return {
     spawner: (run, call, entry) => createSpawner(engine(), run, call, entry),
@@ -42,7 +42,7 @@ function createSpawner(engine: DelegationEngine, run: TurnRun, call: ToolUseBloc
       const known = run.resumed ? await resumeWorker(engine, run, call.id, async () => ok(blocks)) : null;
       if (known) return known;
       refuseOtherInput(run, call, input);
-      // The workspace may have changed since the check, e.g. by an answer that took minutes.
+      // The workspace may have changed since the check, e.g. while an approval was open for minutes.
       if (!resolved.ok)
         throw new ToolError('validation_error', resolved.error.map((i) => `${i.path}: ${i.message}`).join('\n'));
       return spawnWorker(engine, run, call.id, resolved.value);
@@ -50,7 +50,7 @@ function createSpawner(engine: DelegationEngine, run: TurnRun, call: ToolUseBloc
   };
 }
 
-/** What was checked, and perhaps approved, is what runs: it is resolved once for each input. */
+/** Resolved once per input: the request that was checked, and perhaps approved, is the request that runs. */
 function createNamedSpawner(engine: DelegationEngine, run: TurnRun, call: ToolUseBlock, entry: Entry): WorkerSpawner {
   const resolved = new Map<string, NamedRequest>();
   async function resolveOnce(input: Input): Promise<NamedRequest> {
@@ -77,7 +77,7 @@ function createNamedSpawner(engine: DelegationEngine, run: TurnRun, call: ToolUs
       const known = run.resumed ? await resumeWorker(engine, run, call.id, reread) : null;
       if (known) return known;
       refuseOtherInput(run, call, input);
-      // The bytes that a person may have approved are gone with the process.
+      // The approved bytes went with the process.
       if (run.called.has(call.id) && Array.isArray(input.attachments) && input.attachments.length > 0)
         throw new ToolError('cancelled', RESTART_TEXT);
       return spawnWorker(engine, run, call.id, await resolveOnce(input));
@@ -85,7 +85,7 @@ function createNamedSpawner(engine: DelegationEngine, run: TurnRun, call: ToolUs
   };
 }
 
-/** A person had edited the input before the restart; the one they turned down must not be delegated in its place. */
+/** An input that was edited before the restart is lost; the rejected original must not be delegated in its place. */
 function refuseOtherInput(run: Pick<TurnPlan, 'called'>, call: ToolUseBlock, input: Input): void {
   const called = run.called.get(call.id);
   if (called && called.input_hash !== sha256Hex(canonicalJson(input))) throw new ToolError('cancelled', RESTART_TEXT);

@@ -23,13 +23,13 @@ export interface Work {
   readonly worker: WorkerRun;
   /** Ends all the worker's turns: its own timeout, a direct cancel, or the planner's end. */
   readonly scope: AbortController;
-  /** Behind the text of its first message; an error is why there can be none. */
+  /** Blocks behind the text of the worker's first message; an error is why there are none. */
   readonly blocks: Result<readonly ContentBlock[], string>;
   /** The planner's money caps and the worker's own. */
   readonly caps: readonly DelegationCap[];
 }
 
-/** What one turn came to. */
+/** The outcome of one turn. */
 export interface FinishedTurn {
   readonly end: TurnEnd;
   readonly text: string;
@@ -40,8 +40,8 @@ export interface FinishedTurn {
 }
 
 /**
- * Runs turns until there is an outcome. Never throws for the worker's failure; throws `Interrupted` when it was interrupted.
- * @param begun the turn with which a resumed worker goes on; null starts with the first
+ * Runs turns until there is an outcome. A worker's failure is an outcome; throws `Interrupted` when the worker was interrupted.
+ * @param begun the turn that a resumed worker continues; null = it starts with its first
  */
 export async function workUntilDone(
   engine: DelegationEngine,
@@ -81,14 +81,14 @@ export async function workUntilDone(
   }
 }
 
-/** Stopped while none of its turns ran: it goes on after the next start, as a turn would, or has ended. */
+/** Stopped between its turns: the worker resumes after the next start as a turn would, or has ended. */
 function endBetweenTurns(engine: Runtime, planner: Caller, work: Work, text: string): WorkerEnd {
   throwIfLost(work.scope.signal);
   if (isHandOver(engine, work.scope.signal)) throw new Interrupted('restart');
   return classifyStop(planner, work, text);
 }
 
-/** A resumed worker has used a repair for every turn after its first. */
+/** Repairs that a resumed worker has used: every turn after its first. */
 async function countRepairs(engine: Pick<Storage, 'store'>, work: Work, begun: FinishedTurn | null): Promise<number> {
   return begun === null ? 0 : Math.max(0, (await engine.store.turns.count(work.session.id)) - 1);
 }
@@ -112,8 +112,8 @@ function completeWorker(
 }
 
 /**
- * Who stopped it: the planner's end comes with the planner's own reason, the clock with `timeout`, else somebody directly.
- * @param expired its turn had run out of time, perhaps before a restart
+ * What stopped the worker: its planner's end, its own clock, or else a direct cancel or a drain.
+ * @param expired the turn had run out of time, perhaps before a restart
  */
 function classifyStop(planner: Caller, work: Work, text: string, expired = false): WorkerEnd {
   const reason = work.scope.signal.reason;
@@ -162,7 +162,7 @@ async function runNextTurn(
   return { kind: 'routing_failed', message: `worker routing failed: ${message}` };
 }
 
-/** Runs an admitted or rebuilt turn under the session's lock, which the caller has reserved. */
+/** Runs an admitted or rebuilt turn. The caller has reserved the session's lock. */
 export async function runWorkerTurn(
   engine: DelegationEngine,
   run: TurnRun,
@@ -183,7 +183,7 @@ export async function runWorkerTurn(
   };
 }
 
-/** The text of the newest assistant message of the turn, cut ones included. */
+/** The text of the turn's newest assistant message, even if it was cut off. */
 function readTurnText(run: TurnPlan & TurnProgress): string {
   const last = run.history.findLast((m) => m.role === 'assistant');
   return last && last.turn_id === run.turn.id ? joinText(last.content) : '';

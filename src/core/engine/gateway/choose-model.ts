@@ -1,4 +1,4 @@
-// Which model a call of the gateway goes to: what stands, or the seven slots (19 §2.4).
+// Chooses the model of a gateway call: the kept decision, or the seven slots (19 §2.4).
 import { shownName } from '#core/policy/cut.ts';
 import { canSpeak, listOfferedModels, type NamedModel, resolveModelName } from '#core/policy/gateway/model-names.ts';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
@@ -20,21 +20,21 @@ import { readRouteEnvironment, routeDecidedEvent } from '../routing/route-enviro
 import type { GatewayEngine, GatewayState, ModelCatalog, Runtime } from '../state/engine.ts';
 import { readDecision, type StandingDecision } from '../state/gateway-memory.ts';
 
-/** A request with the model it names. */
+/** A request with the model that it names. */
 export interface RequestedModel {
   readonly facts: RequestFacts;
   /** Null where the client leaves the choice to the server. */
   readonly named: NamedModel | null;
-  /** Root of the call's session, where that is not stored yet. */
+  /** Root of the call's session, for a session that is not stored yet. */
   readonly new_root: SessionRecord | null;
-  /** The registry as this call may use it: with a model that it does not list, and with the client's own credentials. */
+  /** The registry for this call: with a model that the registry does not list, and with the client's own credentials. */
   readonly registry: ModelRegistry;
 }
 
 /** Every provider's model names consist of these. */
 const PRINTABLE_ASCII = /^[\x21-\x7e]+$/;
 
-/** Adapters that a call may go to. */
+/** Adapters that the call may use. */
 export function listUsableAdapters({ relays, config }: Runtime & GatewayState): ReadonlySet<string> {
   const own = config.gateway.credentials === 'client';
   return new Set([...relays].filter(([, { keyed }]) => keyed || own).map(([id]) => id));
@@ -70,7 +70,7 @@ export function resolveRequestedModel(
   return { facts, named: named === 'auto' ? null : named, new_root: null, registry };
 }
 
-/** The decision that stands for the session and this name, unless its model cannot serve this request. */
+/** The decision kept for the session and this name, unless its model cannot serve this request. */
 export async function findStandingDecision(
   engine: GatewayEngine,
   session: SessionRecord,
@@ -89,10 +89,10 @@ export async function findStandingDecision(
 
 interface GatewayDecision {
   readonly decision: RouteDecision;
-  /** Null when it was refused. */
+  /** Null when the request was refused. */
   readonly model: ModelEntry | null;
   readonly refusal: AppError | null;
-  /** What was noticed on the way, and then `route.decided`. */
+  /** Notices, and then `route.decided`. */
   readonly emit: readonly EventDraft[];
 }
 
@@ -118,7 +118,7 @@ export async function decideGatewayRoute(
   };
 }
 
-/** The model asked for has no key here, or is none of this wire: then the sentence names those that are. */
+/** The requested model has no key here, or no adapter of this wire: the message names models that work. */
 function describeRefusal(
   engine: Runtime & GatewayState,
   { named, facts, registry }: RequestedModel,
@@ -141,8 +141,8 @@ function describeRefusal(
 }
 
 /**
- * Adapters at the address that the client's own key is meant for: that of the model it names, or of the first adapter of
- * the wire. Null where the server's keys are used.
+ * Adapters at the address that the client's own key is meant for: the address of the named model, or of the first
+ * adapter of the wire. Null where the server's keys are used.
  */
 function listOwnKeyAdapters(
   { config, relays, registry }: Runtime & ModelCatalog & GatewayState,
@@ -200,9 +200,9 @@ async function buildTurnContext(
   };
 }
 
-// The models that clients of the gateway may ask for, in one list that clients of either kind read (19 §2.1).
+// The list of models for gateway clients, in one format that clients of both wires read (19 §2.1).
 
-/** Nobody knows when a model was made; both kinds of client want to read a time. */
+/** The date of a model is not known; clients of both wires require one. */
 const MADE_AT = 0;
 
 export function listGatewayModels(engine: Runtime & ModelCatalog & GatewayState) {
@@ -221,8 +221,8 @@ export function listGatewayModels(engine: Runtime & ModelCatalog & GatewayState)
 }
 
 /**
- * The entry of one model, by any name that a call may ask for it by; null where the registry lists none.
- * @param wires in the order in which they are looked at
+ * The entry of one model, by any name that a call may use; null where the registry lists none.
+ * @param wires in the order of the search
  */
 export function findGatewayModel(
   engine: Runtime & ModelCatalog & GatewayState,

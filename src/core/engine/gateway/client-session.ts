@@ -14,40 +14,40 @@ import type { GatewayEngine, Runtime, Storage } from '../state/engine.ts';
 import { dropDecisions, listCallsInTree } from '../state/gateway-memory.ts';
 import { secondsSince } from '../state/memory.ts';
 
-/** Who calls, by the client's own headers. */
+/** The client's identity, from its own headers. */
 export interface GatewayClient {
-  /** Name of the key that came with the call; '' = none. */
+  /** Name of the API key of the call; '' = none. */
   readonly caller: string;
-  /** What the client calls itself. */
+  /** The client's name for itself. */
   readonly product: string;
-  /** Its name for the session; null = one a day. */
+  /** The client's name for the session; null = one session a day. */
   readonly root: string | null;
-  /** Its name for the sub-agent that calls; null = the main agent. */
+  /** The client's name for the calling sub-agent; null = the main agent. */
   readonly worker: string | null;
-  /** Its name for the agent above the sub-agent; null = the main agent. */
+  /** The client's name for the agent above the sub-agent; null = the main agent. */
   readonly parent: string | null;
-  /** Its name for the session above `root`, from a client that names no main session with a sub-agent's call. */
+  /** The client's name for the session above `root`, for clients that name no main session in a sub-agent's call. */
   readonly above_root: string | null;
-  /** What kind of sub-agent it is. */
+  /** Kind of the sub-agent. */
   readonly worker_type: string | null;
   readonly workspace: string | null;
-  /** Decimal US dollars; can only lower what a new session is limited to. */
+  /** Decimal US dollars; can only lower the limit of a new session. */
   readonly budget_usd: string | null;
 }
 
 export interface ClientSession {
   readonly session: SessionRecord;
-  /** Its root, where that is not stored yet. */
+  /** Root of the session, for a session that is not stored yet. */
   readonly new_root: SessionRecord | null;
-  /** Of the session and what is above it, what is not stored yet; the higher first. */
+  /** Sessions to store, from the session up; the highest first. */
   readonly fresh: readonly SessionRecord[];
 }
 
-/** Deeper agents hang below the main agent. */
+/** Deeper agents are attached to the main agent. */
 const MAX_DEPTH = 64;
 
 /**
- * The client with its tree: a session below another one becomes a worker of that one's tree. An unknown session above is
+ * The client with its tree: a session below another one becomes a worker of that session's tree. An unknown parent is
  * a main session whose first call is still to come.
  */
 export async function placeClient({ store }: Pick<Storage, 'store'>, client: GatewayClient): Promise<GatewayClient> {
@@ -62,12 +62,12 @@ export async function placeClient({ store }: Pick<Storage, 'store'>, client: Gat
   return { ...placed, root: above_root, parent: null };
 }
 
-/** What the client calls its session of today. */
+/** The name of the client's session of today. */
 export function resolveRootRef(engine: Pick<Runtime, 'clock'>, { root, product }: GatewayClient): string {
   return root ?? `${product} ${isoTime(engine.clock.now()).slice(0, 10)}`;
 }
 
-/** The session of a call, opened where the client is new. Throws as `createSession`, and `session_already_ended`. */
+/** The session of a call; a new client's session is opened. Throws as `createSession`, and `session_already_ended`. */
 export async function openClientSession(
   engine: GatewayEngine,
   client: GatewayClient,
@@ -92,7 +92,7 @@ export async function openClientSession(
   return { session, new_root, fresh: [...fresh, session] };
 }
 
-/** An ended session is not opened again under its name: the client, which shows the sentence, needs another one. */
+/** An ended session is not reopened under its name. The client shows the message, which asks for another name. */
 function sessionEndedError(ref: string): AppError {
   return new AppError(
     'session_already_ended',
@@ -147,9 +147,9 @@ function createClientWorker(
   };
 }
 
-// The stop button of a client's session: its calls end, and its sub-agents' sessions with it (19 §2.3).
+// Stops a client's session: its calls end, and its sub-agents' sessions with it (19 §2.3).
 
-/** What a call of a session that is being ended is stopped with. */
+/** Why a call ends when its session is ended. */
 export const ENDED = 'session ended';
 
 /** Aborts every call of the tree and waits for their outcomes, then ends its sub-agents' sessions, the deepest first. */
@@ -160,7 +160,7 @@ export async function endGatewayTree(engine: GatewayEngine, root: SessionRecord)
   dropDecisions(engine.gateway, root.id);
   for (const id of await engine.store.sessions.descendants(root.id)) {
     const session = await engine.store.sessions.record(id);
-    // A worker that runs here is ended by its delegation.
+    // The delegation ends a worker that runs here.
     if (session === null || session.door !== 'gateway' || session.ended_at !== null) continue;
     await engine.journal.commit({
       writes: [{ kind: 'session.end', session_id: id, disposition: 'completed', at: engine.clock.now() }],

@@ -1,4 +1,4 @@
-// From a request to an announced call: its session, its decision, its money; what is new is one commit (19 §2.2).
+// Turns a request into an announced call: its session, its decision, its money; new records are one commit (19 §2.2).
 import { shownName } from '#core/policy/cut.ts';
 import { findUnboundedOther, largestBill, outputBound } from '#core/policy/gateway/largest-bill.ts';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
@@ -31,7 +31,7 @@ import { type ClientSession, type GatewayClient, openClientSession, resolveRootR
 import { resolveSentName } from './relay-call.ts';
 import type { AnnouncedCall } from './settle-gateway-call.ts';
 
-// Requests whose cost no reservation can hold: refused under a limit (19 §2.5).
+// Requests whose cost has no upper bound: refused under a limit (19 §2.5).
 
 const LIMIT_NAMES = {
   session: 'session',
@@ -40,7 +40,7 @@ const LIMIT_NAMES = {
   delegation: 'delegation',
 } as const;
 
-/** Throws `validation_error` where a limit covers the call and the request lets it cost what nothing bounds. */
+/** Throws `validation_error` where a limit covers the call and the request's cost has no upper bound. */
 async function requireBounded(
   engine: Runtime & Storage & ModelCatalog,
   spender: Spender,
@@ -69,33 +69,33 @@ function describeUnbounded({ name, uses, member }: OtherModel): string {
 }
 
 interface OpenedCall extends AnnouncedCall {
-  /** What stands in the body for the model; null = what the client wrote. */
+  /** The model name in the sent body; null = as the client wrote it. */
   readonly sent: string | null;
-  /** The lowered bound of the answer; null = as asked. */
+  /** The lowered bound of the answer; null = as requested. */
   readonly output_tokens: number | null;
 }
 
-/** What a call is opened with. */
+/** The result of opening a call. */
 interface Opening {
   readonly session: SessionRecord;
   readonly decision: StandingDecision;
   readonly wanted: PricedCall;
   readonly granted: MoneyGrant;
-  /** Of the call's announcement, where it was stored with what was new. */
+  /** Event of the call's announcement, when stored together with the new records. */
   readonly started: EventId | null;
   readonly request_id: RequestId;
 }
 
 interface PricedCall extends WantedMoney {
-  /** Null until its price was asked for. */
+  /** Null until the price is computed. */
   bound: BoundPrompt | null;
 }
 
 export interface OpeningOptions {
   readonly signal: AbortSignal;
-  /** The parts of the request's prompt, with their texts where these are counted; asked only where a limit covers the call. */
+  /** The parts of the request's prompt, with their texts where these are counted; called only where a limit covers the call. */
   prompt(withTexts: boolean): Promise<Prompt>;
-  /** Called as soon as the session is known, before anything is waited for. */
+  /** Called as soon as the session is known, before the first wait. */
   enter(session: SessionRecord): void;
 }
 
@@ -112,7 +112,7 @@ export async function openCall(
   const asked = resolveRequestedModel(engine, facts);
   const opening = await serializeOpening(engine, `${client.caller}\n${resolveRootRef(engine, client)}`, () =>
     openOnce(engine, client, asked, how).catch((error: unknown) => {
-      // Another door opened the client's session meanwhile.
+      // Another request opened the client's session meanwhile.
       if (isClientKnown(error)) return openOnce(engine, client, asked, how);
       throw error;
     }),
@@ -152,7 +152,7 @@ export async function openCall(
   };
 }
 
-/** Two first calls of a client open one session, and agree on one decision. */
+/** Serialized, so that two first calls of a client open one session and share one decision. */
 function serializeOpening<T>(
   { gateway }: Pick<GatewayState, 'gateway'>,
   key: string,
@@ -227,7 +227,7 @@ async function openOnce(
   }
 }
 
-/** The root may have been ended while the session was looked for: from here on its end aborts the call. */
+/** The root may have ended during the lookup of the session: from here on its end aborts the call. */
 async function requireActiveRoot(
   engine: Storage & LiveSessions,
   { root_session_id }: SessionRecord,
@@ -279,11 +279,11 @@ function findAdapter({ registry }: Pick<ModelCatalog, 'registry'>, { adapter }: 
   return registry.adapters.get(adapter)!;
 }
 
-/** From 1 in the session, counted on behind a restart. */
+/** From 1 in the session, continued after a restart. */
 async function nextCallIndex(engine: Storage & GatewayState, { id }: SessionRecord): Promise<number> {
   const { gateway, store } = engine;
   const stored = gateway.counts.get(id) ?? (await store.events.callCount(id));
-  // Another call may have counted while the store was read.
+  // Another call may have counted while the store was being read.
   const count = (gateway.counts.get(id) ?? stored) + 1;
   keepCount(gateway, id, count);
   return count;
@@ -317,7 +317,7 @@ function draftCallStarted({ session, model, facts, request_id, call_index }: Ann
   });
 }
 
-/** Says what a limit refused, on the session and its root. */
+/** Publishes the refusal of a limit on the session and its root. */
 async function reportRefusal(
   engine: Pick<Storage, 'journal'>,
   session: SessionRecord,
@@ -341,7 +341,7 @@ async function reportRefusal(
   );
 }
 
-/** The error with the id of its session, for the client. */
+/** The error with the session's id, for the client. */
 function addSessionDetail(error: AppError, { id }: Pick<SessionRecord, 'id'>): AppError {
   return new AppError(error.code, error.message, { ...error.details, session_id: id });
 }

@@ -1,4 +1,4 @@
-// How a call's bytes go to its provider and back, and what came of it (19 §2.2).
+// Relays a call's bytes to its provider and back, and reports the outcome (19 §2.2).
 
 import { shownName } from '#core/policy/cut.ts';
 import { applySplices, type Splice } from '#core/policy/gateway/json-members.ts';
@@ -18,15 +18,14 @@ import { listUsableAdapters } from './choose-model.ts';
 import type { GatewayClient } from './client-session.ts';
 import { type AnnouncedCall, settleCall } from './settle-gateway-call.ts';
 
-// How long an answer waits for a client that does not read it (19 §2.2).
+// How long an answer waits for a client that does not read (19 §2.2).
 
-/** As long as a provider may be silent. */
+/** Equal to the longest silence that a provider is granted. */
 const PATIENCE_SECONDS = 300;
 
 /**
- * Resolves when the client can take more. Rejects when the call is ended meanwhile, and when the client takes nothing
- * for so long that nobody reads there: neither its money nor its place may be held for ever. It is not the provider's
- * fault then.
+ * Resolves when the client can take more. Rejects when the call is ended meanwhile, and when the client does not read
+ * within `PATIENCE_MS`: its money and its slot must not be held for ever. The provider is not at fault then.
  */
 export async function awaitClient(clock: Clock, taken: Promise<void>, signal: AbortSignal): Promise<void> {
   let cleanUp = () => {};
@@ -51,23 +50,23 @@ export async function awaitClient(clock: Clock, taken: Promise<void>, signal: Ab
 
 export interface GatewayRequest {
   readonly wire: ClientWire;
-  /** Behind the wire's endpoint, with its query. */
+  /** Path behind the wire's endpoint, with its query. */
   readonly tail: string;
   readonly headers: RelayHeaders;
   readonly client: GatewayClient;
-  /** The body's bytes, handed out once. */
+  /** The body's bytes; the first call takes them. */
   takeBody(): Buffer;
-  /** Aborts when the client has gone. */
+  /** Aborts when the client disconnects. */
   readonly signal: AbortSignal;
 }
 
-/** Where the answer goes. */
+/** Writes the answer to the client. */
 export interface GatewaySink {
   head(status: number, headers: RelayHeaders): void;
   /** Resolves when the client can take more. */
   write(piece: Uint8Array): Promise<void> | undefined;
   end(): void;
-  /** The answer broke off: the client must not take it for whole. */
+  /** The answer broke off: the client must not take it as complete. */
   abort(): void;
 }
 
@@ -125,7 +124,7 @@ export function readOutcome(answer: RelayAnswer, broken: unknown, signal: AbortS
   return { ...rest, error_class: 'network', message: 'the stream ended before the answer was whole' };
 }
 
-/** How a call ended that threw. What this server could not hand on says nothing about the provider. */
+/** The outcome of a call that threw. A fault of this server does not count against the provider. */
 export function describeBreak(error: unknown, signal: AbortSignal): Omit<Outcome, 'reading'> {
   const isFault = error instanceof RelayFault;
   return {
@@ -136,18 +135,18 @@ export function describeBreak(error: unknown, signal: AbortSignal): Omit<Outcome
   };
 }
 
-// The body that goes on: the client's bytes, with at most three splices (19 §2.2).
+// The sent body: the client's bytes, with at most three splices (19 §2.2).
 
 interface Sent {
   readonly pieces: readonly Buffer[];
-  /** Counts are asked for that the client did not ask for. */
+  /** The gateway requested usage counts that the client did not request. */
   readonly withhold_usage: boolean;
 }
 
 type Optioned = Pick<AdapterConfig, 'options'>;
 
 interface Changes {
-  /** Name of the model in place of the one that stands there; null = as it is. */
+  /** Replaces the model's name; null = as it is. */
   readonly model: string | null;
   /** Bound of the answer; null = as it is. */
   readonly output_tokens: number | null;
@@ -179,19 +178,19 @@ export function buildSentBody(bytes: Buffer, facts: RequestFacts, changes: Chang
   return { pieces: splices.length === 0 ? [bytes] : applySplices(bytes, splices), withhold_usage: withhold };
 }
 
-/** A server of which is said that it does not know the option is not asked. */
+/** Not requested from an adapter whose configuration has `stream_usage: false`. */
 function isUsageNeeded({ wire, stream, stream_options }: RequestFacts, { options }: Optioned): boolean {
   return wire === 'chat' && stream && stream_options?.include_usage !== true && options.stream_usage !== false;
 }
 
-/** What stands in the body for the model that was chosen; null = what the client wrote. */
+/** The model name in the sent body; null = as the client wrote it. */
 export function resolveSentName(named: NamedModel | null, model: ModelEntry): string | null {
   return named !== null && named.model.id === model.id ? named.sent : model.wire_name;
 }
 
 // Answers that a provider makes in the background: their call is open until its end is fetched (19 §2.2).
 
-/** Answers that are remembered; the oldest beyond it is given up. */
+/** Answers that are kept; beyond it the oldest one ends as not fetched. */
 const MAX_ANSWERS = 1024;
 /** Time to fetch an answer. */
 const PATIENCE_MS = 24 * 60 * 60 * 1000;
@@ -250,14 +249,14 @@ export function keepAnswer(
   void answer.finish(NOT_FETCHED);
 }
 
-/** Null for an answer that this process does not know. Throws `not_found` for one of another caller. */
+/** Null for an answer that this process does not have. Throws `not_found` for another caller's answer. */
 function findAnswer({ gateway }: Pick<GatewayState, 'gateway'>, caller: string, id: string): BackgroundAnswer | null {
   const kept = gateway.answers.get(id) ?? null;
   if (kept !== null && kept.caller !== caller) throw new AppError('not_found', `no response ${shownName(id)}`);
   return kept;
 }
 
-/** At a shutdown: no client can fetch an answer here any more. */
+/** At a shutdown: clients can no longer fetch an answer here. */
 export function dropAnswers({ gateway }: Pick<GatewayState, 'gateway'>): void {
   for (const { scope, background } of gateway.calls) if (background) scope.abort(new Cancelled('shutdown'));
 }
@@ -268,8 +267,8 @@ export interface AnswerRequest extends GatewayRequest {
 }
 
 /**
- * Relays a request for a background answer: to fetch, cancel or delete it. The call that asked for the answer is settled
- * by the first reply that shows its end.
+ * Relays a request for a background answer: to fetch, cancel or delete it. The first reply that shows the answer's end
+ * settles the call that started the answer.
  */
 export async function fetchAnswer(
   engine: Runtime & ModelCatalog & GatewayState,

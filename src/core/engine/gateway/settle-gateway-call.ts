@@ -20,26 +20,26 @@ export interface AnnouncedCall {
   readonly session: SessionRecord;
   readonly model: ModelEntry;
   readonly request_id: RequestId;
-  /** Its `llm.call_started`. */
+  /** The call's `llm.call_started`. */
   readonly started: EventId;
   readonly estimated_input_tokens: RequestFacts['estimated_input_tokens'];
   /** Monotonic milliseconds. */
   readonly began: number;
   readonly limited: boolean;
-  /** The provider gets the registry's name of the model, and not another name that the client wrote for it. */
+  /** The model's name in the registry, not the client's name for it. */
   readonly by_wire_name: boolean;
-  /** What was reserved for; null where no limit covers the call. */
+  /** The prompt that was reserved for; null where no limit covers the call. */
   readonly prompt: BoundPrompt | null;
-  /** Tokens that the answer can have at most, by the bound that was sent. */
+  /** Most tokens of the answer, by the bound that was sent. */
   readonly most_output_tokens: number;
-  /** Gives back what was reserved for it. */
+  /** Releases the call's reservation. */
   release(): void;
 }
 
 /**
  * Stores the outcome in one transaction and releases the reservation in the same tick. Never rejects. An outcome that
- * cannot be stored is logged and keeps its reservation: a limit must not forget what was spent. The calls of a lost tree
- * are closed by the node that takes the tree.
+ * cannot be stored is logged and keeps its reservation, so that the limit counts what was spent. The node that takes
+ * over a lost tree closes its calls.
  */
 export async function settleCall(engine: GatewayEngine, call: AnnouncedCall, outcome: Outcome): Promise<void> {
   const where = { session_id: call.session.id, request_id: call.request_id };
@@ -60,7 +60,7 @@ export async function settleCall(engine: GatewayEngine, call: AnnouncedCall, out
 
 interface StoredOutcome {
   readonly event: EventId;
-  /** The ledger has a row of it. */
+  /** Whether the ledger has a row of the call. */
   readonly billed: boolean;
 }
 
@@ -81,12 +81,12 @@ async function storeOutcome(engine: GatewayEngine, call: AnnouncedCall, outcome:
   return { event: event!.id, billed: usage !== null };
 }
 
-/** Counts of several models say nothing of one. */
+/** Counts over several models are no evidence about one model. */
 function isOfOneModel(engine: Pick<ModelCatalog, 'registry'>, call: AnnouncedCall, reading: MeterReading): boolean {
   return listRounds(engine, call, reading).every(({ model }) => model.id === call.model.id);
 }
 
-/** A failure that another client's call would not meet: of the client's own key, or of a name that it wrote itself. */
+/** A failure that other clients' calls would not meet: of the client's own key, or of a model name that it made up. */
 function isClientsOwn(
   { config }: Pick<Runtime, 'config'>,
   { by_wire_name }: AnnouncedCall,
@@ -165,7 +165,7 @@ function draftCompleted(
   });
 }
 
-/** A round without a model is one of the call's model; of several answers by fallbacks the model that served is the last. */
+/** A round without a model belongs to the call's model; after fallbacks the last model is the one that served. */
 function listRounds(
   { registry }: Pick<ModelCatalog, 'registry'>,
   { model }: AnnouncedCall,
@@ -192,7 +192,7 @@ function resolveStopReason({ stop_reason, tool_calls }: MeterReading) {
   return reason === 'end_turn' && tool_calls > 0 ? 'tool_use' : reason;
 }
 
-/** Null where nothing is known of a call that did not end well (01 §4.4). What is missing is estimated. */
+/** Null where a failed call has no counts (01 §4.4). Missing counts are estimated. */
 function resolveUsage(
   engine: Pick<Runtime, 'log'>,
   call: AnnouncedCall,
@@ -202,11 +202,11 @@ function resolveUsage(
   const inputKnown = usage.input !== null || usage.cached !== null || usage.creation !== null;
   const outputKnown = usage.output !== null && !usage.early;
   const nothing = !inputKnown && usage.output === null && characters === 0 && tool_calls === 0;
-  // An answer that had begun was billed for its prompt at least: a limit must not be passed by leaving before its first word.
+  // A begun answer was billed for its prompt at least: disconnecting before its first word must not bypass a limit.
   const isBilled = call.prompt !== null && response_id !== null;
   if (error_class !== null && nothing && !isBilled) return null;
   const estimates = {
-    // A limit must not be passed by calls that are cut off before they are counted.
+    // Calls that are cut off before their counts arrive must not bypass a limit.
     input: () => call.prompt?.tokens ?? call.estimated_input_tokens,
     output: () => Math.min(Math.ceil(characters / 4), call.most_output_tokens),
   };

@@ -96,3 +96,17 @@ export const DIALECT: readonly (readonly [word: RegExp, instead: string])[] = [
 export function splitWords(text: string): string {
   return text.replace(/([a-z0-9])([A-Z])/g, '$1 $2').replace(/[_]/g, ' ');
 }
+
+/** Names of the wire and of stored data that contain such words. A published name is not renamed. */
+const WIRE_NAMES: readonly RegExp[] = [
+  // Earlier names of `allow_costlier_fallback` and `fallback_costlier`, which are still read.
+  /\ballow_dearer_fallback\b/g,
+  /\bfallback_dearer\b/g,
+  // The side of a quality comparison (07 §7.3), as a field and as the variable that holds it.
+  /\bdearer(?=[:,.)'"]| })/g,
+];
+
+/** A line as the check of words reads it: identifiers as words, without names of the wire. */
+export function readWords(line: string): string {
+  return splitWords(WIRE_NAMES.reduce((rest, name) => rest.replace(name, ''), line));
+}

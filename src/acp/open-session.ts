@@ -117,14 +117,14 @@ export function openSession(parts: SessionParts): OpenSession {
         const error = await handleItem(item, first).then(() => null, toError);
         if (error === null) {
           first = false;
-          if (item.type === 'event') backoff.good();
+          if (item.type === 'event') backoff.reset();
           continue;
         }
         if (first || closed.signal.aborted) throw error;
         // A request failed: the next snapshot brings the rest.
         onError(error);
         broken = true;
-        await sleep(clock, backoff.lost(), closed.signal).catch(() => {});
+        await sleep(clock, backoff.nextDelay(), closed.signal).catch(() => {});
         break;
       }
     }

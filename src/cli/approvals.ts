@@ -117,7 +117,7 @@ async function askPerson({ input, output, clock = systemClock, interrupt }: Desk
   } catch (error) {
     if (over.aborted) throw error;
     // A closed terminal gives no answer.
-    return { decision: 'reject', reason: 'nobody is at the terminal' };
+    return { decision: 'reject', reason: 'the terminal is closed' };
   } finally {
     lines.close();
     input.pause();

@@ -4,29 +4,29 @@ import type { WebSocket as Socket } from 'ws';
 import { ApiError, request, resolveUrl, type ServerAddress } from './request.ts';
 import type { StreamEventType, StreamItem } from './stream-items.ts';
 
-// How long a stream waits before it connects anew (06 §11): the less a server brings, the more rarely it is asked.
+// The delay before a stream reconnects (06 §11): it grows while connections bring nothing new.
 
 const FIRST_DELAY_MS = 100;
 const LONGEST_DELAY_MS = 5000;
 
 interface Backoff {
-  /** Something came that was not known before, or the connection has stood for longer than the longest wait. */
-  good(): void;
-  /** A connection is gone: milliseconds until the next one. */
-  lost(): number;
+  /** A new frame arrived, or the connection was open for longer than the longest delay: resets the delay. */
+  reset(): void;
+  /** @returns milliseconds until the next connection, after one was lost */
+  nextDelay(): number;
 }
 
 /**
- * Twice the last wait after each connection that brought nothing: one that was taken and closed at once counts as one
- * that was refused. One that stood longer than the longest wait asks nobody too often, however quiet it was.
+ * The delay doubles after each connection that brought nothing. A connection that closes at once counts as a refused
+ * one. A connection that was open for longer than the longest delay resets it, even if it brought nothing.
  */
 export function createBackoff(): Backoff {
   let failures = 0;
   return {
-    good() {
+    reset() {
       failures = 0;
     },
-    lost: () => Math.min(FIRST_DELAY_MS * 2 ** failures++, LONGEST_DELAY_MS),
+    nextDelay: () => Math.min(FIRST_DELAY_MS * 2 ** failures++, LONGEST_DELAY_MS),
   };
 }
 
@@ -39,9 +39,9 @@ type Frame =
 
 interface Closed {
   readonly code: number;
-  /** The server's word for it; '' where it gave none. */
+  /** The code that the server gave; '' if it gave none. */
   readonly reason: string;
-  /** False when the upgrade was refused, or nobody answered. */
+  /** False when the upgrade was refused or the server did not answer. */
   readonly opened: boolean;
 }
 
@@ -49,11 +49,11 @@ interface Connection {
   /** The next frame; null when the socket is closed and everything received was taken. */
   next(): Promise<Frame | null>;
   close(): void;
-  /** Once `next` has said null. */
-  closed(): Closed;
+  /** Why the socket was closed; valid once `next` has returned null. */
+  readClose(): Closed;
 }
 
-/** Connects and sends `subscribe` as soon as it may. What fails shows as a close. */
+/** Connects and sends `subscribe` once the socket is open. A failure appears as a close. */
 async function connect(url: string, subscribe: object): Promise<Connection> {
   const WebSocket = await socketClass();
   const socket = new WebSocket(url);
@@ -68,13 +68,13 @@ async function connect(url: string, subscribe: object): Promise<Connection> {
   socket.onmessage = (message) => {
     const frame = parseFrame(message.data);
     if (frame === null) {
-      // What follows a frame that cannot be read would leave a hole behind it.
+      // Frames after an unreadable one would leave a gap.
       socket.onmessage = null;
       socket.close();
     } else received.push(frame);
     wake();
   };
-  // What an error means is decided by the close that follows it.
+  // The close that follows an error carries its reason.
   socket.onerror = () => {};
   socket.onclose = ({ code, reason }) => {
     closed = { code, reason: readCloseCode(reason), opened };
@@ -92,11 +92,11 @@ async function connect(url: string, subscribe: object): Promise<Connection> {
     close() {
       if (closed === null) socket.close();
     },
-    closed: () => closed ?? { code: 1006, reason: '', opened },
+    readClose: () => closed ?? { code: 1006, reason: '', opened },
   };
 }
 
-/** Null for what no Metis server sends. */
+/** @returns null for a frame that no Metis server sends */
 function parseFrame(data: unknown): Frame | null {
   try {
     const frame = JSON.parse(String(data)) as Partial<Record<string, unknown>> | null;
@@ -132,7 +132,7 @@ function readCloseCode(reason: string): string {
   }
 }
 
-/** The library's socket in Node, whose own says nothing when an upgrade is refused (22); the platform's in a browser. */
+/** In Node the socket of `ws`, because Node's own (22) does not report a refused upgrade; in a browser the platform's. */
 async function socketClass(): Promise<new (url: string) => Socket> {
   if (globalThis.process?.versions?.node) return (await import('ws')).WebSocket;
   return (globalThis as unknown as { WebSocket: new (url: string) => Socket }).WebSocket;
@@ -173,10 +173,10 @@ export async function* streamSession(
   let since = options.since ?? null;
   let snapshot = options.snapshot ?? false;
   const backoff = createBackoff();
-  let standing: boolean | null = null;
-  const tell = (yes: boolean) => {
-    if (standing !== yes) options.connected?.(yes);
-    standing = yes;
+  let isConnected: boolean | null = null;
+  const notifyConnected = (yes: boolean) => {
+    if (isConnected !== yes) options.connected?.(yes);
+    isConnected = yes;
   };
   while (!signal?.aborted) {
     const connection = await connect(streamUrl(server, sessionId), {
@@ -197,9 +197,9 @@ export async function* streamSession(
         const frame = await connection.next();
         if (frame === null) break;
         if (frame.type === 'subscribe_ack') {
-          tell(true);
-          void wait(LONGEST_DELAY_MS, gone.signal).then(() => gone.signal.aborted || backoff.good());
-          // Where the stream began: a connection that breaks before its first event goes on from there.
+          notifyConnected(true);
+          void wait(LONGEST_DELAY_MS, gone.signal).then(() => gone.signal.aborted || backoff.reset());
+          // The start of the stream: after a break before the first event the next connection resumes here.
           since ??= frame.since;
         } else if (frame.type === 'subscribe_error') {
           if (frame.code !== CURSOR_EXPIRED) throw new ApiError(0, frame.code, frame.message, {});
@@ -207,14 +207,14 @@ export async function* streamSession(
           snapshot = true;
           since = null;
         } else if (frame.type === 'snapshot') {
-          backoff.good();
+          backoff.reset();
           snapshot = false;
           since = frame.snapshot_at_event_id;
           yield frame;
         } else if (frame.type === 'event') {
           const { id } = frame.event;
           if (id !== null && since !== null && id <= since) continue;
-          backoff.good();
+          backoff.reset();
           if (id !== null) since = id;
           yield frame;
         }
@@ -224,14 +224,14 @@ export async function* streamSession(
       gone.abort();
       connection.close();
     }
-    const closed = connection.closed();
+    const closed = connection.readClose();
     if (signal?.aborted || closed.code === 1000) return;
     if (!lost) refuseFinal(closed);
-    tell(false);
+    notifyConnected(false);
     if (!closed.opened) await server.lost?.();
-    // A refused upgrade does not tell a socket why; the same session over HTTP does.
+    // A socket does not report why an upgrade was refused; a request for the same session does.
     if (!closed.opened) await explainRefusal(server, sessionId, signal);
-    await wait(backoff.lost(), signal);
+    await wait(backoff.nextDelay(), signal);
   }
 }
 

@@ -1,4 +1,4 @@
-// What the operations are asked with: bodies by the schemas the server reads them with, and query parameters.
+// Parameters of the client's operations: bodies, by the schemas of the server, and queries.
 import type { z } from 'zod';
 import type { AnswerConfirmationBody } from '#protocol/api/approval-bodies.ts';
 import type { CheckRoutingBody, ExplainRouteBody } from '#protocol/api/model-bodies.ts';
@@ -27,7 +27,7 @@ export type NewWorker = z.input<typeof CreateWorkerBody>;
 export type WorkerReplacement = z.input<typeof ReplaceWorkerBody>;
 export type PruneOrder = z.input<typeof PruneEventsBody>;
 
-/** Of every method. */
+/** Options of every method. */
 export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
 }
@@ -37,7 +37,7 @@ export interface SafeCallOptions extends CallOptions {
 }
 
 export interface WaitingCallOptions extends SafeCallOptions {
-  /** Seconds, 1 to 600, that the answer is held back for the result. */
+  /** Seconds, 1 to 600, that the server waits for the result before it answers. */
   readonly waitSeconds: number;
 }
 
@@ -53,13 +53,13 @@ export interface SessionsQuery extends Page {
   readonly parent_session_id?: string | undefined;
   /** Sessions of this named worker, which `include_workers` need not be given for. */
   readonly worker_name?: string | undefined;
-  /** The way they came in. */
+  /** The door that opened the sessions. */
   readonly door?: 'api' | 'gateway' | 'mcp' | 'acp' | undefined;
 }
 export interface TurnsQuery extends Page {}
 export interface ConfirmationsQuery extends Page {
   readonly session_id?: string | undefined;
-  /** `pending` unless told. */
+  /** Default: `pending`. */
   readonly status?: 'pending' | 'resolved' | 'all' | undefined;
 }
 export interface MessagesQuery {
@@ -86,7 +86,7 @@ export interface WorkersQuery extends Page {
 export interface PatternsQuery extends Page {
   readonly workspace_path: string;
 }
-/** Of which workspace. */
+/** The workspace of the workers. */
 export interface DefinitionQuery {
   readonly workspace_path: string;
   /** The workers that this session's tree has made too. */
@@ -106,9 +106,9 @@ export interface TrustQuery {
 export type { TrustFileBody as TrustFile } from '#protocol/api/approval-bodies.ts';
 
 export interface TraceReportQuery {
-  /** RFC 3339 with offset, inclusive, or `all`; 7 days ago unless told. */
+  /** RFC 3339 with offset, inclusive, or `all`. Default: 7 days ago. */
   readonly from?: string | undefined;
-  /** RFC 3339 with offset, exclusive; now unless told. */
+  /** RFC 3339 with offset, exclusive. Default: now. */
   readonly to?: string | undefined;
   readonly session?: string | undefined;
   readonly model?: string | undefined;

@@ -47,7 +47,7 @@ export function limit(standard: number, max: number) {
     .regex(/^0*[1-9]\d{0,30}$/, 'must be an integer of at least 1')
     .optional()
     .transform((text) => Math.min(max, text === undefined ? standard : Number(text)))
-    .describe(`Rows of a page: ${standard} where nothing is said, at most ${max}.`);
+    .describe(`Rows per page. Default: ${standard}, at most ${max}.`);
 }
 
 /** Longest choice, and most unknown names, that are listed in full. */

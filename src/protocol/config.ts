@@ -4,9 +4,9 @@ import type { EventType } from './event.ts';
 import { McpServerNameSchema, McpServerSchema } from './mcp.ts';
 import { ApprovalModeSchema, OnReachedSchema, Sha256Schema, UsdLimitSchema } from './scalars.ts';
 
-// Who outside is told of what happens: the receivers of the operator's own file (20 §7).
+// Receivers of notifications, from the operator's own file (20 §7).
 
-/** What may be told; all else stays on the streams. */
+/** Events that receivers may subscribe to. All other events are on the streams alone. */
 export const NOTIFIED_EVENTS = [
   'turn.completed',
   'turn.failed',
@@ -24,7 +24,7 @@ const ReceiverSchema = z.strictObject({
   events: z.array(z.enum(NOTIFIED_EVENTS)).min(1),
   /** The variable that holds the key of the signature. */
   secret_env: z.string().min(1).nullable().default(null),
-  /** Events of workers too. What a worker asks a person is told in any case. */
+  /** Also sends events of workers. Approval requests of workers are sent in any case. */
   include_workers: z.boolean().default(false),
 });
 export type Receiver = z.infer<typeof ReceiverSchema>;

@@ -83,7 +83,7 @@ export type DelegateInput = z.infer<typeof DelegateInputSchema>;
 /** One resolved include item, ready for the worker's prompt (10 §3.2). */
 export interface ContextEntry {
   readonly kind: ContextItem['type'];
-  /** What the worker is told it is, e.g. `src/a.ts lines 40-80`. */
+  /** The heading of the item in the prompt, e.g. `src/a.ts lines 40-80`. */
   readonly label: string;
   /** Null for a reference that the worker reads by itself. */
   readonly text: string | null;
@@ -204,7 +204,7 @@ export interface DelegationRecord
   readonly ended_at: number | null;
 }
 
-/** What every door says of `tier` and `task` to the model that fills them in: JSON Schema (04 §4, 19 §3.2). */
+/** JSON Schema of `tier` and `task`, the same at every door (04 §4, 19 §3.2). */
 export const DELEGATED = {
   tier: {
     type: 'string',

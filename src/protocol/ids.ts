@@ -38,7 +38,7 @@ export interface IdGenerator {
   toolUse(): ToolUseId;
   request(): RequestId;
   confirmation(): ConfirmationId;
-  /** Raises the floor: the next id is greater than `last` (a bare ULID) and nobody else's, whatever the clock says. */
+  /** Raises the floor: the next id is unique and greater than `last` (a bare ULID), whatever the clock shows. */
   seed(last: Ulid): void;
 }
 
@@ -70,7 +70,7 @@ export function createIdGenerator(now: () => number, random: () => number): IdGe
     confirmation: () => next() as ConfirmationId,
     seed(floor) {
       if (floor <= last) return;
-      // By chance, not one above it: whoever drew it may have drawn that one too (16 §3.2).
+      // A random id, not `floor` + 1: the generator that made `floor` may have made that one too (16 §3.2).
       lastTime = decodeTime(floor) + 1;
       last = ulid(lastTime, random);
     },

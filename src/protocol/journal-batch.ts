@@ -1,4 +1,4 @@
-// One atomic step: the rows it changes and the events it tells (00 §3, 02 §2).
+// One atomic step: the rows that it changes and the events that it records (00 §3, 02 §2).
 import type { Decision, Scope } from './confirmation.ts';
 import type { DelegationRecord } from './delegate.ts';
 import type { Transient } from './delta.ts';
@@ -137,7 +137,7 @@ export type Write =
       readonly tool_call_count: number;
     }
   | { readonly kind: 'turn.resume'; readonly turn_id: TurnId; readonly count_attempt: boolean }
-  /** What a person thinks of an ended turn, in place of what was said before. Fails the batch while it is open. */
+  /** A user's score of an ended turn; replaces an earlier score. Fails the batch while the turn is open. */
   | { readonly kind: 'turn.score'; readonly turn_id: TurnId; readonly user_score: UserScore }
   /** Fails the batch with `turn_closed`, or with `inputs_full` when as many wait as may. */
   | { readonly kind: 'turn_input.insert'; readonly input: TurnInputRecord }
@@ -169,7 +169,7 @@ export type Write =
         readonly ended_at: number;
       })
   | { readonly kind: 'confirmation.insert'; readonly confirmation: ConfirmationRow }
-  /** Conditional: fails the batch with `confirmation_resolved` when somebody was first. */
+  /** Conditional: fails the batch with `confirmation_resolved` if the confirmation is resolved already. */
   | {
       readonly kind: 'confirmation.resolve';
       readonly id: ConfirmationId;
@@ -266,12 +266,12 @@ export function isInputsWaiting(error: unknown): boolean {
   return error instanceof JournalConflict && error.code === 'inputs_waiting';
 }
 
-/** Somebody else opened the session of this client's name first. */
+/** Another request has opened the session of this client's name first. */
 export function isClientKnown(error: unknown): boolean {
   return error instanceof JournalConflict && error.code === 'client_known';
 }
 
-/** Nothing can be stored at present; the message says why. */
+/** Nothing can be stored at present; the message gives the reason. */
 export class StorageFault extends Error {
   constructor(message: string, cause: unknown) {
     super(message, { cause });

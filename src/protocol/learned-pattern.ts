@@ -72,10 +72,10 @@ export interface PatternRecord {
   readonly at: number;
 }
 
-/** Of the verdicts that a person gave (12 §12.8). */
+/** The rubric of scores that users give (12 §12.8). */
 export const USER_RUBRIC = 'user-score-v1';
 
-/** What an evaluator says of a turn or a session. */
+/** An evaluator's score of a turn or a session. */
 export interface Verdict {
   readonly score: number;
   readonly confidence: number;
@@ -85,7 +85,7 @@ export interface Verdict {
   readonly signals: Readonly<Record<string, unknown>>;
 }
 
-// How the models did with one shape of task, beside each other and their cost (07 §7.3).
+// Models compared by score and cost on one shape of task (07 §7.3).
 
 /** A shape that ran on two models at least. */
 export interface ShapeOnModels extends z.infer<z.ZodObject<typeof SHOWN_SHAPE>> {
@@ -114,7 +114,7 @@ const ModelComparisonSchema = z.object({
   verdict: z.enum(['as_good', 'undecided', 'worse']),
   dearer: SideSchema,
   cheaper: SideSchema,
-  /** Mean score of the cheaper one less that of the dearer one; null where one has none. */
+  /** Mean score of the cheaper model minus that of the more expensive one; null if either has none. */
   difference: z.number().min(-1).max(1).nullable(),
   saving_per_turn_usd: UsdSchema,
   saving_per_day_usd: UsdSchema,

@@ -93,7 +93,7 @@ export interface MessageComplete {
   /** First byte of attempt 1 sent to the end, retries included. */
   readonly latency_ms: number;
   readonly retry_count: number;
-  /** The model name that the provider says answered. */
+  /** The model name that the provider reports in its answer. */
   readonly served_model: string | null;
   /** The provider's own id of its answer. */
   readonly response_id: string | null;

@@ -56,9 +56,9 @@ export const ModelSchema = z.object({
   can_delegate: z.boolean(),
   aliases: z.array(z.string()),
   capabilities: CapabilitiesSchema,
-  /** Its adapter can be used: it has a key, or needs none. */
+  /** The model's adapter is usable: it has a key, or needs none. */
   configured: z.boolean(),
-  /** Of calls so far; says nothing of a model that is not configured. */
+  /** Availability by the calls so far; meaningless for a model that is not configured. */
   availability: AvailabilitySchema,
   pricing: z
     .object({

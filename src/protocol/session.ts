@@ -76,12 +76,12 @@ export const SessionSchema = z.object({
   door: DoorSchema,
   /** Name of the key that its calls came with; '' = none. */
   caller: z.string(),
-  /** What the program calls itself that uses the door, e.g. `claude-cli`. */
+  /** The name that the client program gives itself, e.g. `claude-cli`. */
   client: z.string().nullable(),
   /** The client's own name for the session. */
   client_ref: z.string().nullable(),
   title: z.string().nullable(),
-  /** What a worker was told to do; its messages only point to it. Null for a session of one's own. */
+  /** The task of a worker; its messages only refer to it. Null for a top-level session. */
   task: z.string().nullable(),
   max_cost_usd: UsdSchema.nullable(),
   on_reached: OnReachedSchema,

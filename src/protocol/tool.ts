@@ -29,7 +29,7 @@ export interface ToolDefinition {
   readonly path_fields: readonly string[];
   /** Null = the default of its class; 0 = exempt. */
   readonly timeout_seconds: number | null;
-  // Traits, for the engine alone: no model and no client is told of them. Absent = no.
+  // Traits, for the engine alone: models and clients do not see them. Absent = no.
   /** Works through a worker: it is handed a spawner, is never left behind, and settles after its delegation. */
   readonly spawns?: z.infer<typeof EntrySchema>;
   /** Makes workers of its own session tree: offered where delegation is, and only where it is switched on. */
@@ -52,7 +52,7 @@ export interface ToolDefinition {
   readonly path_use?: 'read' | 'list' | 'write';
   /** No worker ever has it. */
   readonly planners_only?: boolean;
-  /** Reads skills: the prompt of whoever has it begins with their index. */
+  /** Reads skills: the prompt of a session with this tool begins with their index. */
   readonly loads_skills?: boolean;
 }
 

@@ -1,9 +1,9 @@
-// Bytes of a client's request to a provider and back, unchanged, with what was read behind them (19 §2.2).
+// Bytes of a client's request to a provider and back, unchanged, with counts read alongside (19 §2.2).
 import type { ClientWire } from '#protocol/client-wire.ts';
 import type { StopReason } from '#protocol/message.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';
 
-/** Headers as they stand on the wire, names in lower case, each with its values in order. */
+/** Headers in the order of the wire, names in lower case, one entry a value. */
 export type RelayHeaders = readonly (readonly [name: string, value: string])[];
 
 export interface RelayRequest {
@@ -14,7 +14,7 @@ export interface RelayRequest {
   readonly tail: string;
   readonly headers: RelayHeaders;
   readonly body_bytes: number;
-  /** The pieces of the body in their order, handed out once: whoever sends them lets them go. */
+  /** The pieces of the body in order. They are handed out once, so that the sender can free them. */
   takeBody(): readonly Uint8Array[];
   /** The client did not ask for the chunk of counts, so it is not passed on. */
   readonly withhold_usage: boolean;
@@ -30,7 +30,7 @@ export interface ReportedUsage {
   readonly creation1h: number | null;
   readonly output: number | null;
   readonly reasoning: number | null;
-  /** The count of the answer is a preliminary one. */
+  /** The output count is preliminary. */
   readonly early: boolean;
 }
 
@@ -49,13 +49,13 @@ export interface ReportedRound {
   readonly usage: Omit<ReportedUsage, 'early'>;
 }
 
-/** What was read of an answer so far. Nothing of what it says is kept. */
+/** Counts of an answer so far. None of its text is kept. */
 export interface MeterReading {
   /** The sums of the rounds, where there are any. */
   readonly usage: ReportedUsage;
   /** Samplings that the provider reports one by one; those that it does not bill are left out. */
   readonly rounds: readonly ReportedRound[];
-  /** Null until the provider says why it stopped. */
+  /** Null until the provider reports why it stopped. */
   readonly stop_reason: StopReason | null;
   readonly served_model: string | null;
   /** The provider's own id of its answer. */

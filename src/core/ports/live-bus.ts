@@ -17,23 +17,23 @@ export type Published = PublishedEvent | PublishedTransient;
 
 export type Subscriber = (items: readonly Published[]) => void;
 
-/** Where items stand in a tree whose commits are numbered (16 §3.1). */
+/** The position of items in a tree whose commits are numbered (16 §3.1). */
 export interface Position {
   readonly root: string;
   readonly epoch: number;
-  /** Of the commit that the items come of, or of the last one before them. */
+  /** Number of the commit that published the items, or of the last commit before them. */
   readonly seq: number;
   /** Whether they are all that this commit publishes, which may be nothing; else transient items alone. */
   readonly commit: boolean;
 }
 
-/** Who follows a tree that another node may own (16 §6). */
+/** Follows a tree that another node may own (16 §6). */
 export interface Watcher {
   /** Items that another node published, after those before them. */
   deliver(items: readonly Published[]): void;
   /** Items are missing: what was committed must be read from the store, from the last event that was delivered. */
   gap(): void;
-  /** The tree is there no longer. */
+  /** The tree no longer exists. */
   gone(): void;
 }
 

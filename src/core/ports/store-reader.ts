@@ -1,4 +1,4 @@
-// Reads of durable state. Records are what the engine works with, wire objects what people get.
+// Reads of durable state: records for the engine, wire objects for clients.
 
 import type { Confirmation, ConfirmationDetail } from '#protocol/confirmation.ts';
 import type { Delegation, DelegationRecord } from '#protocol/delegate.ts';
@@ -100,7 +100,7 @@ export interface TurnReader {
   /** Calls of a turn in block order. */
   toolCalls(turnId: TurnId): Promise<readonly ToolCallState[]>;
   toolCall(id: string): Promise<ToolCallState | null>;
-  /** What the ledger says of one turn. */
+  /** Sums of the ledger for one turn. */
   totals(turnId: TurnId): Promise<TurnTotals>;
 }
 
@@ -224,7 +224,7 @@ export interface ConfirmationReader {
     readonly limit: number;
   }): Promise<Page<Confirmation>>;
   /**
-   * Those that nobody has answered, oldest first.
+   * Unanswered confirmations, oldest first.
    * @param root of this tree; absent = of every tree: few are open at a time
    */
   allOpen(root?: SessionId): Promise<readonly ConfirmationRow[]>;
@@ -238,7 +238,7 @@ export interface SpendReader {
   ofSession(sessionId: SessionId): Promise<Pusd>;
   /** The root and all its descendants. */
   ofTree(rootSessionId: SessionId): Promise<Pusd>;
-  /** The session and all its descendants, wherever in its tree it stands. */
+  /** The session and all its descendants, at any depth of its tree. */
   ofSubtree(sessionId: SessionId): Promise<Pusd>;
   /** All sessions since this moment (Unix ms). */
   since(from: number): Promise<Pusd>;

@@ -9,9 +9,9 @@ import type { ToolDefinition, ToolOutput } from '#protocol/tool.ts';
 import type { Logger } from './logger.ts';
 import type { MemoryChange, WorkspaceFiles } from './workspace.ts';
 
-// How a tool asks for a worker, without knowing sessions (00 §3 step 6).
+// Workers as a tool uses them, without access to sessions (00 §3 step 6).
 
-/** A file that a call hands on to somebody else, as a person is asked about it (13 §5). */
+/** A file that a call shares with a worker, as an approval request describes it (13 §5). */
 export interface SharedFile {
   /** As the caller names it. */
   readonly path: string;
@@ -26,12 +26,12 @@ export interface SharedFile {
 export interface WorkerMaker {
   /** Everything that is wrong with a proposal; '' = the whole. */
   check(proposal: WorkerProposal): Promise<readonly Issue[]>;
-  /** What a person is asked about: the definition as it would be saved. */
+  /** The details of the approval request: the definition as it would be saved. */
   describe(proposal: WorkerProposal): Promise<Readonly<Record<string, unknown>>>;
   make(proposal: WorkerProposal): Promise<ToolOutput>;
 }
 
-/** What a model says of a worker, or the whole definition as a person wrote it. */
+/** A worker as a model describes it, or the whole definition as a user wrote it. */
 export type WorkerProposal = { readonly spec: Readonly<Record<string, unknown>> } | { readonly yaml: string };
 
 export interface WorkerSpawner {
@@ -48,7 +48,7 @@ export interface WorkerSpawner {
 
 export type ToolInput = Readonly<Record<string, unknown>>;
 
-/** What this session knows of files' contents: hashes of what it last read or wrote, by workspace-relative path (20 §1). */
+/** Hashes of the file contents that this session last read or wrote, by workspace-relative path (20 §1). */
 export interface FileKnowledge {
   /** Null = unknown: never read, or before a restart. */
   hash(path: string): string | null;
@@ -96,15 +96,15 @@ export interface Tool {
   /** Throws `ToolError` for a failure that the model may read; anything else is a bug and stays opaque. */
   execute(input: ToolInput, context: ToolContext): Promise<ToolOutput>;
   /**
-   * Rules that a schema cannot express and that must hold before a person is asked. No effects. Throws `ToolError` for a
+   * Rules that a schema cannot express and that must hold before an approval is requested. No effects. Throws `ToolError` for a
    * failure that is none of the input's.
    */
   check?(input: ToolInput, context: ToolContext): Promise<readonly Issue[]>;
-  /** What a person is shown of the call, of an input that was checked; absent = its input. */
+  /** Details of the call for an approval request, from a checked input; absent = the input itself. */
   preview?(input: ToolInput, context: ToolContext): Promise<Readonly<Record<string, unknown>>>;
-  /** What is wrong with a YAML that a person gives in place of the input; it then runs with `{yaml}`. Absent = there is no such form. */
+  /** Problems of a YAML text that a user gives in place of the input; the tool then runs with `{yaml}`. Absent = the tool takes no YAML. */
   checkYaml?(yaml: string, context: ToolContext): Promise<readonly Issue[]>;
-  /** What the call hands on, of an input that was checked: each may need a person's consent before the call itself. */
+  /** Files that a call with this checked input shares. Each may need an approval before the call itself. */
   shares?(input: ToolInput, context: ToolContext): Promise<readonly SharedFile[]>;
   /** Ends what still runs; idempotent; false when it finished or never started. */
   cancel(): Promise<boolean>;
@@ -122,13 +122,13 @@ export interface ToolSet {
   create(name: string): Tool;
 }
 
-/** Which tools there are differs by workspace: asked at the start of every turn (09 §1, §11). */
+/** Tools differ by workspace and are resolved at the start of every turn (09 §1, §11). */
 export interface ToolRegistry {
   /** Every tool of a turn that starts now. A promise where servers of the workspace have to be started or listed first. */
   resolveTools(workspace: string): ToolSet | Promise<ToolSet>;
-  /** The same as far as it is known: for what only asks, and must neither start anything nor wait. */
+  /** The tools known so far, for callers that must neither start a server nor wait. */
   knownTools(workspace: string): ToolSet;
-  /** What is known to be wrong with the workspace's MCP servers and their tools. */
+  /** Known problems of the workspace's MCP servers and their tools. */
   problems(workspace: string): readonly ToolProblem[];
   /** Starts what the tools of the workspace need, without waiting, and keeps it until the returned function is called. */
   hold(workspace: string): () => void;

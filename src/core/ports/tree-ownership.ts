@@ -1,4 +1,4 @@
-// Who writes a tree and runs its turns: in a cluster one node at a time, embedded this process always (16 §4).
+// Ownership of session trees: the owner writes a tree and runs its turns. In a cluster one node at a time, embedded always this process (16 §4).
 import type { SessionId } from '#protocol/ids.ts';
 
 /** A node as others see it. */
@@ -26,23 +26,23 @@ export interface Standing {
 export type Hold =
   /** Held here for as long as `release` has not been called. */
   | { readonly own: true; readonly epoch: number; release(): void }
-  /** Another node's, where `url` is told, else nobody's; `place` is where its files lie. */
+  /** Owned by the node at `url`, or by no node if `url` is null; `place` is where its files are. */
   | { readonly own: false; readonly url: string | null; readonly epoch: number; readonly place: string };
 
-/** What is done here with the trees that are held. */
+/** Work on the trees that this node owns. */
 export interface TreeWork {
   /** Top-level turns that run here. */
   running(): number;
-  /** Whether something of the tree is under way here, or watched: it is not given up then. */
+  /** Whether work on the tree runs here, or a client watches it. Such a tree is not released. */
   inUse(root: SessionId): boolean;
   /**
-   * Called with each tree that is claimed, before anybody uses it: what its last owner left unfinished is taken up (16 §4.3).
+   * Called with each tree that is claimed, before any other use: work that its last owner left unfinished is resumed (16 §4.3).
    * @param how.wanted its turn goes on unasked; `swept` = no request asked for it
    */
   takeUp(root: SessionId, how: { readonly wanted: boolean; readonly swept: boolean }): Promise<void>;
   /**
-   * Called with each tree that is held no longer: nothing of it is run or stored any more. Resolves when nothing runs.
-   * @param patienceMs after which whatever still runs is to be killed
+   * Called with each tree that this node no longer owns: it must neither run nor store it. Resolves when nothing runs.
+   * @param patienceMs milliseconds after which work that still runs is killed
    */
   lost(root: SessionId, patienceMs: number): Promise<void>;
 }
@@ -63,7 +63,7 @@ export interface Trees {
    */
   join(bound: { readonly url: string }, work: TreeWork): Promise<void>;
   /**
-   * Claims a tree that nobody holds, unless it is only to be looked at. Null when there is no such tree.
+   * Claims a tree without an owner, or with `look` only reads its owner. Null when there is no such tree.
    * @param how absent = `claim`
    */
   hold(root: SessionId, how?: 'claim' | 'look'): Promise<Hold | null> | Hold;
@@ -71,11 +71,11 @@ export interface Trees {
   holds(root: string): boolean;
   /** Drops a tree whose work could not be stored: the next sweep takes it up, here or elsewhere. Embedded: does nothing. */
   giveUp(root: SessionId): void;
-  /** Tells of a tree that was taken away or dropped: nothing of it is to be written or run any more. */
-  onLost(tell: (root: SessionId) => void): void;
-  /** No more claims: the server goes down, and each tree is given up as its turns are put down. */
+  /** Registers a callback for lost or dropped trees: the process must neither write nor run them any more. */
+  onLost(notify: (root: SessionId) => void): void;
+  /** Stops claiming: the server shuts down, and each tree is released once its turns are interrupted. */
   drain(): void;
-  /** Gives up all that is held; the trees of unfinished turns go on elsewhere. */
+  /** Releases all trees; other nodes continue the trees of unfinished turns. */
   releaseAll(): Promise<void>;
   nodes(): Promise<readonly NodeInfo[]>;
 }

@@ -1,4 +1,4 @@
-// Files of a workspace: confined access for tools, and what a person keeps under `.metis/` (09 §8, 09 §5.1, 10).
+// Files of a workspace: confined access for tools, and the user's files under `.metis/` (09 §8, 09 §5.1, 10).
 
 import type { MemoryFile, MemoryWrite } from '#protocol/event/session-events.ts';
 import type { ImageBlock } from '#protocol/message.ts';
@@ -33,7 +33,7 @@ export interface WorkspaceFiles {
   readonly root: string;
   /** Folders that a search goes through, each with what its paths begin with. */
   readonly roots: readonly { readonly prefix: string; readonly absolute: string }[];
-  /** What to tell a model that cannot read a file as text; '' = nothing. */
+  /** A hint for a model that cannot read a file as text; '' = none. */
   readonly binary_hint: string;
   /** Throws when the path escapes or is protected. Existence is not checked. */
   resolve(path: string, use: PathUse): Promise<ConfinedPath>;
@@ -46,7 +46,7 @@ export interface WorkspaceFiles {
   chunks(path: ConfinedPath): AsyncIterable<Buffer>;
   /** SHA-256 of a file's content in hex; null when nothing is there. Throws as `read`. */
   hash(path: ConfinedPath, signal: AbortSignal): Promise<string | null>;
-  /** What a directory holds, unsorted and unfiltered; links are of kind `other`. Throws `ToolError('execution_error')`. */
+  /** Entries of a directory, unsorted and unfiltered; links are of kind `other`. Throws `ToolError('execution_error')`. */
   entries(path: ConfinedPath): Promise<readonly DirectoryEntry[]>;
   /** Creates parents, writes beside and renames, keeps an existing file's mode. */
   write(path: ConfinedPath, data: string | Uint8Array): Promise<void>;
@@ -75,7 +75,7 @@ export interface TrustChange {
 /** A change of a memory file by its only writer of that moment (10 §4.2). */
 export interface MemoryChange {
   readonly file: MemoryFile;
-  /** The new content. A file that a person let grow beyond any use comes with its beginning only. What it throws is thrown. */
+  /** The new content. Of an oversized file only the beginning is passed. An error of this function is passed on. */
   next(before: { readonly head: Buffer; readonly size: number }): Buffer;
   /** Called once the file has changed, and not at all when the content is the same; the next writer waits for it. */
   notify(write: MemoryWrite): Promise<void>;
@@ -100,7 +100,7 @@ export interface Workspaces {
   openSandboxes(root: string, sandboxes: readonly Sandbox[]): Promise<void>;
   readTrust(root: string): Promise<Trust>;
   /**
-   * Changes the file once `store` has stored what the change follows from. `store` is called once, and told whether the
+   * Changes the file once `store` has stored what the change follows from. `store` is called once, with whether the
    * file can be changed. False when it could not or must not be; throws what `store` throws, with the file as it was.
    */
   persistTrust(root: string, change: TrustChange, store: (can: boolean) => Promise<void>): Promise<boolean>;

@@ -1,39 +1,39 @@
-// Bodies and replies for what a person approves: files by `/workspaces/trust` (20 §11), tool calls by `/confirmations` (05 §3.3).
+// Bodies and replies of approvals: files at `/workspaces/trust` (20 §11), tool calls at `/confirmations` (05 §3.3).
 import { z } from 'zod';
 import { AnswerSchema, ConfirmationSchema, ScopeSchema } from '../confirmation.ts';
 import { ConfirmationIdSchema, Sha256Schema, TimeSchema, WorkspacePathSchema } from '../scalars.ts';
 import { plainText } from '../text/plain-text.ts';
 
-const FilePathSchema = z.string().min(1).max(4096).describe('Relative to the workspace.');
+const FilePathSchema = z.string().min(1).max(4096).describe('Path of the file, relative to the workspace.');
 
-const InWorkspace = WorkspacePathSchema.describe('The workspace that the file is in.');
+const InWorkspace = WorkspacePathSchema.describe('Workspace that contains the file.');
 
 export const TrustFileBody = z.strictObject({
   workspace_path: WorkspacePathSchema,
   path: FilePathSchema,
-  sha256: Sha256Schema.describe('Of the bytes that are trusted, as the file was read.'),
+  sha256: Sha256Schema.describe('SHA-256 of the file content that you approve.'),
 });
 export type TrustFileBody = z.infer<typeof TrustFileBody>;
 
 export const TrustQuery = z.strictObject({
   workspace_path: InWorkspace,
-  path: FilePathSchema.optional().describe('Only this file, with its content.'),
+  path: FilePathSchema.optional().describe('Return only this file, with its content.'),
 });
 export const UntrustQuery = z.strictObject({ workspace_path: InWorkspace, path: FilePathSchema });
 
 export const TrustedFileSchema = z.object({
   path: FilePathSchema,
-  /** The file as it is now is the one that was trusted. */
+  /** Whether the present content of the file is the content that was trusted. */
   trusted: z.boolean(),
-  /** Of the file as it is now; null when it is missing or cannot be read. */
+  /** SHA-256 of the present content; null when the file is missing or cannot be read. */
   sha256: Sha256Schema.nullable(),
-  /** Of the bytes that were trusted; null when none were. */
+  /** SHA-256 of the trusted content; null when the file was never trusted. */
   trusted_sha256: Sha256Schema.nullable(),
   trusted_by: z.string().nullable(),
   trusted_at: TimeSchema.nullable(),
-  /** What the file asks for that counts only once it is trusted. */
+  /** Permissions that the file requests. They take effect once the file is trusted. */
   widens: z.array(z.string()),
-  /** Only where one file was asked for. */
+  /** Present only when the request named one file. */
   content: z.string().optional(),
 });
 export type TrustedFileInfo = z.infer<typeof TrustedFileSchema>;
@@ -46,7 +46,7 @@ export const AnswerConfirmationBody = z
     scope: ScopeSchema.default('once'),
     reason: z.string().max(500).overwrite(plainText).nullable().default(null),
     modified_input: z.record(z.string(), z.unknown()).nullable().default(null),
-    /** Of a worker that is to be created: the whole definition, in place of `modified_input`. */
+    /** For a call that creates a worker: the whole definition, in place of `modified_input`. */
     modified_yaml: z.string().max(262_144).nullable().default(null),
   })
   .refine((b) => (b.modified_input === null && b.modified_yaml === null) || b.decision === 'modify', {

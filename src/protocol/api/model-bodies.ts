@@ -1,4 +1,4 @@
-// What is sent to and answered by `/models`, `/routing` (05 §3.5) and `/pricing` (08 §8).
+// Bodies and replies of `/models`, `/routing` (05 §3.5) and `/pricing` (08 §8).
 import { z } from 'zod';
 import { ConfigSchema } from '../config.ts';
 import { SHOWN_SHAPE } from '../learned-pattern.ts';
@@ -67,17 +67,17 @@ export const PricingReply = z.object({
   }),
 });
 
-// What is answered by `GET /patterns` (12 §12.7).
+// The reply of `GET /patterns` (12 §12.7).
 
 const PatternOutcomeSchema = z.object({
   model: z.string(),
-  /** The registry's of today; null where it has none, or no such model. */
+  /** The model's tier in the present registry; null if the model has no tier or is not in the registry. */
   tier: TierSchema.nullable(),
   sample_size: CountSchema,
   /** Null without scores. */
   success_score_mean: z.number().min(0).max(1).nullable(),
   success_score_count: CountSchema,
-  /** For comparison, in whole picodollars; what was paid is in the reports. */
+  /** For comparison, in whole picodollars. The reports hold the cost that was charged. */
   avg_cost_usd: UsdSchema,
   avg_latency_ms: z.number().min(0),
   last_updated_at: TimeSchema,

@@ -19,16 +19,16 @@ export const NodeSchema = z.object({
   id: z.string(),
   name: z.string(),
   version: z.string(),
-  url: z.string().describe('Where other nodes reach it.'),
-  draining: z.boolean().describe('It goes down, and takes nothing more.'),
-  places: z.array(z.string()).describe('What it can own: `shared:<root>`, `node:<name>`.'),
-  turns: z.int().describe('Top-level turns that run there.'),
-  trees: z.int().describe('Session trees that it holds.'),
-  reachable: z.boolean().describe('Whether the node that answers reaches it at its url.'),
-  config_matches: z.boolean().describe('Its configuration is that of the node that answers.'),
+  url: z.string().describe('URL at which other nodes reach this node.'),
+  draining: z.boolean().describe('The node is shutting down and accepts no new work.'),
+  places: z.array(z.string()).describe('Places whose session trees the node can own: `shared:<root>`, `node:<name>`.'),
+  turns: z.int().describe('Number of top-level turns that run on the node.'),
+  trees: z.int().describe('Number of session trees that the node owns.'),
+  reachable: z.boolean().describe('Whether the responding node reaches this node at its url.'),
+  config_matches: z.boolean().describe('Whether the configuration equals that of the responding node.'),
 });
 export const NodeListReply = z.array(NodeSchema);
-export const NodeReply = z.object({ id: z.string().describe('Of this start of the server.') });
+export const NodeReply = z.object({ id: z.string().describe('Id of this server process; a restart makes a new one.') });
 
 export const PruneEventsBody = z.strictObject({
   days: z.int().min(1).max(MAX_DAYS).optional(),
@@ -46,12 +46,12 @@ export const ToolInfoSchema = z.object({
   name: z.string(),
   description: z.string(),
   side_effects: SideEffectsSchema,
-  /** No worker has it. */
+  /** The tool is never offered to workers. */
   planners_only: z.boolean(),
 });
 
 export const ToolProblemSchema = z.object({
-  /** Null = the workspace's `.mcp.json`. */
+  /** Null = the problem is in the workspace's `.mcp.json`. */
   mcp_server: z.string().nullable(),
   message: z.string(),
 });
@@ -59,7 +59,7 @@ export type ToolProblem = z.infer<typeof ToolProblemSchema>;
 
 export const ToolListReply = z.object({
   tools: z.array(ToolInfoSchema),
-  /** Tools of MCP servers that are left out, and servers that do not answer. */
+  /** Tools of MCP servers that were rejected, and MCP servers that do not answer. */
   problems: z.array(ToolProblemSchema),
 });
 export type ToolList = z.infer<typeof ToolListReply>;

@@ -1,4 +1,4 @@
-// What is sent to and answered by `/sessions` (05 §3.1).
+// Bodies and replies of `/sessions` (05 §3.1).
 import { z } from 'zod';
 import { DelegationSchema } from '../delegate.ts';
 import { AnyEventSchema } from '../event.ts';
@@ -32,20 +32,20 @@ export const CreateSessionBody = z
     max_cost_usd: UsdLimitSchema.nullable().default(null),
     on_reached: OnReachedSchema.nullable().default(null),
     approval_mode: ApprovalModeSchema.nullable().default(null),
-    /** Of the adapter that opens it; the gateway opens its own. */
+    /** The door of the adapter that opens the session. The gateway opens sessions of its own. */
     door: DoorSchema.exclude(['gateway']).default('api'),
-    /** What the program calls itself that is behind the door. */
+    /** The name that the client program gives itself. */
     client: z.string().regex(PRINTABLE, 'must be 1 to 200 printable ASCII characters').nullable().default(null),
-    /** The client's own name for the session: where one has it already, that one is the answer. */
+    /** The client's own name for the session. A session that has the name already is returned. */
     client_ref: z.string().regex(PRINTABLE, 'must be 1 to 200 printable ASCII characters').nullable().default(null),
-    /** The named worker that the session is; it may call whom its definition says. */
+    /** The named worker that the session runs. It may call the workers that its definition allows. */
     worker: WorkerNameSchema.nullable().default(null),
-    /** The named workers that its planner may call; null = those of the configuration. */
+    /** The named workers that the planner may call; null = the workers that the configuration allows. */
     allow_workers: z.array(z.string().min(1).max(128)).max(1000).nullable().default(null),
   })
   .refine(({ worker, allow_workers }) => worker === null || allow_workers === null, {
     path: ['allow_workers'],
-    message: 'belongs to a session without a worker: the definition says whom a worker may call',
+    message: 'belongs to a session without a worker: the definition of a worker lists the workers it may call',
   });
 
 export const UpdateSessionBody = z
@@ -76,9 +76,9 @@ export const EndSessionReply = z.object({
 
 export const SessionListReply = z.object({ sessions: z.array(SessionSchema), next_cursor: z.string().nullable() });
 
-// What is sent to and answered by `/sessions/{id}/turns` (05 §3.2) and `/estimate` (14 §4).
+// Bodies and replies of `/sessions/{id}/turns` (05 §3.2) and `/estimate` (14 §4).
 
-/** An image as it is sent: its bytes, or a path in the workspace that is read at intake (10 §8). */
+/** An image as a client sends it: its bytes, or a path in the workspace that the server reads at intake (10 §8). */
 const IntakeImageSchema = ImageBlockSchema.extend({
   source: z.discriminatedUnion('kind', [
     ImageBlockSchema.shape.source,
@@ -93,7 +93,7 @@ export const SubmitTurnBody = z.strictObject({
   }),
   per_message_override: z.string().min(1).nullable().default(null),
   if_busy: z.enum(['reject', 'interrupt', 'steer']).default('reject'),
-  /** Files of the workspace for the worker that the session is (13 §5). */
+  /** Files of the workspace for a session that runs a named worker (13 §5). */
   attachments: z.array(z.string().min(1).max(4096)).max(100).default([]),
 });
 
@@ -124,7 +124,7 @@ export const TurnReceipt = z.object({
   user_message_id: MessageIdSchema.nullable(),
   /** The message joined the running turn. */
   steered: z.boolean(),
-  /** Of such a message, until it is read. */
+  /** Id of the message that joined a running turn, until that turn reads it. */
   input_id: UlidSchema.nullable(),
 });
 
@@ -135,14 +135,14 @@ export const CancelTurnBody = z.strictObject({
 });
 export const CancelTurnReply = z.object({ turn_id: TurnIdSchema, cancellation_initiated: z.literal(true) });
 const MAX_COMMENT = 1000;
-/** What `good` and `bad` count as. */
+/** The scores of `good` and `bad`. */
 const LABELS = { good: 1, bad: 0 } as const;
 export const ScoreTurnBody = z.strictObject({
   score: z
     .union([z.enum(['good', 'bad']), z.number().min(0).max(1)], {
       error: 'must be a number from 0 to 1, "good" or "bad"',
     })
-    // No minus before a zero.
+    // `Math.abs` turns -0 into 0.
     .transform((score) => (typeof score === 'string' ? LABELS[score] : Math.abs(score))),
   comment: z
     .string()
@@ -154,13 +154,13 @@ export const ScoreTurnBody = z.strictObject({
 export const ScoreTurnReply = UserScoreSchema.extend({
   turn_id: TurnIdSchema,
   session_id: SessionIdSchema,
-  /** False where the same had been said before. */
+  /** False if the turn had the same score and comment before. */
   changed: z.boolean(),
 });
 
 export const ResumeTurnReply = z.object({ turn_id: TurnIdSchema, resumed: z.literal(true) });
 
-// What the reads of a session's history answer (05 §3.4).
+// Replies of the routes that read a session's history (05 §3.4).
 
 export const MessageListReply = z.object({
   messages: z.array(MessageSchema),

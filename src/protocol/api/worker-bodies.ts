@@ -1,4 +1,4 @@
-// What is sent to and answered by `/workers` (13 §10).
+// Bodies and replies of `/workers` (13 §10).
 import { z } from 'zod';
 import {
   ContextModeSchema,
@@ -23,20 +23,20 @@ export const WorkerInfoSchema = z.object({
   name: z.string(),
   description: z.string().nullable(),
   origin: WorkerOriginSchema,
-  /** In a form that is only read. */
+  /** The file has a foreign format, which Metis reads and never writes. */
   read_only: z.boolean(),
   locked: z.boolean(),
   valid: z.boolean(),
   errors: z.array(WorkerProblemSchema),
   warnings: z.array(WorkerProblemSchema),
   digest: Sha256Schema.nullable(),
-  /** Of its file, relative to the workspace. */
+  /** Path of the definition file, relative to the workspace. */
   path: z.string().nullable(),
   model: z.string().nullable(),
   tier: TierSchema.nullable(),
   accepts_attachments: z.boolean(),
   output_schema_ref: z.string().nullable(),
-  /** What it may touch. */
+  /** Folders that the worker may read or write. */
   sandboxes: z.array(SandboxSchema),
   tools: z.array(z.string()),
   allow_workers: z.array(z.string()),
@@ -49,12 +49,12 @@ export const WorkerInfoSchema = z.object({
 export type WorkerInfo = z.infer<typeof WorkerInfoSchema>;
 
 export const WorkerDetailSchema = WorkerInfoSchema.extend({
-  /** As written, defaults filled in; null when nothing could be made of it. */
+  /** The definition with defaults filled in; null when the file could not be parsed. */
   definition: WorkerDefinitionSchema.nullable(),
   resolved_instructions: z.string().nullable(),
   /** `inline`, or the path of the prompt file. */
   instructions_source: z.string().nullable(),
-  /** As it would be saved. */
+  /** The text that saving the definition would write. */
   yaml: z.string().nullable(),
 });
 export type WorkerDetail = z.infer<typeof WorkerDetailSchema>;
@@ -64,7 +64,7 @@ export const DefinitionListReply = z.object({ workers: z.array(WorkerInfoSchema)
 const Given = {
   workspace_path: WorkspacePathSchema,
   definition: z.record(z.string(), z.unknown()).nullable().default(null),
-  /** In place of `definition`. */
+  /** The definition as YAML, in place of `definition`. */
   yaml: z.string().max(262_144).nullable().default(null),
 };
 const oneOfBoth = ({ definition, yaml }: { definition: unknown; yaml: unknown }) =>
@@ -73,10 +73,10 @@ const ONE = { path: ['definition'], message: 'send either definition or yaml' };
 
 export const CreateWorkerBody = z.strictObject(Given).refine(oneOfBoth, ONE);
 export const ReplaceWorkerBody = z
-  .strictObject({ ...Given, /** Also a locked one. */ force: z.boolean().default(false) })
+  .strictObject({ ...Given, /** Replaces a locked worker too. */ force: z.boolean().default(false) })
   .refine(oneOfBoth, ONE);
 
-// What is sent to and answered by `POST /sessions/{id}/delegations` (19 §3.1).
+// Body and reply of `POST /sessions/{id}/delegations` (19 §3.1).
 
 const { tier, task } = DelegateInputSchema.shape;
 
@@ -96,7 +96,7 @@ export const SubmitDelegationBody = z
           .optional(),
       })
       .optional(),
-    /** A worker of the project that this session may call. */
+    /** A named worker of the project that this session may call. */
     worker: WorkerNameSchema.optional(),
     input: z.string().min(1).optional(),
     attachments: z.array(z.string().min(1).max(4096)).max(100).optional(),
@@ -107,7 +107,7 @@ export const SubmitDelegationBody = z
       if (body.tier === undefined) wrong('tier', 'is required: fast, balanced or deep; or name a worker');
       if (body.task === undefined) wrong('task', 'is required: what the worker is to do');
       for (const key of ['input', 'attachments'] as const)
-        if (body[key] !== undefined) wrong(key, 'belongs to a named worker; say what is to be done in task');
+        if (body[key] !== undefined) wrong(key, 'belongs to a named worker; describe the work in task');
     } else {
       if (body.input === undefined) wrong('input', 'is required: what the worker is to do');
       for (const key of ['tier', 'task', 'context'] as const)
@@ -120,27 +120,27 @@ export type SubmitDelegationBody = z.infer<typeof SubmitDelegationBody>;
 
 export const DelegationReceiptSchema = z.object({
   tool_use_id: ToolUseIdSchema,
-  /** That it was asked of. */
+  /** The session that delegates. */
   session_id: SessionIdSchema,
-  /** Null where no worker came of it. */
+  /** Null if no worker was created. */
   worker_session_id: SessionIdSchema.nullable(),
 });
 export type DelegationReceipt = z.infer<typeof DelegationReceiptSchema>;
 
-/** What came of it (04 §4.2). */
+/** The result of a delegation (04 §4.2). */
 export const DelegationResultSchema = z.object({
   success: z.boolean(),
   output: DelegationSchema.shape.output.unwrap(),
   error: z.string().nullable(),
   usage_summary: UsageSummarySchema,
   worker_session_id: SessionIdSchema.nullable(),
-  /** Tools that were asked for, or are the caller's, and that a worker must not have. */
+  /** Tools that were requested or inherited and that workers may not have. */
   dropped_tools: DelegationSchema.shape.dropped_tools,
   ...WorkerChangesSchema.shape,
 });
 export type DelegationResult = z.infer<typeof DelegationResultSchema>;
 
-/** Of a delegation that has ended. */
+/** @param delegation one that has ended */
 export function makeDelegationResult(delegation: Delegation): DelegationResult {
   const { changed_files, changed_files_truncated, shell_used, overlaps, failure_mode, error_message } = delegation;
   const startsWithMode = failure_mode === null || error_message?.startsWith(failure_mode);

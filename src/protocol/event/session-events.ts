@@ -53,7 +53,7 @@ export const MemoryUpdatedSchema = z.strictObject({
   after_size_bytes: CountSchema,
 });
 
-/** What is told of one write of a memory file. */
+/** Hashes and sizes of one write of a memory file. */
 export type MemoryWrite = Omit<z.infer<typeof MemoryUpdatedSchema>, 'file' | 'operation'>;
 
 export const SkillLoadedSchema = z.strictObject({

@@ -260,7 +260,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
         throw journalFault(error);
       }
     },
-    onLost: (tell) => void lostListeners.push(tell),
+    onLost: (notify) => void lostListeners.push(notify),
     async releaseAll() {
       for (const [root, entry] of [...entries]) await letGo(root, entry);
     },

@@ -32,15 +32,13 @@ it('1,000 workspaces have their routing files remembered, the one used last stay
 
 it('1,000 trees are remembered that have the fault of a routing file in their log', () => {
   const report = { policy_path: 'x', errors: [], using_last_known_good: false };
-  let layer: PolicyLayer = { ...UNREAD, fault: { digest: 'd', report, told: new Set() } };
+  let layer: PolicyLayer = { ...UNREAD, fault: { digest: 'd', report, reported_to: new Set() } };
   for (let n = 0; n < 1000; n += 1) layer = asReported(layer, session(n));
   expect(findUnreported(layer, session(0))).toBeNull();
   layer = asReported(layer, session(1000));
-  expect([findUnreported(layer, session(0)), findUnreported(layer, session(1)), layer.fault!.told.size]).toEqual([
-    report,
-    null,
-    1000,
-  ]);
+  expect([findUnreported(layer, session(0)), findUnreported(layer, session(1)), layer.fault!.reported_to.size]).toEqual(
+    [report, null, 1000],
+  );
 });
 
 it('10,000 sessions have their start by the monotonic clock, an older one by the wall clock', () => {

@@ -56,7 +56,7 @@ describe('a definition with faults', () => {
       '1 modle: unknown key',
       '2 name: must equal the name of its file, "a"',
       '3 instructions: must not be blank',
-      '5 tier: stands beside model; write one of the two',
+      '5 tier: cannot be set together with model; write one of the two',
       '6 sandboxes.in.path: must be a folder below the workspace',
       '7 max_tokens: must be at least 1',
     ]);
@@ -72,7 +72,7 @@ describe('a definition with faults', () => {
     [
       'model and tier',
       'instructions: x\nmodel: haiku\ntier: fast',
-      '3 tier: stands beside model; write one of the two',
+      '3 tier: cannot be set together with model; write one of the two',
     ],
     ['another name than its file', 'instructions: x\nname: b', '2 name: must equal the name of its file, "a"'],
     ['blank instructions', 'instructions: "  "', '1 instructions: must not be blank'],

@@ -68,7 +68,7 @@ export function foldsWorkers(query: Pick<CostQuery, 'group_by' | 'filter'>): boo
 /** Rollups by what a row of them keeps: a session's hour, a parent's day, a day of everybody. */
 export type Grain = 'hour' | 'parent_day' | 'day';
 
-/** What the rollups of days do not tell apart. */
+/** Filters and dimensions that the rollups of days do not keep. */
 const HOUR_FILTERS = ['session', 'door', 'caller'] as const;
 const HOUR_DIMENSIONS: ReadonlySet<Dimension> = new Set(['session', 'hour', 'door', 'caller']);
 

@@ -1,6 +1,6 @@
 // Where the files of a tree lie, which decides who can own it (16 §7).
 
-/** What of the configuration `cluster.*` says where files may lie. */
+/** The part of the configuration `cluster.*` that decides where files may lie. */
 export interface Places {
   readonly node_name: string;
   /** Absolute; the same file system on each node that lists them. */

@@ -4,7 +4,7 @@ import type { ToolUseId } from '#protocol/ids.ts';
 import { plainMetadata, type StoredMessage, toolUses } from '#protocol/message.ts';
 import { createBeginnings } from './beginnings.ts';
 
-/** Text of the answer that stands in for a missing one (11.4). */
+/** Text of the tool result that replaces a missing one (11.4). */
 export const MISSING_RESULT_TEXT = 'Tool call was interrupted before it produced a result.';
 
 export interface RequestMessages {

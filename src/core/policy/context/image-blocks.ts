@@ -1,7 +1,7 @@
 // Which images may enter a conversation: kinds, sizes, and bytes that are what they claim to be (10 §8).
 import type { ImageBlock } from '#protocol/message.ts';
 
-// How many pixels an image says it has, from its header alone: nothing is decoded (10 §8).
+// Reads the pixel size of an image from its header alone: nothing is decoded (10 §8).
 
 interface ImageSize {
   readonly width: number;

@@ -74,12 +74,12 @@ export function memoryAnswer(
   { before_size_bytes: before, after_size_bytes: after }: MemoryWrite,
 ): { readonly text: string; readonly over_soft_cap: boolean } {
   const over_soft_cap = after > getCaps(file).soft;
-  const said = {
+  const message = {
     add: `appended to ${file} (${after} bytes total)`,
     replace: `replaced in ${file} (${after} bytes total)`,
     consolidate: `consolidated ${file}: ${before} → ${after} bytes`,
   }[operation];
-  return { text: `${said}${over_soft_cap ? ' — over soft cap; consider memory_consolidate' : ''}`, over_soft_cap };
+  return { text: `${message}${over_soft_cap ? ' — over soft cap; consider memory_consolidate' : ''}`, over_soft_cap };
 }
 
 function getCaps(file: MemoryFile): { readonly soft: number; readonly hard: number } {

@@ -3,7 +3,7 @@ import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
 import { decodedBytes } from './image-blocks.ts';
 
 const IMAGE_CODE_POINTS = 1024;
-/** Of a document, which says little of how long its text is. */
+/** Of a document: its size in bytes is a poor measure of the length of its text. */
 const BYTES_A_CODE_POINT = 16;
 const TOOL_RESULT_CODE_POINTS = 16;
 const HIGH_SURROGATE = /[\uD800-\uDBFF]/;

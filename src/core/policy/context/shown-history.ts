@@ -109,7 +109,7 @@ function opening(checkpoints: readonly Checkpoint[]): Seen {
   return { count: 0, last: null, view: summary === null ? [] : [summaryMessage(summary)], names: new Map() };
 }
 
-/** The newest summary, which tells the earlier ones too. */
+/** The newest summary, which includes the earlier ones. */
 function summaryIn(checkpoints: readonly Checkpoint[]): HistorySummary | null {
   return checkpoints.findLast((c) => c.kind === 'summary') ?? null;
 }
@@ -119,7 +119,7 @@ export function isSummary(message: StoredMessage, checkpoints: readonly Checkpoi
   return summaryIn(checkpoints)?.id === message.id;
 }
 
-/** The message that stands for everything the summary tells. */
+/** The message that replaces everything the summary covers. */
 export function summaryMessage(
   summary: Pick<HistorySummary, 'id' | 'session_id' | 'summary_text' | 'created_at'>,
 ): StoredMessage {

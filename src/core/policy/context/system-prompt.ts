@@ -38,7 +38,7 @@ export function stablePrompt(parts: StablePromptParts): string | null {
 // The system text of a session with a definition: its instructions and what they cannot know (10 §3.4).
 
 const NAMED_WORKER_BLOCK = `## Worker mode
-You work for a planner agent on one sub-task, which is your first message. Your last message goes to that planner word for word, and nobody else reads it.
+You work for a planner agent on one sub-task, which is your first message. Your last message goes to that planner word for word, and no one else reads it.
 - Do that task, all of it and nothing else.
 - When a fact is missing, look it up with your tools before anything else. Never ask a user.
 - When you still cannot go on, call \`${REQUEST_CONTEXT}\` once and list everything you need. Never fill a gap with a guess.

@@ -89,7 +89,7 @@ export function elidables(view: readonly StoredMessage[]): {
  */
 function unreadAnswersStart(view: readonly StoredMessage[]): number {
   const at = view.findLastIndex((m) => m.role === 'assistant' && m.metadata.status === 'complete');
-  // A message that its own turn reads stands behind such answers.
+  // A message that its own turn reads comes after such answers.
   const later = view.slice(at + 1).some((m) => m.role === 'user' && m.turn_id !== view[at]?.turn_id);
   return at < 0 || later ? view.length : at;
 }

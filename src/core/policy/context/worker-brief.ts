@@ -1,11 +1,11 @@
-// What a worker of `delegate` is told: the worker block, its task with context, and the fixed first message (10 §3).
+// The prompt of a `delegate` worker: the worker block, its task with context, and the fixed first message (10 §3).
 import type { ContextEntry } from '#protocol/delegate.ts';
 import { plainText } from '#protocol/text/plain-text.ts';
 import { REQUEST_CONTEXT } from '#protocol/tool.ts';
 
 /** Part of the stable text, so that all workers of a workspace share its bytes. */
 export const DELEGATED_WORKER_BLOCK = `## Worker mode
-You work for a planner agent on one sub-task. Your last message goes to that planner word for word, and nobody else reads it.
+You work for a planner agent on one sub-task. Your last message goes to that planner word for word, and no one else reads it.
 - Do the task at the end of these instructions, all of it and nothing else.
 - When a fact is missing, look it up with your tools before anything else. Never ask a user.
 - When you still cannot go on, call \`${REQUEST_CONTEXT}\` once and list everything you need. Never fill a gap with a guess.

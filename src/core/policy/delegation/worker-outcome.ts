@@ -112,7 +112,7 @@ const NO_RETRY = 'do not start the same work again unless the user asks for it';
 export type WorkerEnd =
   /** No session was created: fan-out cap, or a failure before the spawn. */
   | { readonly kind: 'not_spawned'; readonly message: string }
-  /** No model serves the tier, or only a dearer one does and that is not allowed. */
+  /** No model serves the tier, or only a more expensive one does and the call does not allow it. */
   | { readonly kind: 'no_model' }
   /** The chain refused the worker's turn. */
   | { readonly kind: 'routing_failed'; readonly message: string }

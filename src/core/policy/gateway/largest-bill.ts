@@ -86,7 +86,7 @@ export function outputBound(facts: Asked, model: Answering, adapter: Optioned): 
   return tokens === null || key !== boundKey(facts, adapter) ? model.capabilities.max_output_tokens : tokens;
 }
 
-/** The field that bounds the answer: the client's, unless its adapter is said to know another one alone. */
+/** The field that bounds the answer: the client's, unless the adapter is configured to accept only another one. */
 export function boundKey({ wire, output }: Asked, { options }: Optioned): string {
   if (wire !== 'chat') return wire === 'messages' ? 'max_tokens' : 'max_output_tokens';
   return options.max_tokens_field === 'max_tokens' ? 'max_tokens' : (output.key ?? 'max_completion_tokens');

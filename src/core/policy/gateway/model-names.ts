@@ -10,7 +10,7 @@ export type GatewayRegistry = Pick<ModelRegistry, 'adapters' | 'models' | 'get' 
 
 export interface NamedModel {
   readonly model: ModelEntry;
-  /** What stands in the body in place of the name; null = the name as it came. */
+  /** The name that replaces the client's in the body; null = the name as it came. */
   readonly sent: string | null;
 }
 

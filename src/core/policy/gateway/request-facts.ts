@@ -39,7 +39,7 @@ export interface RequestFacts {
     readonly items: ReadonlyMap<number, ItemSize>;
     /** The provider adds to the prompt what no length of the body bounds. */
     readonly unbounded: boolean;
-    /** The dearest class that the prompt can be billed as. */
+    /** The most expensive class that the prompt can be billed as. */
     readonly cache: 'none' | 'write' | 'write_1h';
   };
   readonly other_models: readonly OtherModel[];
@@ -132,7 +132,7 @@ function copyText(text: string, most: number): string {
   return text.length <= most ? text : Buffer.from(text.slice(0, most), 'utf16le').toString('utf16le');
 }
 
-/** OpenAI's models write to their caches unasked; who may write for an hour says so. */
+/** OpenAI's models write to their caches unasked. A request that may write for an hour has a field for it. */
 function readCacheClass(wire: ClientWire, text: string): RequestFacts['size']['cache'] {
   const hidden = HIDDEN_WORD.test(text);
   if (wire === 'messages' && (hidden || /"ttl"\s*:\s*"1h"/.test(text))) return 'write_1h';

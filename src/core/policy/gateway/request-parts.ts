@@ -187,7 +187,7 @@ export function readParts(wire: ClientWire, body: Json): RequestParts {
 
 function isHosted({ type, environment, execution }: Json): boolean {
   if (type == null || (type === 'tool_search' && execution === 'client')) return false;
-  // A shell runs in a container of the provider unless the request says otherwise.
+  // A shell runs in a container of the provider unless the request sets another environment.
   if (type === 'shell') return !isMapping(environment) || environment.type !== 'local';
   return typeof type !== 'string' || !RUN_BY_CLIENT.test(type);
 }

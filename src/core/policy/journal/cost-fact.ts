@@ -53,7 +53,7 @@ export function costFact({ id, at, session_id, turn_id, payload }: CallRecorded,
     calls: 1,
     unpriced_calls: 1 - priced,
     latency_ms: payload.latency_ms,
-    // The time of a call that was cut off says nothing about its model.
+    // The time of a call that was cut off is no measure of its model.
     latency_sum: cancelled === 1 ? 0 : payload.latency_ms,
     latency_n: 1 - cancelled,
     cost_pusd: toPusd(payload.cost_usd),

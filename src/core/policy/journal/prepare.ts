@@ -99,7 +99,7 @@ interface Settled {
   readonly stamp: SessionStamp | null;
 }
 
-/** Every event of a worker session has the actor `worker`, whatever its draft says. */
+/** Every event of a worker session has the actor `worker`, whatever the actor of its draft. */
 export function stampedEvent(draft: EventDraft, { id, at, parent, stamp }: Settled): Event {
   const kind = CATALOG[draft.type];
   return {

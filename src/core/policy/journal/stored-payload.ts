@@ -1,4 +1,4 @@
-// Payloads and metadata of messages as they are stored: a reader adds what their schema, their place or their row says (02 §5).
+// Payloads and metadata of messages as they are stored: a reader adds what follows from their schema, place or row (02 §5).
 
 import { z } from 'zod';
 import { CATALOG, type EventType, type PayloadOf } from '#protocol/event.ts';
@@ -12,7 +12,7 @@ import { notEvaluated } from '../routing/candidate.ts';
 
 type JsonObject = Readonly<Record<string, unknown>>;
 
-/** Every field of a schema in its order, with what a missing one stands for; undefined where it must be there. */
+/** Every field of a schema in its order, with the value of a missing one; undefined for a required field. */
 type Defaults = JsonObject;
 
 /** Null for what may be null, else `false`, `0` and the empty list. */
@@ -54,7 +54,7 @@ interface Place {
 }
 
 /**
- * What most events of a type say beside, in fields that have no other meaning when they are missing. Stored events are
+ * The usual values of further fields by event type; such a field has no other meaning when it is missing. Stored events are
  * read by it, so it is never changed: a new rubric is simply stored.
  */
 const USUAL: { readonly [T in EventType]?: Partial<PayloadOf<T>> } = {
@@ -89,8 +89,8 @@ const DEFAULTS: ReadonlyMap<string, Values> = new Map(
 const EVALUATION = readDefaults(PolicyEvaluationSchema);
 
 /**
- * The text that a payload is stored as: 0.8 kB instead of 2.1 for the five events of a plain turn. What is left out is
- * what a missing field means, what the event's place says, and of a routing decision what follows from its winner.
+ * The text that a payload is stored as: 0.8 kB instead of 2.1 for the five events of a plain turn. It leaves out default
+ * values, fields that repeat the event's place, and the parts of a routing decision that follow from its winner.
  */
 export function storedPayload(type: EventType, payload: Values, place: Place): string {
   const kept = sparse(DEFAULTS.get(type)!, payload);
@@ -141,7 +141,7 @@ function wholeRoute(payload: Record<string, unknown>, { chain, fallback_dearer }
 
 type StoredChain = readonly Partial<PolicyEvaluation>[];
 
-/** Slots are told by their places, and those behind the winner were not looked at. */
+/** A slot is known by its index, and no slot after the winner was evaluated. */
 function storedChain(chain: Route['chain']): StoredChain {
   const end = chain.findIndex((entry) => entry.verdict === 'chose') + 1 || chain.length;
   const winner = chain[end - 1]?.policy;
@@ -155,10 +155,10 @@ function storedChain(chain: Route['chain']): StoredChain {
 }
 
 function wholeChain(stored: StoredChain = []): Route['chain'] {
-  const said = stored.map((entry, at) => whole(EVALUATION, { policy: SLOTS[at], ...entry }) as PolicyEvaluation);
-  const last = said.at(-1);
-  if (last?.verdict !== 'chose') return said;
-  return [...said, ...SLOTS.slice(said.length).map((policy) => notEvaluated(policy, last.policy))];
+  const evaluated = stored.map((entry, at) => whole(EVALUATION, { policy: SLOTS[at], ...entry }) as PolicyEvaluation);
+  const last = evaluated.at(-1);
+  if (last?.verdict !== 'chose') return evaluated;
+  return [...evaluated, ...SLOTS.slice(evaluated.length).map((policy) => notEvaluated(policy, last.policy))];
 }
 
 const METADATA = readDefaults(MessageMetadataSchema);

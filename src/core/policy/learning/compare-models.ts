@@ -25,23 +25,25 @@ export function compareModels(
     const known = outcomes.filter(({ model }) => tierOf(model) !== undefined);
     return known
       .filter(({ recent_turns }) => recent_turns > 0)
-      .flatMap((dearer) => {
-        const found = known.filter((one) => computeSaving(one, dearer) > 0n).map((one) => compareOutcomes(one, dearer));
+      .flatMap((costlier) => {
+        const found = known
+          .filter((one) => computeSaving(one, costlier) > 0n)
+          .map((one) => compareOutcomes(one, costlier));
         const [best] = found.sort(compareSavings);
         return best === undefined ? [] : [{ shape, ...best }];
       });
   });
-  return rows.sort(compareSavings).map(({ shape, cheaper, dearer, saved, ...row }) => ({
+  return rows.sort(compareSavings).map(({ shape, cheaper, costlier, saved, ...row }) => ({
     ...shape,
     ...row,
-    dearer: toSide(dearer, tierOf),
+    dearer: toSide(costlier, tierOf),
     cheaper: toSide(cheaper, tierOf),
-    saving_per_turn_usd: fromPusd(saved / countTurnPairs(cheaper, dearer)),
-    saving_per_day_usd: fromPusd(computeDailySaving({ saved, cheaper, dearer })),
+    saving_per_turn_usd: fromPusd(saved / countTurnPairs(cheaper, costlier)),
+    saving_per_day_usd: fromPusd(computeDailySaving({ saved, cheaper, costlier })),
   }));
 }
 
-/** Of comparisons made apart the first ones, in the order in which they are told. */
+/** The first of comparisons that were made separately, in the order of a report. */
 export function takeBest(comparisons: readonly ModelComparison[], limit: number): ModelComparison[] {
   const readSaving = ({ saving_per_day_usd }: ModelComparison) => toPusd(saving_per_day_usd);
   return comparisons
@@ -55,37 +57,37 @@ export function takeBest(comparisons: readonly ModelComparison[], limit: number)
 
 interface Pair {
   readonly cheaper: Outcome;
-  readonly dearer: Outcome;
+  readonly costlier: Outcome;
   /** By the turn, times the turns of both: whole picodollars. */
   readonly saved: bigint;
 }
 
-function compareOutcomes(cheaper: Outcome, dearer: Outcome) {
-  return { cheaper, dearer, saved: computeSaving(cheaper, dearer), ...judgePair(cheaper, dearer) };
+function compareOutcomes(cheaper: Outcome, costlier: Outcome) {
+  return { cheaper, costlier, saved: computeSaving(cheaper, costlier), ...judgePair(cheaper, costlier) };
 }
 
 /** Averages against each other without a fraction; more than 0 where `cheaper` is. */
-function computeSaving(cheaper: Outcome, dearer: Outcome): bigint {
-  return dearer.sum_cost_pusd * BigInt(cheaper.sample_size) - cheaper.sum_cost_pusd * BigInt(dearer.sample_size);
+function computeSaving(cheaper: Outcome, costlier: Outcome): bigint {
+  return costlier.sum_cost_pusd * BigInt(cheaper.sample_size) - cheaper.sum_cost_pusd * BigInt(costlier.sample_size);
 }
-function countTurnPairs(cheaper: Outcome, dearer: Outcome): bigint {
-  return BigInt(cheaper.sample_size) * BigInt(dearer.sample_size);
+function countTurnPairs(cheaper: Outcome, costlier: Outcome): bigint {
+  return BigInt(cheaper.sample_size) * BigInt(costlier.sample_size);
 }
 /** Rounded down. */
-function computeDailySaving({ saved, cheaper, dearer }: Pair): bigint {
-  return (saved * BigInt(dearer.recent_turns)) / (countTurnPairs(cheaper, dearer) * BigInt(WINDOW_DAYS));
+function computeDailySaving({ saved, cheaper, costlier }: Pair): bigint {
+  return (saved * BigInt(costlier.recent_turns)) / (countTurnPairs(cheaper, costlier) * BigInt(WINDOW_DAYS));
 }
 
 /**
  * By the interval of Agresti and Caffo for the difference of two shares, which is honest with few turns: a score between 0
  * and 1 varies at most as much as one that is always one of both.
  */
-function judgePair(cheaper: Outcome, dearer: Outcome): Pick<ModelComparison, 'verdict' | 'difference'> {
-  if (cheaper.scored_turns === 0 || dearer.scored_turns === 0) return { verdict: 'undecided', difference: null };
-  const [a, b] = [adjustShare(cheaper), adjustShare(dearer)];
+function judgePair(cheaper: Outcome, costlier: Outcome): Pick<ModelComparison, 'verdict' | 'difference'> {
+  if (cheaper.scored_turns === 0 || costlier.scored_turns === 0) return { verdict: 'undecided', difference: null };
+  const [a, b] = [adjustShare(cheaper), adjustShare(costlier)];
   const spread = Z * Math.sqrt(a.variance + b.variance);
   const [low, high] = [a.share - b.share - spread, a.share - b.share + spread];
-  const difference = cheaper.score_mean - dearer.score_mean;
+  const difference = cheaper.score_mean - costlier.score_mean;
   return { difference, verdict: high < 0 ? 'worse' : low >= -MARGIN ? 'as_good' : 'undecided' };
 }
 

@@ -113,7 +113,7 @@ export function detectIntents(text: string): Intent[] {
 }
 
 interface FingerprintFacts {
-  /** The new user message, or what a worker was told to do. */
+  /** The new user message, or the task of a worker. */
   readonly text: string;
   readonly has_images: boolean;
   readonly estimated_input_tokens: number;
@@ -151,7 +151,7 @@ export function signFingerprint(fingerprint: Fingerprint): {
   return { structural_json, structural_sig: sha256Hex(structural_json) };
 }
 
-// The shape of a turn as its row holds it: without what a missing field stands for, and what its session knows (12 §12.2).
+// The shape of a turn as its row holds it: without default values and fields that its session has (12 §12.2).
 
 const DEFAULTS = readDefaults(FingerprintSchema);
 

@@ -20,7 +20,7 @@ export interface Shape {
 /** Names seen so far, each with its number; shapes are comparable when they were made with the same one. */
 export type Names = Map<string, number>;
 
-/** @param learn false: names not seen yet get numbers of their own that nobody else has, and are not kept */
+/** @param learn false: names not seen yet get unique numbers for this call alone */
 export function toShape(fingerprint: Fingerprint, names: Names, learn: boolean): Shape {
   let unknown = -1;
   const numberName = (name: string): number => {
@@ -43,7 +43,7 @@ export function toShape(fingerprint: Fingerprint, names: Names, learn: boolean):
 }
 
 /**
- * 0..1 without the noise of adding fractions, so that a limit means what it says.
+ * 0..1 without the rounding errors of adding fractions, so that a limit holds exactly.
  * @param atLeast below it 0 may be answered at once
  */
 export function computeSimilarity(a: Shape, b: Shape, atLeast = 0): number {
@@ -119,10 +119,10 @@ export function recommendModel(
   const models = groupByModel(cluster);
   const candidates = models.filter(({ quality }) => quality !== null);
   const costs = candidates.map(({ avg_cost_usd }) => avg_cost_usd);
-  const [cheapest, dearest] = [Math.min(...costs), Math.max(...costs)];
+  const [cheapest, costliest] = [Math.min(...costs), Math.max(...costs)];
   const scored = models
     .map(({ quality, ...model }) => {
-      const efficiency = dearest > cheapest ? (dearest - model.avg_cost_usd) / (dearest - cheapest) : 0;
+      const efficiency = costliest > cheapest ? (costliest - model.avg_cost_usd) / (costliest - cheapest) : 0;
       const score = quality === null ? 0 : (1 - cost_weight) * quality + cost_weight * efficiency;
       return { ...model, score, success_score_mean: quality };
     })

@@ -98,7 +98,7 @@ interface SessionFacts {
   readonly disposition: Disposition;
   /** Of its own turns, ascending; never those of its workers. */
   readonly turns: readonly TurnVerdict[];
-  /** Without those that somebody cancelled. */
+  /** Without cancelled ones. */
   readonly delegations_total: number;
   readonly delegations_failed: number;
 }

@@ -4,15 +4,15 @@ import type { JsonSchema, ToolDefinition } from '#protocol/tool.ts';
 import { isMapping } from '../parsing/yaml.ts';
 import { mcpToolName, toolKey } from '../tools/tool-names.ts';
 
-/** Tools of one server that are offered. Every one of them stands in every request of a session. */
+/** Tools of one server that are offered. Every request of a session carries all of them. */
 export const MAX_MCP_TOOLS = 256;
-/** UTF-8 bytes of what one server's tools are told to a model as. */
+/** UTF-8 bytes of the definitions of one server's tools in a request. */
 const MAX_BYTES = 524_288;
 const MAX_ORIGINAL_NAME = 256;
 const MAX_DESCRIPTION = 1024;
 
 export interface ListedTool {
-  /** The name that the server knows. */
+  /** The name on the server. */
   readonly original: string;
   readonly definition: ToolDefinition;
 }
@@ -23,7 +23,7 @@ export interface ListedTools {
   readonly warnings: readonly string[];
 }
 
-/** Names are given by the byte order of the original ones, so that they do not hang on the order of the list. */
+/** Names are assigned in the byte order of the original ones, so the order of the list does not matter. */
 export function listedTools(server: string, config: McpServerConfig, listed: readonly unknown[]): ListedTools {
   const warnings: string[] = [];
   const found = new Map<string, ListedTool>();
@@ -44,7 +44,7 @@ export function listedTools(server: string, config: McpServerConfig, listed: rea
     const first = found.get(toolKey(name));
     if (first !== undefined) {
       warnings.push(
-        `has the tools ${quoteName(first.original)} and ${quoteName(entry.name)}, whose names rules do not tell apart; the second is left out`,
+        `has the tools ${quoteName(first.original)} and ${quoteName(entry.name)}, whose names no rule can distinguish; the second is left out`,
       );
       continue;
     }

@@ -1,4 +1,4 @@
-// What a key that nobody knows was probably meant to be.
+// Suggests the known key that an unknown one was probably meant to be.
 import { z } from 'zod';
 
 /** Longer keys are no misspelling of ours. */

@@ -1,4 +1,4 @@
-// Faults that zod found, each with the one place it stands at and a sentence that says what to write instead.
+// Faults that zod found, each with its place in the value and a sentence about what to write instead.
 import type { z } from 'zod';
 import { knownKeys, nearestKey } from './known-keys.ts';
 
@@ -65,7 +65,7 @@ function isOfAnotherType(issue: ZodIssue): boolean {
   return issue.path.length === 0 && (issue.code === 'invalid_type' || issue.code === 'invalid_value');
 }
 
-/** A text that a schema brought itself stays; zod's own ones are said plainer. */
+/** A schema's own message stays; zod's messages get plainer wording. */
 function plainMessage(issue: ZodIssue): string {
   const { message } = issue;
   switch (issue.code) {

@@ -1,4 +1,4 @@
-// Regular expressions somebody else wrote: matched in linear time, bounded in size (03 §6.3, 09 §3).
+// Regular expressions from outside: matched in linear time, bounded in size (03 §6.3, 09 §3).
 import { RE2JS, RE2Set } from 're2js';
 
 const MAX_LENGTH = 1000;

@@ -6,7 +6,7 @@ export interface Limits {
   readonly bytes: number;
   /** Collections inside each other; a scalar alone has depth 0. */
   readonly depth: number;
-  /** Values altogether, each alias counted as what it stands for. */
+  /** Values altogether, with every alias expanded. */
   readonly nodes: number;
   /** Keys of objects altogether; absent = no more than the values. Each costs far more than a value of an array. */
   readonly keys?: number;

@@ -5,9 +5,9 @@ import { shortenText } from '#protocol/text/plain-text.ts';
 import { faultOfValue, type Limits, lineAt, tooDeep, tooLong, tooMany } from './text-limits.ts';
 
 const MAX_ALIASES = 100;
-/** A name out of the text may stand in it. */
+/** A message may quote a name of the text. */
 const MAX_MESSAGE = 200;
-/** Wherever it stands, such a line begins a document. */
+/** Such a line begins a document anywhere in the text. */
 const DOCUMENT_START = /^---(?=\s|$)/gm;
 const SEVERAL = 'malformed YAML: holds more than one document';
 
@@ -103,7 +103,7 @@ export function lineFinder(text: string, limits: Limits): (path: readonly Proper
     at = 1;
     walk([], null);
   } catch {
-    // Whoever read the text has said what is wrong with it.
+    // The reader of the text has already reported its fault.
   }
   return (path) => {
     for (let length = path.length; length > 0; length--) {

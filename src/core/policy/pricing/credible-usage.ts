@@ -2,10 +2,10 @@
 import type { ModelEntry } from '#protocol/model.ts';
 import { promptTokens, type TokenUsage } from '#protocol/usage.ts';
 
-/** How far a count may lie above what the registry says a model holds: windows there are rounded, guessed or old. */
+/** How many times a model's window in the registry a count may be: windows there are rounded, guessed or old. */
 const MARGIN = 10;
 
-/** What stands in for a side that was not reported, in tokens; asked only when it is needed. */
+/** Estimates in tokens for a side that the provider did not report; computed only when needed. */
 export interface Estimates {
   input(): number;
   output(): number;

@@ -7,7 +7,7 @@ import type { RawEntry, RawTable } from './price-file.ts';
 type SourceRate = number | { readonly base: number; readonly tiers: readonly { start: number; price: number }[] };
 type SourceRates = Readonly<Record<string, SourceRate | undefined>>;
 
-/** What the collection says of one model at one moment. */
+/** The entry of the collection for one model at one moment. */
 export interface SourceHit {
   /** The rates valid at that moment. */
   readonly model_price: SourceRates;
@@ -117,12 +117,12 @@ export function importEntry(hit: SourceHit): { readonly entry: RawEntry | null; 
   return { entry, notes };
 }
 
-/** Rates that change with the hour count as the dearest of them, so that a cost is never understated. */
+/** Of rates that change with the hour the most expensive counts, so that a cost is never understated. */
 function ratesForAllTimes(hit: SourceHit, notes: string[]): SourceRates {
   const { prices } = hit.model;
   if (!isVariants(prices) || !prices.some((variant) => variant.constraint?.type === 'time_of_date'))
     return hit.model_price;
-  notes.push('rates vary by time of day; the dearest are used for all times');
+  notes.push('rates vary by time of day; the most expensive are used for all times');
   const weighRates = (set: SourceRates) => readBase(set.input_mtok ?? 0) + readBase(set.output_mtok ?? 0);
   const hourly = prices.filter((v) => v.constraint === undefined || v.constraint.type === 'time_of_date');
   return hourly.map((variant) => variant.prices).reduce((a, b) => (weighRates(b) > weighRates(a) ? b : a));

@@ -160,7 +160,7 @@ type WrittenRates = Readonly<Partial<Record<RateField, string | undefined>>>;
 function resolveRates(layers: readonly WrittenRates[]): ResolvedRates {
   const findWritten = (field: RateField) => layers.find((layer) => layer[field] !== undefined)?.[field];
   const resolveRate = (field: RateField, otherwise: string) => shortenRate(findWritten(field) ?? otherwise);
-  // A missing discount must never make tokens free, so the plain input rate stands in for a missing cache rate.
+  // A missing discount must never make tokens free, so the plain input rate replaces a missing cache rate.
   const input = resolveRate('input_per_mtok_usd', '0');
   const write = resolveRate('cache_write_per_mtok_usd', input);
   return {

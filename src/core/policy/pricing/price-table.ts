@@ -66,7 +66,7 @@ interface Rates {
 
 /**
  * The active table: a base with its overlays in order.
- * @param options.freeProviders providers whose models cost nothing unless an entry says otherwise
+ * @param options.freeProviders providers whose models cost nothing unless an entry has rates for them
  */
 export function buildPriceTable(
   base: RawTable,
@@ -176,7 +176,7 @@ export function priceCall(call: {
   readonly usage: TokenUsage;
 }): { readonly cost_pusd: Pusd; readonly priced: boolean } {
   const { table, servedModelId: served } = call;
-  // Only a written row counts: the implicit zero of a free provider says nothing about this very model.
+  // Only a written row counts: the implicit zero of a free provider is no price of this very model.
   const answeredByOther = served !== null && served !== call.modelId && Object.hasOwn(table.models, served);
   return table.cost(answeredByOther ? served : call.pricingId, call.usage);
 }

@@ -66,7 +66,7 @@ export function selectNewText(prompt: Prompt, known: KnownPrompt | null): NewTex
 }
 
 /**
- * Tokens that a provider can count at most: every token of a tokenizer stands for one byte or more. Beyond the window a
+ * Tokens that a provider can count at most: every token of a tokenizer covers one byte or more. Beyond the window a
  * provider refuses, and bills nothing.
  * @param overhead tokens that the provider adds unasked
  */

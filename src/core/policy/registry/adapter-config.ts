@@ -7,7 +7,7 @@ import { isMapping } from '../parsing/yaml.ts';
 import type { PromptClass } from '../pricing/price-table.ts';
 
 export const ADAPTER_ID_PATTERN = /^[a-z0-9_-]+$/;
-/** Whoever says nothing for so long has been lost. */
+/** A provider that is silent for longer counts as lost. */
 const SILENCE_LIMIT_SECONDS = 300;
 
 const AdapterConfigSchema = z

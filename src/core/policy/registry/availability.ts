@@ -23,7 +23,7 @@ interface Outage {
   readonly since: number;
 }
 
-/** What `routing.provider_unavailable` says. */
+/** The content of `routing.provider_unavailable`. */
 export interface Unavailable {
   readonly kind: 'unavailable';
   readonly provider: string;
@@ -31,7 +31,7 @@ export interface Unavailable {
   readonly models: readonly string[];
   readonly trigger_reason: OutageTrigger;
 }
-/** What `routing.provider_recovered` says. */
+/** The content of `routing.provider_recovered`. */
 export interface Recovered {
   readonly kind: 'recovered';
   readonly provider: string;

@@ -118,7 +118,7 @@ export function modelInput(registry: ModelRegistry, name: string): Result<string
   return id === null ? err(new AppError('model_not_configured', unknownModel(name))) : ok(id);
 }
 
-/** What to tell somebody who named a model that is not registered. */
+/** The error text for the name of a model that is not registered. */
 export function unknownModel(name: string): string {
   return `${shownName(name)} is neither a model id nor an alias of this server; GET /models lists both`;
 }

@@ -25,7 +25,7 @@ export type CheckEnv = Pick<RouteEnv, 'registry' | 'availability' | 'isPriced'>;
 /** One position of the chain. Pure. */
 export type Slot = (ctx: TurnContext, env: RouteEnv) => PolicyEvaluation;
 
-/** What a slot says besides its model. */
+/** What a slot reports besides its model. */
 export type Remark = Pick<PolicyEvaluation, 'reason'> & Partial<PolicyEvaluation>;
 
 // Seven of these make a decision: written out, since spreading costs several times as much.
@@ -72,8 +72,9 @@ export function propose(
   const { candidate_model, reason } = remark;
   const validation_failure = validationFailure(candidate_model, ctx, env);
   if (validation_failure === null) return evaluation(policy, 'chose', remark, { reason, validation_failure });
-  const said = validation_failure === 'provider_unavailable' ? `${reason} (${outage(candidate_model, env)})` : reason;
-  return evaluation(policy, 'rejected', remark, { reason: said, validation_failure });
+  const explanation =
+    validation_failure === 'provider_unavailable' ? `${reason} (${outage(candidate_model, env)})` : reason;
+  return evaluation(policy, 'rejected', remark, { reason: explanation, validation_failure });
 }
 
 /** The first check the model fails, null when it may serve the turn. */
@@ -101,7 +102,7 @@ const CHECKS: readonly Check[] = [
   capability('no_vision_support', ({ capabilities }, ctx) => ctx.has_images && !capabilities.supports_images),
   [
     'exceeds_context_window',
-    // Of the model asked for its provider says so, by its own count and in words that its clients act on.
+    // The requested model's provider rejects such a prompt itself, by its own count and with an error that clients handle.
     ({ id, capabilities }, ctx) =>
       ctx.smallest_input_tokens > capabilities.max_context_tokens && ctx.requested?.model !== id,
   ],

@@ -1,4 +1,4 @@
-// The seven slots in their order: one decision, what a refusal tells the caller, what a message keeps of it (03 §5).
+// The seven slots in their order: one decision, the error of a refusal, the record on a message (03 §5).
 import { AppError } from '#protocol/errors.ts';
 import type { RoutingDecisionRecord } from '#protocol/message.ts';
 import { getProvider, type ModelEntry } from '#protocol/model.ts';
@@ -18,7 +18,7 @@ import type { ModelRegistry } from '../registry/model-registry.ts';
 import { notEvaluated, type RouteEnv } from './candidate.ts';
 import { EVALUATE_SLOT } from './routing-slots.ts';
 
-// What the error of a refused decision says of a model that is out: why, for how long, and what to do (03 §7).
+// The part of a refusal's error about a model that is out: why, for how long, and what to do (03 §7).
 
 /** An outage as `details.outages` of the error shows it. */
 interface OutageDetail {
@@ -130,7 +130,7 @@ export function routeError(decision: RouteDecision, ctx: TurnContext, env: Route
     });
   }
   const tried = triedCandidates(chain);
-  // Two places may have proposed the same model: once says it all.
+  // Two slots may have proposed the same model: it is listed once.
   const lines = new Set(tried.map(({ model, reason }) => `${model} (${explainRejection(model, reason, ctx, env)})`));
   const listed = [...lines].join(', ');
   let message = tried.length > 0 ? `no model can serve this turn: ${listed}` : 'no model is configured for this turn';

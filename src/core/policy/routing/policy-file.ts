@@ -102,7 +102,7 @@ export function parsePolicy(
   return errors.length > 0 ? err(limitErrors(errors)) : ok(file);
 }
 
-/** One line each: names from the file stand in them. */
+/** One line each, though an error quotes names from the file. */
 function limitErrors(errors: readonly string[]): string[] {
   const lines = errors.slice(0, MAX_ERRORS).map((line) => {
     const plain = line.replaceAll(/\s+/g, ' ');
@@ -140,7 +140,7 @@ export function mergePolicies(
   };
 }
 
-/** The model a tier stands for: the policy's `tiers`, else the registry's first configured one; null = none. */
+/** The model of a tier: the policy's `tiers`, else the registry's first configured one; null = none. */
 export function tierModel(policies: RoutingPolicies, registry: ModelRegistry, tier: Tier): string | null {
   return policies.tiers?.[tier] ?? registry.modelForTier(tier);
 }
@@ -155,7 +155,7 @@ export function policyVersion(globalBytes: Uint8Array | null, workspaceBytes: Ui
   return hash.digest('hex');
 }
 
-// An unregistered configured default is kept: the chain then says `not_configured` instead of passing it over.
+// An unregistered configured default is kept: the chain then reports `not_configured` instead of passing it over.
 function fallbackDefault(configured: string | null, registry: ModelRegistry): string | null {
   if (configured !== null) return registry.resolveAlias(configured) ?? configured;
   for (const tier of FALLBACK_TIERS) {
@@ -183,7 +183,7 @@ function readTiers(
   return fast != null && balanced != null && deep != null ? { fast, balanced, deep } : null;
 }
 
-// A block stands alone: what it leaves out has the built-in default, not the configured value.
+// A block is complete by itself: a missing key has the built-in default, not the configured value.
 function readPattern(value: unknown, errors: string[]): PatternConfig | null {
   const block = isMapping(value) ? { ...defaultConfig('').pattern, ...value } : value;
   const parsed = ConfigSchema.shape.pattern.safeParse(block);
@@ -192,7 +192,7 @@ function readPattern(value: unknown, errors: string[]): PatternConfig | null {
   return null;
 }
 
-// What a valid policy file asks for in vain: models that this server cannot call.
+// Models that a valid policy file names but this server cannot call.
 
 /** One line for each reference to a model without a usable adapter, `<path>: <problem>`. */
 export function policyWarnings(file: PolicyFile, kind: PolicyKind, registry: ModelRegistry): readonly string[] {

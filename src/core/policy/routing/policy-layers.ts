@@ -34,11 +34,11 @@ export interface PolicyLayer {
     /** Unix milliseconds. */
     readonly loaded_at: number;
   } | null;
-  /** Set while the file on disk is rejected. `told`: the trees of sessions an event has said so to. */
+  /** Set while the file on disk is rejected. `reported_to`: roots of the session trees with an event about it. */
   readonly fault: {
     readonly digest: string;
     readonly report: PolicyFault;
-    readonly told: ReadonlySet<SessionId>;
+    readonly reported_to: ReadonlySet<SessionId>;
   } | null;
 }
 export interface PolicyLayers {
@@ -50,12 +50,12 @@ export type PolicyFault = z.infer<typeof RoutingPolicyInvalidSchema>;
 
 export const UNREAD: PolicyLayer = { stamp: null, good: null, fault: null };
 
-/** Beyond it the tree told first is forgotten, and told again. */
-const MAX_TOLD = 1000;
+/** Beyond it the first tree is forgotten and gets a second event. */
+const MAX_REPORTED_TREES = 1000;
 /** The most of a fault that a decision repeats. */
 const MAX_FAULT_LENGTH = 200;
 
-/** Takes one file as found at `now`. Rejected content leaves the last good parse in force; who was told of it stays told. */
+/** Takes one file as found at `now`. Rejected content leaves the last good parse in force, and keeps the trees with an event about it. */
 export function nextLayer(
   layer: PolicyLayer,
   { stamp, bytes, path }: PolicyFileRead,
@@ -68,19 +68,19 @@ export function nextLayer(
 
   const digest = sha256Hex(bytes);
   const report = { policy_path: path, errors: parsed.error, using_last_known_good: layer.good !== null };
-  const told = digest === layer.fault?.digest ? layer.fault.told : new Set<SessionId>();
-  return { stamp, good: layer.good, fault: { digest, report, told } };
+  const reported_to = digest === layer.fault?.digest ? layer.fault.reported_to : new Set<SessionId>();
+  return { stamp, good: layer.good, fault: { digest, report, reported_to } };
 }
 
 /** The report of a rejected file that no event of this tree carries yet. */
 export function findUnreported({ fault }: PolicyLayer, root: SessionId): PolicyFault | null {
-  return fault === null || fault.told.has(root) ? null : fault.report;
+  return fault === null || fault.reported_to.has(root) ? null : fault.report;
 }
 
 export function asReported(layer: PolicyLayer, root: SessionId): PolicyLayer {
-  if (layer.fault === null || layer.fault.told.has(root)) return layer;
-  const told = new Set([...layer.fault.told, root].slice(-MAX_TOLD));
-  return { ...layer, fault: { ...layer.fault, told } };
+  if (layer.fault === null || layer.fault.reported_to.has(root)) return layer;
+  const reported_to = new Set([...layer.fault.reported_to, root].slice(-MAX_REPORTED_TREES));
+  return { ...layer, fault: { ...layer.fault, reported_to } };
 }
 
 /** A rejected file in one line, as the slots show it. */

@@ -143,7 +143,7 @@ const COMPILERS: Readonly<Record<string, Compile>> = {
     typeof value === 'boolean' ? (facts) => facts.is_worker === value : fault(errors, `${at}: must be true or false`),
   requested_model(value, at, errors) {
     if (typeof value !== 'string' || value === '' || value.length > MAX_GLOB)
-      return fault(errors, `${at}: must be a name of at most ${MAX_GLOB} characters, in which * stands for any text`);
+      return fault(errors, `${at}: must be a name of at most ${MAX_GLOB} characters, in which * matches any text`);
     const parts = value.split('*');
     return ({ requested_model: name }) => name !== null && matchesGlob(name, parts);
   },
@@ -158,7 +158,7 @@ const COMPILERS: Readonly<Record<string, Compile>> = {
   },
 };
 
-/** Whether the parts stand in the name in their order, the first at its start and the last at its end. */
+/** Whether the name has the parts in their order, the first at its start and the last at its end. */
 function matchesGlob(name: string, parts: readonly string[]): boolean {
   const [first, ...rest] = parts;
   const last = rest.pop();

@@ -114,7 +114,7 @@ function findStatus({ ended_at }: SessionRecord, openTurn: SessionFacts['open_tu
   return openTurn.status === 'interrupted' ? 'interrupted' : 'running';
 }
 
-/** What the ledger knows; reservations live in memory and are added by whoever holds them (14 §4). */
+/** The sums of the ledger; reservations are in memory, and the engine adds them (14 §4). */
 function viewBudget(limit: string, own: bigint, workers: bigint): BudgetView {
   const spent = own + workers;
   const remaining = toPusd(limit) - spent;

@@ -11,7 +11,7 @@ import { isMapping, readYaml } from '../parsing/yaml.ts';
 
 /** UTF-8 bytes of a `SKILL.md`. */
 export const MAX_SKILL_BYTES = 262_144;
-/** A body above it makes every later call dear, which somebody should know. */
+/** A body above it makes every later call expensive, so it gets a warning. */
 export const LARGE_BODY_TOKENS = 5000;
 const HEAD_LIMITS: Limits = { bytes: 65_536, depth: 16, nodes: 2000 };
 

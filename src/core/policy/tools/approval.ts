@@ -1,4 +1,4 @@
-// May this call run, and what a person is told about it: the one decision list and the texts of the question (09 §5, §6.1).
+// Decides whether a tool call may run, and writes the texts of an approval request (09 §5, §6.1).
 import type { Config, ToolMode } from '#protocol/config.ts';
 import type { ApprovalMode } from '#protocol/scalars.ts';
 import { canonicalJson } from '#protocol/text/canonical-json.ts';
@@ -64,7 +64,7 @@ export function decideApproval(q: ApprovalQuestion): ApprovalDecision {
     if (!q.trust.malformed && trustMatches(q.trust.always_allow, q.toolName)) return 'allow';
   }
   if (q.approvalMode === 'strict') return 'deny_strict';
-  // With a broken trust file a deny entry may be hidden in it, and nobody is there to be asked.
+  // A broken trust file may hide a deny entry, and this mode has no approval request.
   if (q.approvalMode === 'approve_all') return q.trust.malformed ? 'deny_policy' : 'approve_all';
   return q.granted ? 'allow' : 'ask';
 }
@@ -94,10 +94,10 @@ const MAX_COMMAND = 500;
 
 /**
  * Sorted-key JSON of the input without credentials, at most 200 characters; a cut one ends in `...`. Paths and addresses
- * stay: they are what a person says yes to.
+ * stay: they are what the user approves.
  */
 export function inputSummary(input: Readonly<Record<string, unknown>>, secrets: readonly string[] = []): string {
-  // A secret stands in JSON as it is, or with its quotes and line ends escaped.
+  // JSON holds a secret as it is, or with its quotes and line ends escaped.
   const written = secrets.flatMap((secret) => [secret, JSON.stringify(secret).slice(1, -1)]);
   return scrubExcerpt(canonicalJson(input), MAX_SUMMARY, written);
 }
@@ -132,7 +132,7 @@ export function commandSummary(
 const MAX_PAYLOAD = 65_536;
 const MAX_EXCERPT = 4096;
 
-/** What a person is shown of a call that a rule or a group covers (13 §7.1); null = its input says it all. */
+/** The excerpt in the approval request of a call that a rule or a group covers (13 §7.1); null = the input is enough. */
 export function approvalPayload(
   tool: Pick<ToolDefinition, 'name' | 'group' | 'spawns' | 'path_fields'>,
   input: Readonly<Record<string, unknown>>,

@@ -27,7 +27,7 @@ class Impossible extends Error {}
 
 /**
  * An object schema with every property that the forms of the given one have. Which of them go together is in its
- * description. The error says why there is none.
+ * description. The error is the reason why there is none.
  */
 export function flatSchema(root: JsonSchema): Result<JsonSchema, string> {
   if (!Object.keys(root).some((key) => REFUSED.has(key)))

@@ -1,4 +1,4 @@
-// Reads `.claude/agents/**/*.md` as a definition: the head says what it may use, the body is its prompt (13 §3.1, 18 §2).
+// Reads `.claude/agents/**/*.md` as a definition: the head lists what it may use, the body is its prompt (13 §3.1, 18 §2).
 
 import { err, ok, type Result } from '#protocol/result.ts';
 import { type WorkerDefinition, WorkerDefinitionSchema, type WorkerProblem } from '#protocol/worker-definition.ts';

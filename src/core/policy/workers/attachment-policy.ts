@@ -15,7 +15,7 @@ const IMAGES: Readonly<Record<string, string>> = {
 };
 const PDF = 'application/pdf';
 
-/** Decoded bytes of all files of a call: with more no provider takes the request, whatever a policy says. */
+/** Decoded bytes of all files of a call. No provider accepts a larger request, so no policy can raise it. */
 export const MAX_ATTACHED_BYTES = 32 * 1024 * 1024;
 
 /** Whether they are too many, before any is looked at; as `findPolicyFault`. */
@@ -24,7 +24,7 @@ export function findCountFault(files: number, policy: AttachmentPolicy, whose: s
   return `${files} attachments, the attachment policy of ${whose} takes ${policy.max_attachments} (max_attachments)`;
 }
 
-/** What a policy refuses; null = nothing. The message says whose policy it is, and which limit. */
+/** The first violation of a policy; null = none. The message names the policy and the limit. */
 export function findPolicyFault(
   files: readonly { readonly path: string; readonly bytes: number }[],
   policy: AttachmentPolicy,

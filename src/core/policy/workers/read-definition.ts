@@ -42,7 +42,7 @@ function normaliseDefinition(given: Mapping, faults: Fault[]): Mapping {
 /** Each entry with its key as `name`; one that names itself otherwise is a fault. */
 function nameEntries(map: Mapping, field: string, faults: Fault[]): Mapping {
   return mapEntries(map, (entry, key) => {
-    // A map does not show it to whoever looks through its keys.
+    // The keys of an object do not include it.
     if (key === '__proto__') faults.push({ path: [field, key], message: 'is not a name' });
     if (!isMapping(entry)) return entry ?? { name: key };
     if (entry.name !== undefined && entry.name !== key)
@@ -172,8 +172,8 @@ interface ReadDefinition {
 }
 
 /**
- * @param about `name`: the stem of the file, which the definition must bear; null where it has to say its name itself
- * @param about `file`: what problems are told to stand in
+ * @param about `name`: the stem of the file, which the definition must have as its name; null where it needs a `name` itself
+ * @param about `file`: the path that problems name
  */
 export function readDefinition(
   text: string,
@@ -227,7 +227,7 @@ function findRuleFaults(definition: WorkerDefinition, name: string | null): read
   if (name !== null && definition.name !== name)
     faults.push({ path: ['name'], message: `must equal the name of its file, "${name}"` });
   if (definition.model !== null && definition.tier !== null)
-    faults.push({ path: ['tier'], message: 'stands beside model; write one of the two' });
+    faults.push({ path: ['tier'], message: 'cannot be set together with model; write one of the two' });
   if (definition.instructions?.trim() === '') faults.push({ path: ['instructions'], message: 'must not be blank' });
   return [...faults, ...findSandboxFaults(definition.sandboxes)];
 }
@@ -278,7 +278,7 @@ function quoteTag(text: string): string {
   return text.slice(at, at + 40).split('\n', 1)[0] ?? '';
 }
 
-// The fingerprint of a definition: what a worker runs with, whoever wrote it down (13 §2).
+// The fingerprint of a definition: what a worker runs with, independent of its author (13 §2).
 
 /** @param instructions as they are used, from the definition or its prompt file */
 export function hashDefinition(definition: WorkerDefinition, instructions: string): string {

@@ -16,7 +16,7 @@ interface NamedToolSet {
 }
 
 /**
- * What a session with a definition has: what its sandboxes and its file say, whoever called it.
+ * The tools of a session with a definition: those of its sandboxes and its file, independent of the caller.
  * @param session.registered all tools there are, those of the workers it may call among them
  * @param session.creatorTools of a worker that a model made and no person edited: what that model had
  */

@@ -75,7 +75,7 @@ export const WorkerSpecSchema = z.strictObject({
 });
 export type WorkerSpec = z.infer<typeof WorkerSpecSchema>;
 
-/** @param creator the tools of whoever proposes it: what a worker gets of the configured ones is among them */
+/** @param creator the tools of the proposing session: a worker gets configured tools only from among them */
 export function expandSpec(spec: WorkerSpec, defaults: Config['workers']['creation'], creator: readonly string[]) {
   const granted = creator.filter((tool) => defaults.default_tools.some((entry) => namesTool(entry, tool)));
   return {

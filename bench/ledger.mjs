@@ -1,7 +1,7 @@
 // Fills the ledger of a data folder with calls of many trees, by plain SQL; the rollups are made of it.
 import path from 'node:path';
 import Database from 'better-sqlite3';
-import { rebuildRollups } from '#store/sqlite/write/rebuild.ts';
+import { rebuildRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
 
 const DAY_MS = 86_400_000;
 const DAYS = 90;

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { openDatabase } from '#store/sqlite/connection/open.ts';
-import { createLedger } from '#store/sqlite/write/ledger.ts';
+import { createLedger } from '#store/sqlite/write/event-log.ts';
 import { createClient, load, marker, openSession } from '../client.mjs';
 import { fillLedger } from '../ledger.mjs';
 import { startServer } from '../processes.mjs';

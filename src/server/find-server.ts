@@ -70,7 +70,7 @@ export async function findServer(
 
 /** Loads the driver of the database, so it runs only where `server.json` names no running server. */
 async function isHeld(file: string): Promise<boolean> {
-  const { isOwned } = await import('#store/sqlite/connection/owner-lock.ts');
+  const { isOwned } = await import('#store/sqlite/connection/database-file.ts');
   return isOwned(file);
 }
 

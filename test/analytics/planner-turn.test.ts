@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { parseCostQuery } from '#core/policy/analytics/query.ts';
 import type { PayloadOf } from '#protocol/event.ts';
 import { createAnalytics } from '#store/sqlite/report/analytics.ts';
-import { verifyRollups } from '#store/sqlite/report/verify.ts';
+import { verifyRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
 import { startEngine } from '../support/engine.ts';
 import { delegate, planner, scenario, worker } from '../support/scenario.ts';
 

@@ -5,15 +5,14 @@ import type { Journal } from '#core/ports/journal-writer.ts';
 import { silentLogger } from '#core/ports/logger.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { createIdGenerator } from '#protocol/ids.ts';
-import { createBus } from '#store/bus/memory/bus.ts';
-import { createRootWatch } from '#store/cluster/root-watch.ts';
+import { createBus } from '#store/bus/memory/local-bus.ts';
+import { createRootWatch } from '#store/cluster/shared-roots.ts';
 import { createTrees } from '#store/cluster/trees.ts';
 import { openDatabase } from '#store/postgres/connection/open.ts';
 import { createAnalytics } from '#store/postgres/report/analytics.ts';
-import { verifyRollups } from '#store/postgres/report/verify.ts';
 import { writeEvents } from '#store/postgres/write/event-log.ts';
 import { createJournal } from '#store/postgres/write/journal.ts';
-import { rebuildRollups } from '#store/postgres/write/rebuild.ts';
+import { rebuildRollups, verifyRollups } from '#store/postgres/write/postgres-maintenance.ts';
 import { ownSchema } from '../support/services.ts';
 import { type Database, momentsThenNow, NOW, type World, worldOver } from './world.ts';
 

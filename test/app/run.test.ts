@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createMetisClient, type LoggedEvent } from '#client/client.ts';
-import { isOwned } from '#store/sqlite/connection/owner-lock.ts';
+import { isOwned } from '#store/sqlite/connection/database-file.ts';
 import {
   address,
   HAS_TERMINAL,

@@ -1,7 +1,7 @@
 // What reaches over the whole database of a cluster: one at a time, from any node and from the command line (16 §9).
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { maintenance } from '#store/postgres/connection/advisory.ts';
-import { rebuildRollups } from '#store/postgres/write/rebuild.ts';
+import { maintenance } from '#store/postgres/connection/pool.ts';
+import { rebuildRollups } from '#store/postgres/write/postgres-maintenance.ts';
 import { start, temporaryHome } from '../app/metis.ts';
 import { openSchema } from '../store/postgres/world.ts';
 import { storedSession } from '../store/suite/nouns.ts';

@@ -3,7 +3,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { silentLogger } from '#core/ports/logger.ts';
 import { TreeLost } from '#protocol/journal-batch.ts';
 import type { SessionRecord } from '#protocol/session.ts';
-import { register } from '#store/cluster/nodes.ts';
+import { register } from '#store/cluster/node-lease.ts';
 import { createPool } from '#store/postgres/connection/pool.ts';
 import { type NodeOptions, openSchema, type PostgresWorld, released } from '../store/postgres/world.ts';
 import { endTurn, storedSession, storedTurn } from '../store/suite/nouns.ts';

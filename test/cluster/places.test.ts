@@ -1,4 +1,5 @@
 // Where files lie decides who owns a tree: marks in shared roots, workspaces outside them, nodes that are not alike (16 §7).
+
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -6,8 +7,7 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { silentLogger } from '#core/ports/logger.ts';
 import { systemClock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
-import { createRootWatch } from '#store/cluster/root-watch.ts';
-import { markSharedRoots } from '#store/cluster/shared-roots.ts';
+import { createRootWatch, markSharedRoots } from '#store/cluster/shared-roots.ts';
 import { openDatabase } from '#store/postgres/connection/open.ts';
 import { MIGRATIONS } from '../store/postgres/world.ts';
 import { type LogLine, recordingLogger } from '../store/suite/world.ts';

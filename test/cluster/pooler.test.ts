@@ -5,7 +5,7 @@ import { silentLogger } from '#core/ports/logger.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { inspectCluster } from '#store/cluster/inspect.ts';
 import { openDatabase } from '#store/postgres/connection/open.ts';
-import { createSingle } from '#store/postgres/connection/single.ts';
+import { createSingle } from '#store/postgres/connection/pool.ts';
 import { MIGRATIONS } from '../store/postgres/world.ts';
 import { startNodes } from '../support/nodes.ts';
 import { noPgbouncer, type PgbouncerOptions, startPgbouncer } from '../support/pgbouncer.ts';

@@ -7,7 +7,7 @@ import { withoutRaw } from '#protocol/message.ts';
 import { NO_TOKENS, type Usage } from '#protocol/usage.ts';
 import { createHmacFor, createSeals } from '#store/bus/nats/frame.ts';
 import { openLink } from '#store/bus/nats/link.ts';
-import { frameKey } from '#store/cluster/standing.ts';
+import { frameKey } from '#store/cluster/tree-claims.ts';
 import { released } from '../store/postgres/world.ts';
 import { storedSession, storedTurn, storedWorker } from '../store/suite/nouns.ts';
 import { type LogLine, recordingLogger } from '../store/suite/world.ts';

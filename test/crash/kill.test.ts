@@ -1,6 +1,6 @@
 // SIGKILL at random moments: whatever the server was doing, the next start pays for nothing twice and loses nothing (04 §13).
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { verifyRollups } from '#store/sqlite/report/verify.ts';
+import { verifyRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
 import { INPUT_TOKENS, killAtRandom, type Outcome } from './schedule.ts';
 import type { Json } from './world.ts';
 

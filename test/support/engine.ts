@@ -31,7 +31,7 @@ import type { Turn } from '#protocol/turn.ts';
 import { startMcp } from '#server/compose-mcp.ts';
 import { createCredentials } from '#server/credentials.ts';
 import { createOwnTrees } from '#server/storage/storage.ts';
-import { createBus } from '#store/bus/memory/bus.ts';
+import { createBus } from '#store/bus/memory/local-bus.ts';
 import { createStore } from '#store/read/store.ts';
 import { newestId } from '#store/sqlite/connection/id-seed.ts';
 import { openDatabase, type SqliteStoreHandle } from '#store/sqlite/connection/open.ts';

@@ -9,8 +9,8 @@ import { createStyle, toPrintable, wrapWords } from '#cli/terminal.ts';
 import { keyAdvice, usableAdapters } from '#core/policy/registry/adapter-config.ts';
 import type { RegistryFile } from '#core/policy/registry/model-registry.ts';
 import { StartupError } from '#protocol/errors.ts';
-import { inspectDatabase } from '#store/sqlite/connection/inspect.ts';
-import { openToOthers } from '#store/sqlite/connection/private-file.ts';
+import { openToOthers } from '#store/sqlite/connection/database-file.ts';
+import { inspectDatabase } from '#store/sqlite/connection/open.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, loadSettings, refuse, type Settings } from '../context.ts';
 import {

@@ -6,7 +6,7 @@ import { EXIT, type RunFlags, runTask } from '#cli/run-task.ts';
 import { printMessage } from '#cli/terminal.ts';
 import type { ServerAddress } from '#client/request.ts';
 import { StartupError } from '#protocol/errors.ts';
-import { isOwned } from '#store/sqlite/connection/owner-lock.ts';
+import { isOwned } from '#store/sqlite/connection/database-file.ts';
 import { createServer, type RunningServer } from '../compose.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, getConfiguredServer, loadSettings, refuse, type Settings } from '../context.ts';

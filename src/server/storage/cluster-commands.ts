@@ -13,9 +13,7 @@ import { natsFault } from '#store/bus/nats/link.ts';
 import { inspectCluster } from '#store/cluster/inspect.ts';
 import { openDatabase } from '#store/postgres/connection/open.ts';
 import type { Pool } from '#store/postgres/connection/pool.ts';
-import { verifyRollups } from '#store/postgres/report/verify.ts';
-import { prune } from '#store/postgres/write/prune.ts';
-import { rebuildRollups } from '#store/postgres/write/rebuild.ts';
+import { prune, rebuildRollups, verifyRollups } from '#store/postgres/write/postgres-maintenance.ts';
 
 export interface ClusterLine {
   readonly level: 'ok' | 'warning' | 'error';

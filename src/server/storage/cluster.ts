@@ -1,25 +1,23 @@
 // A node of a cluster: PostgreSQL stores everything and assigns each session tree to a node (16). Loaded only when `database.url` is set.
+
 import { hostname } from 'node:os';
 import path from 'node:path';
 import { listPlaces } from '#core/policy/cluster/tree-place.ts';
 import type { Config } from '#protocol/config.ts';
 import { makeFolder } from '#protocol/folder.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
-import { createClusterBus } from '#store/bus/nats/bus.ts';
+import { createClusterBus } from '#store/bus/nats/cluster-bus.ts';
 import { openLink } from '#store/bus/nats/link.ts';
 import { createDayLimit } from '#store/cluster/day-limit.ts';
 import { createHeldCaches } from '#store/cluster/held-caches.ts';
-import type { NodeSelf } from '#store/cluster/nodes.ts';
+import type { NodeSelf } from '#store/cluster/node-lease.ts';
 import { createNotices } from '#store/cluster/notices.ts';
-import { createRootWatch } from '#store/cluster/root-watch.ts';
-import { markSharedRoots } from '#store/cluster/shared-roots.ts';
-import { frameKey, standings } from '#store/cluster/standing.ts';
+import { createRootWatch, markSharedRoots } from '#store/cluster/shared-roots.ts';
+import { frameKey, standings } from '#store/cluster/tree-claims.ts';
 import { createTrees } from '#store/cluster/trees.ts';
-import { filesIn } from '#store/postgres/connection/migrate.ts';
-import { openDatabase } from '#store/postgres/connection/open.ts';
-import { patientReads } from '#store/postgres/connection/patient.ts';
-import { createReadDatabase } from '#store/postgres/connection/reads.ts';
-import { createSingle } from '#store/postgres/connection/single.ts';
+import { filesIn, openDatabase } from '#store/postgres/connection/open.ts';
+import { createReadDatabase, patientReads } from '#store/postgres/connection/patient-reads.ts';
+import { createSingle } from '#store/postgres/connection/pool.ts';
 import { createAnalytics } from '#store/postgres/report/analytics.ts';
 import { createJournal } from '#store/postgres/write/journal.ts';
 import { createPriceVersionReader, createStore } from '#store/read/store.ts';

@@ -12,7 +12,7 @@ import type { Trees } from '#core/ports/tree-ownership.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
 import type { IdGenerator } from '#protocol/ids.ts';
-import { createBus } from '#store/bus/memory/bus.ts';
+import { createBus } from '#store/bus/memory/local-bus.ts';
 import { createPriceVersionReader, createStore } from '#store/read/store.ts';
 import { newestId } from '#store/sqlite/connection/id-seed.ts';
 import { databaseFault, openDatabase, type SqliteStoreHandle } from '#store/sqlite/connection/open.ts';

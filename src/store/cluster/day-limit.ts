@@ -1,17 +1,15 @@
-// What this node may spend of the limits of a day without asking: an allowance, raised under a lock (16 §8).
+// The part of a daily limit that this node may spend without a query: an allowance, raised under a lock (16 §8).
 
 import { DAY_MS, HOUR_MS } from '#core/policy/analytics/rollup.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import type { DayLimit, Share, SharedLimit } from '#core/ports/shared-limit.ts';
-import type { Clock, Timer } from '#protocol/clock.ts';
+import { type Clock, sleep, type Timer } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
 import { type Pusd, ZERO_PUSD } from '#protocol/money.ts';
-import { AWAIT_TURN } from '../postgres/connection/advisory.ts';
 import { isTransient } from '../postgres/connection/faults.ts';
-import { pause } from '../postgres/connection/pause.ts';
-import type { Pool, PoolTx } from '../postgres/connection/pool.ts';
+import { AWAIT_TURN, type Pool, type PoolTx } from '../postgres/connection/pool.ts';
 import { OF_CALLER, WHOLE_DAYS } from '../read/spend.ts';
-import type { HeldTrees } from './held.ts';
+import type { HeldTrees } from './tree-claims.ts';
 
 export interface DayLimitOptions {
   readonly pool: Pool;
@@ -126,7 +124,7 @@ export function createDayLimit({ pool, trees, leaseSeconds, clock, log }: DayLim
         if (!isTransient(error)) throw error;
         if (clock.monotonic() - from >= SAFE * leaseMs) throw LAPSED();
       }
-      await pause(clock, AGAIN_MS);
+      await sleep(clock, AGAIN_MS);
     }
   }
 

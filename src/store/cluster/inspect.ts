@@ -1,11 +1,9 @@
-// What a start would find in the database of a cluster and in its shared roots; changes nothing (17 §2).
+// Checks the database of a cluster and its shared roots as a start would, and changes nothing (17 §2).
 import type { NodeInfo } from '#core/ports/tree-ownership.ts';
 import { createSend } from '../postgres/connection/client.ts';
-import { connectClient } from '../postgres/connection/connect.ts';
-import { filesIn, knownVersion, serverVersion } from '../postgres/connection/migrate.ts';
-import { startupFault } from '../postgres/connection/open.ts';
-import { requireSessionMode } from '../postgres/connection/pooler.ts';
-import { listNodes } from './nodes.ts';
+import { connectClient, requireSessionMode } from '../postgres/connection/connect.ts';
+import { filesIn, knownVersion, serverVersion, startupFault } from '../postgres/connection/open.ts';
+import { listNodes } from './node-lease.ts';
 import { faultsOfRoots } from './shared-roots.ts';
 
 export interface Inspection {

@@ -1,12 +1,10 @@
-// Notices that wait in the database: written with their events, told by one node (16 §9).
-
+// Notices queued in the database: written with their events, sent by one node (16 §9).
 import type { Logger } from '#core/ports/logger.ts';
 import type { Notices } from '#core/ports/notice-queue.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
 import type { AnyEvent } from '#protocol/event.ts';
-import { RELEASE_TURN, TRY_TURN } from '../postgres/connection/advisory.ts';
 import type { Send } from '../postgres/connection/client.ts';
-import type { Pool } from '../postgres/connection/pool.ts';
+import { type Pool, RELEASE_TURN, TRY_TURN } from '../postgres/connection/pool.ts';
 import { type EventRow, storedEvent } from '../schema/rows.ts';
 
 const TELLING = 'telling receivers';

@@ -1,11 +1,13 @@
 // Shared roots are the same file system on each node: each bears the cluster's id in a file that all nodes must find (16 §7.1).
+
 import { constants } from 'node:fs';
 import fs from 'node:fs/promises';
 import path from 'node:path';
+import { sharedPlace } from '#core/policy/cluster/tree-place.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import { StartupError } from '#protocol/errors.ts';
-import { inTurn } from '../postgres/connection/advisory.ts';
 import type { Send } from '../postgres/connection/client.ts';
-import type { Pool } from '../postgres/connection/pool.ts';
+import { inTurn, type Pool } from '../postgres/connection/pool.ts';
 
 const MARK_FILE = '.metis-cluster';
 /** An id and its line end; what is longer was not written by a node. */
@@ -16,7 +18,7 @@ const KEEP = 'INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO N
 const KEPT = 'SELECT value FROM meta WHERE key = ?';
 
 /** What is wrong with a root that a node has marked, as one line; null = nothing. Asks no database. */
-export type CheckRoot = (root: string) => Promise<string | null>;
+type CheckRoot = (root: string) => Promise<string | null>;
 
 /**
  * The first node of a cluster marks each of its roots; every later one must find the mark, and the same.
@@ -128,4 +130,37 @@ function describeFault(cause: unknown): string {
 
 function mismatch(root: string, reason: string): StartupError {
   return new StartupError('shared_root_mismatch', [`shared_root_mismatch: cluster.shared_roots: ${root}: ${reason}`]);
+}
+
+// While a node runs: a root without its mark leads to files that are not of this cluster (16 §7.1).
+
+export interface RootWatch {
+  /** Looks at every root; logs what has changed since the last time. */
+  check(): Promise<void>;
+  /** Those of the places of this node that it can own trees of at this moment. */
+  filterPlaces(places: readonly string[]): readonly string[];
+  /** Why this node is not ready, null where every root is sound. */
+  fault(): string | null;
+}
+
+export function createRootWatch(roots: readonly string[], checkRoot: CheckRoot, log: Logger): RootWatch {
+  const faults = new Map<string, string>();
+  return {
+    async check() {
+      for (const root of roots) {
+        const fault = await checkRoot(root);
+        const known = faults.get(root) ?? null;
+        if (fault === known) continue;
+        if (fault === null) {
+          faults.delete(root);
+          log.warn({ root }, 'the shared root bears the mark of this cluster again');
+        } else {
+          faults.set(root, fault);
+          log.warn({ root, reason: fault }, 'the shared root is not the one of this cluster; no tree of it is taken');
+        }
+      }
+    },
+    filterPlaces: (places) => places.filter((place) => ![...faults.keys()].some((root) => place === sharedPlace(root))),
+    fault: () => [...faults.values()][0] ?? null,
+  };
 }

@@ -1,13 +1,14 @@
 // The trees of this node: claimed for requests and in sweeps, held under a lease, released when idle (16 §4).
-
 import { findPlace, type Places } from '#core/policy/cluster/tree-place.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import type { Hold, Trees, TreeWork } from '#core/ports/tree-ownership.ts';
-import type { Clock } from '#protocol/clock.ts';
+import type { Clock, Timer } from '#protocol/clock.ts';
 import type { IdGenerator, SessionId } from '#protocol/ids.ts';
 import type { Send } from '../postgres/connection/client.ts';
+import { journalFault } from '../postgres/connection/faults.ts';
 import type { Pool } from '../postgres/connection/pool.ts';
-import { journalFault } from '../postgres/write/conflict.ts';
+import { createLease, dropDead, type NodeSelf, readNodes, warnOfOthers } from './node-lease.ts';
+import type { RootWatch } from './shared-roots.ts';
 import {
   abandon,
   type Claimant,
@@ -15,20 +16,68 @@ import {
   claim,
   claimLapsedTrees,
   claimOrphans,
+  type Held,
+  type HeldTrees,
   listRoots,
   look,
   readOwner,
   release,
-} from './claim.ts';
-import type { Held, HeldTrees } from './held.ts';
-import { createLease } from './lease.ts';
-import { dropDead, type NodeSelf, readNodes } from './nodes.ts';
-import { warnOfOthers } from './others.ts';
-import type { RootWatch } from './root-watch.ts';
-import { createUnsettled } from './unsettled.ts';
-import { createUpkeep } from './upkeep.ts';
+} from './tree-claims.ts';
 
-export interface TreesOptions {
+interface Unsettled {
+  /** Before the statement; the function that it returns, once its outcome is known. */
+  begin(root: string): () => void;
+  /** The trees whose rows are being written from now on, those included that are at this moment. The next watch ends it. */
+  watch(): ReadonlySet<string>;
+}
+
+function createUnsettled(): Unsettled {
+  const now = new Set<string>();
+  let seen = new Set<string>();
+  return {
+    begin(root) {
+      now.add(root);
+      seen.add(root);
+      return () => void now.delete(root);
+    },
+    watch() {
+      seen = new Set(now);
+      return seen;
+    },
+  };
+}
+
+interface Upkeep {
+  /** From now on, `ms` after it was done last. */
+  every(ms: number, work: () => Promise<void> | void): void;
+  stop(): void;
+}
+
+function createUpkeep(clock: Clock, log: Logger): Upkeep {
+  const timers = new Set<Timer>();
+  let stopped = false;
+  return {
+    every(ms, work) {
+      const again = () => {
+        if (stopped) return;
+        const timer = clock.after(ms, () => {
+          timers.delete(timer);
+          void (async () => work())()
+            .catch((err: unknown) => log.warn({ err }, 'the database did not answer the upkeep of the node'))
+            .finally(again);
+        });
+        timers.add(timer);
+      };
+      again();
+    },
+    stop() {
+      stopped = true;
+      for (const timer of timers) timer.cancel();
+    },
+  };
+}
+
+interface TreesOptions {
   readonly pool: Pool;
   /** A connection of its own: heartbeats wait behind nothing. */
   readonly heartbeat: Send;

@@ -6,7 +6,7 @@ import type { CallChanges } from '#protocol/file-change.ts';
 import { fromPusd } from '#protocol/money.ts';
 import { type DelegationRow, delegationRecord, isoOrNull, LIMIT_AS_TEXT } from '../schema/rows.ts';
 import { WITH_TREE } from '../schema/words.ts';
-import { type Reads, toPage } from './reads.ts';
+import { type Reads, toPage } from './read-database.ts';
 import type { LastCall, Spend } from './spend.ts';
 
 const SELECT = `SELECT d.*, ${LIMIT_AS_TEXT} FROM delegations d`;

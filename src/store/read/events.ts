@@ -2,7 +2,7 @@
 import type { EventQuery, EventReader } from '#core/ports/store-reader.ts';
 import { type EventRow, rawEvent, storedEvent } from '../schema/rows.ts';
 import { BEHIND_ALL, EVENTS_OF_TURN, TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
-import { type Reads, toPage } from './reads.ts';
+import { type Reads, toPage } from './read-database.ts';
 
 const TYPE_IN = 'type IN (SELECT value FROM json_each(?))';
 const OF_TURN = `SELECT e.* FROM ${EVENTS_OF_TURN} WHERE t.id = ? AND ${TYPE_IN} ORDER BY e.id`;

@@ -4,7 +4,7 @@ import type { LearnedTurn, PatternReader } from '#core/ports/learned-turns.ts';
 import type { PatternOutcome, StoredPattern } from '#protocol/learned-pattern.ts';
 import type { Pusd } from '#protocol/money.ts';
 import { BEHIND_ALL } from '../schema/words.ts';
-import { type Reads, toPage } from './reads.ts';
+import { type Reads, toPage } from './read-database.ts';
 
 export interface FingerprintRow {
   readonly id: string;

@@ -6,7 +6,7 @@ import type { SpendReader, TurnTotals } from '#core/ports/store-reader.ts';
 import type { Pusd } from '#protocol/money.ts';
 import { TOKEN_COUNTS } from '../schema/rollups.ts';
 import { sumIntegers, WITH_TREE } from '../schema/words.ts';
-import type { Reads } from './reads.ts';
+import type { Reads } from './read-database.ts';
 
 /** Read with integers as bigint, likewise below. */
 export interface SpentRow {

@@ -5,16 +5,15 @@ import type { Store } from '#core/ports/store-reader.ts';
 import { StorageFault } from '#protocol/journal-batch.ts';
 import type { TrustedFile } from '#protocol/trusted-file.ts';
 import type { SessionWorker } from '#protocol/worker-definition.ts';
+import { createConfirmationReader } from './approvals.ts';
 import { NO_CACHES, type ReadCaches } from './caches.ts';
-import { createConfirmationReader } from './confirmations.ts';
 import { createDelegationReader } from './delegations.ts';
 import { createEventReader } from './events.ts';
-import { createMessageReader } from './messages.ts';
 import { createPatternReader } from './patterns.ts';
-import type { ReadDatabase, Reads } from './reads.ts';
+import type { ReadDatabase, Reads } from './read-database.ts';
 import { createSessionReader } from './sessions.ts';
 import { createSpend, createSpendReader } from './spend.ts';
-import { createTurnReader } from './turns.ts';
+import { createMessageReader, createTurnReader } from './turns.ts';
 
 const PRICE_VERSION =
   'SELECT version, content_hash, source, models_json, created_at FROM price_versions WHERE version = ?';

@@ -1,5 +1,5 @@
 // Turns and their tool calls; tokens and money of a turn come from the ledger (01 §8).
-import type { TurnReader, TurnTotals } from '#core/ports/store-reader.ts';
+import type { MessageReader, TurnReader, TurnTotals } from '#core/ports/store-reader.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import type { SessionId } from '#protocol/ids.ts';
@@ -7,7 +7,11 @@ import { type ContentBlock, joinText } from '#protocol/message.ts';
 import { fromPusd, type Pusd } from '#protocol/money.ts';
 import { OPEN_TURN_STATUSES, type Turn } from '#protocol/turn.ts';
 import {
+  type CheckpointRow,
+  checkpoint,
   isoOrNull,
+  type MessageRow,
+  storedMessage,
   type ToolCallRowStored,
   type TurnInputRow,
   type TurnRow,
@@ -15,37 +19,39 @@ import {
   turnInput,
   turnRecord,
   userScore,
+  wireMessage,
 } from '../schema/rows.ts';
 import { BEHIND_ALL, TURN_IS_OPEN } from '../schema/words.ts';
-import { type Reads, toPage } from './reads.ts';
+import type { ReadCaches } from './caches.ts';
+import { type Reads, toPage } from './read-database.ts';
 import type { Spend } from './spend.ts';
 
 const OPEN_WITH_SESSION = `SELECT t.* FROM turns t JOIN sessions s ON s.id = t.session_id WHERE t.${TURN_IS_OPEN}`;
 const DEEPEST_FIRST = 'ORDER BY s.delegation_depth DESC, t.id';
 
-export const BY_ID = 'SELECT * FROM turns WHERE session_id = ? AND id = ?';
-export const OPEN = `SELECT * FROM turns WHERE session_id = ? AND ${TURN_IS_OPEN}`;
-export const PAGE = 'SELECT * FROM turns WHERE session_id = ? AND id < ? ORDER BY id DESC LIMIT ?';
-export const COUNT = 'SELECT count(*) AS n FROM turns WHERE session_id = ?';
-export const ALL_OPEN = `${OPEN_WITH_SESSION} ${DEEPEST_FIRST}`;
-export const OPEN_OF_TREE = `${OPEN_WITH_SESSION} AND s.root_session_id = ? ${DEEPEST_FIRST}`;
-export const CALLS = 'SELECT * FROM tool_calls WHERE turn_id = ? ORDER BY message_id, id';
-export const CALL = 'SELECT * FROM tool_calls WHERE id = ?';
-export const SETTLED_CALLS = 'SELECT count(*) AS n FROM tool_calls WHERE turn_id = ? AND result_json IS NOT NULL';
-export const INPUTS = 'SELECT * FROM turn_inputs WHERE turn_id = ? ORDER BY id';
-export const ANSWERS = "SELECT content_json FROM messages WHERE turn_id = ? AND role = 'assistant' ORDER BY id DESC";
-export const WORKERS = `SELECT worker_session_id AS id FROM delegations
+const BY_ID = 'SELECT * FROM turns WHERE session_id = ? AND id = ?';
+const OPEN = `SELECT * FROM turns WHERE session_id = ? AND ${TURN_IS_OPEN}`;
+const PAGE = 'SELECT * FROM turns WHERE session_id = ? AND id < ? ORDER BY id DESC LIMIT ?';
+const COUNT = 'SELECT count(*) AS n FROM turns WHERE session_id = ?';
+const ALL_OPEN = `${OPEN_WITH_SESSION} ${DEEPEST_FIRST}`;
+const OPEN_OF_TREE = `${OPEN_WITH_SESSION} AND s.root_session_id = ? ${DEEPEST_FIRST}`;
+const CALLS = 'SELECT * FROM tool_calls WHERE turn_id = ? ORDER BY message_id, id';
+const CALL = 'SELECT * FROM tool_calls WHERE id = ?';
+const SETTLED_CALLS = 'SELECT count(*) AS n FROM tool_calls WHERE turn_id = ? AND result_json IS NOT NULL';
+const INPUTS = 'SELECT * FROM turn_inputs WHERE turn_id = ? ORDER BY id';
+const ANSWERS = "SELECT content_json FROM messages WHERE turn_id = ? AND role = 'assistant' ORDER BY id DESC";
+const WORKERS = `SELECT worker_session_id AS id FROM delegations
   WHERE parent_session_id = ? AND parent_turn_id = ? AND worker_session_id IS NOT NULL ORDER BY worker_session_id`;
 /** What a worker handed back belongs to its last turn. */
-export const HANDED_BACK = `SELECT output_json FROM delegations WHERE worker_session_id = ? AND status = 'completed'
+const HANDED_BACK = `SELECT output_json FROM delegations WHERE worker_session_id = ? AND status = 'completed'
   AND ? = (SELECT max(id) FROM turns WHERE session_id = worker_session_id)`;
 
-export function isOpen(row: TurnRow): boolean {
+function isOpen(row: TurnRow): boolean {
   return (OPEN_TURN_STATUSES as readonly string[]).includes(row.status);
 }
 
 /** The object that a worker handed back, if it is one. */
-export function parseHandedBack(output_json: string | null | undefined): Turn['output'] {
+function parseHandedBack(output_json: string | null | undefined): Turn['output'] {
   if (output_json === null || output_json === undefined) return null;
   const object = JSON.parse(output_json) as DelegationRecord['output'];
   return typeof object === 'object' ? object : null;
@@ -56,7 +62,7 @@ export function parseAnswerText(content_json: string): string {
   return joinText(JSON.parse(content_json) as ContentBlock[]);
 }
 
-export interface TurnFacts {
+interface TurnFacts {
   readonly totals: TurnTotals;
   readonly inputs: readonly TurnInputRow[];
   readonly workers: readonly SessionId[];
@@ -67,10 +73,7 @@ export interface TurnFacts {
   readonly output: Turn['output'];
 }
 
-export function turnView(
-  row: TurnRow,
-  { totals, workers, workers_cost, settled_calls, output, ...facts }: TurnFacts,
-): Turn {
+function turnView(row: TurnRow, { totals, workers, workers_cost, settled_calls, output, ...facts }: TurnFacts): Turn {
   const { tools, resume_attempts, ...turn } = turnRecord(row);
   const open = isOpen(row);
   const inputs = facts.inputs.map(turnInput);
@@ -158,5 +161,58 @@ export function createTurnReader({ all, get }: Reads, spend: Spend): TurnReader 
       return row === undefined ? null : toolCallState(row);
     },
     totals: (turnId) => spend.ofTurn(turnId),
+  };
+}
+
+// Messages: the whole history of a turn with its checkpoints, and pages of wire objects (05 §3.4).
+
+/** Without what never leaves the engine. */
+type WireRow = Omit<MessageRow, 'provider_raw_json'>;
+const WIRE_COLUMNS = 'id, session_id, turn_id, role, status, created_at, metadata_json, content_json';
+const BETWEEN = `SELECT ${WIRE_COLUMNS} FROM messages WHERE session_id = ? AND id > ? AND id < ? ORDER BY id`;
+
+const ALL = 'SELECT * FROM messages WHERE session_id = ? ORDER BY id';
+const CHECKPOINTS = 'SELECT * FROM compaction_checkpoints WHERE session_id = ? ORDER BY id';
+const MESSAGE_BY_ID = `SELECT ${WIRE_COLUMNS} FROM messages WHERE id = ?`;
+const OLDEST = `${BETWEEN} ASC LIMIT ?`;
+const NEWEST = `${BETWEEN} DESC LIMIT ?`;
+const ANY_BELOW = 'SELECT 1 AS found FROM messages WHERE session_id = ? AND id < ? LIMIT 1';
+const ANY_ABOVE = 'SELECT 1 AS found FROM messages WHERE session_id = ? AND id > ? LIMIT 1';
+
+/** Length of the JSON texts that a history is decoded from. */
+function historyBytes(rows: readonly MessageRow[]): number {
+  return rows.reduce((sum, row) => sum + row.content_json.length + (row.provider_raw_json?.length ?? 0), 0);
+}
+
+export function createMessageReader({ all, get }: Reads, cache: ReadCaches['histories']): MessageReader {
+  return {
+    history: async (sessionId) => {
+      const known = cache.get(sessionId);
+      if (known !== null) return known;
+      const rows = await all<MessageRow>(ALL, sessionId);
+      const messages = rows.map(storedMessage);
+      cache.put(sessionId, messages, historyBytes(rows));
+      return messages;
+    },
+    checkpoints: async (sessionId) => (await all<CheckpointRow>(CHECKPOINTS, sessionId)).map(checkpoint),
+    get: async (messageId) => {
+      const row = await get<WireRow>(MESSAGE_BY_ID, messageId);
+      return row === undefined ? null : wireMessage(row);
+    },
+    page: async (sessionId, { before, after, limit }) => {
+      const upper = before ?? BEHIND_ALL;
+      const rows =
+        after === null
+          ? (await all<WireRow>(NEWEST, sessionId, '', upper, limit)).toReversed()
+          : await all<WireRow>(OLDEST, sessionId, after, upper, limit);
+      const first = rows[0]?.id ?? after ?? upper;
+      const last = rows.at(-1)?.id ?? before ?? after ?? BEHIND_ALL;
+      const [below, above] = await Promise.all([get(ANY_BELOW, sessionId, first), get(ANY_ABOVE, sessionId, last)]);
+      return {
+        messages: rows.map(wireMessage),
+        has_more_before: below !== undefined,
+        has_more_after: above !== undefined,
+      };
+    },
   };
 }

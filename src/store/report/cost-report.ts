@@ -1,7 +1,7 @@
 // `/analytics/cost` as it was stamped: sums read from the rollups, the ledger only at ragged edges (07 §4, §9.4).
-
 import { allTokens, costRow, costTotals, emptySums, type Sums, workerShare } from '#core/policy/analytics/cost-row.ts';
 import {
+  compareSortValues,
   coversAll,
   findGrain,
   foldsWorkers,
@@ -15,10 +15,12 @@ import {
   splitWindow,
   toSortKey,
 } from '#core/policy/analytics/rollup.ts';
-import type { CostAnswer } from '#core/ports/report-reader.ts';
+import type { CallPricer, CostAnswer } from '#core/ports/report-reader.ts';
 import type { CostQuery, WorkerShare } from '#protocol/analytics.ts';
+import { MEASURES } from '../schema/rollups.ts';
 import {
   type Column,
+  everywhere,
   groupsSql,
   keyColumn,
   pageSql,
@@ -28,10 +30,10 @@ import {
   whereFilter,
   whereIn,
 } from './cost-sql.ts';
-import { type Read, recordedTimes } from './slices.ts';
+import { type RateGroup, type Read, rateGroups, recordedTimes } from './slices.ts';
 
 /** What one query asks for, worked out once. */
-export interface CostPlan {
+interface CostPlan {
   readonly query: CostQuery;
   readonly keys: readonly KeyName[];
   readonly terms: readonly SortTerm[];
@@ -39,7 +41,7 @@ export interface CostPlan {
   readonly where: Where;
 }
 
-export function planCost(query: CostQuery): CostPlan {
+function planCost(query: CostQuery): CostPlan {
   return {
     query,
     keys: keyNames(query.group_by),
@@ -50,13 +52,13 @@ export function planCost(query: CostQuery): CostPlan {
 }
 
 /** A group: the values of its key columns as stored, and its sums. */
-export interface Group {
+interface Group {
   readonly values: readonly (bigint | string)[];
   readonly sums: Sums;
 }
 
 /** What a worker spent within one row of a folded session. */
-export interface WorkerGroup {
+interface WorkerGroup {
   readonly values: Group['values'];
   readonly session_id: string;
   readonly model: string;
@@ -77,7 +79,7 @@ export async function stampedCost(read: Read, query: CostQuery): Promise<CostAns
   return costAnswer(plan, totals, { groups: rows, workers, repriced: false });
 }
 
-export interface CostGroups {
+interface CostGroups {
   /** Sorted; there may be one more than the page holds. */
   readonly groups: readonly Group[];
   /** Breakdown of the rows when workers are folded, in any order. */
@@ -87,7 +89,7 @@ export interface CostGroups {
 
 const NO_GROUPS: CostGroups = { groups: [], workers: [], repriced: false };
 
-export function costAnswer(plan: CostPlan, totals: Sums, { groups, workers, repriced }: CostGroups): CostAnswer {
+function costAnswer(plan: CostPlan, totals: Sums, { groups, workers, repriced }: CostGroups): CostAnswer {
   const wireTotals = costTotals(totals, repriced);
   if (plan.keys.length === 0) return { data: wireTotals, totals: wireTotals, next: null };
   const page = groups.slice(0, plan.query.limit);
@@ -105,7 +107,7 @@ export function costAnswer(plan: CostPlan, totals: Sums, { groups, workers, repr
   };
 }
 
-export function sortValues({ keys, terms }: CostPlan, { values, sums }: Group): SortValues {
+function sortValues({ keys, terms }: CostPlan, { values, sums }: Group): SortValues {
   return terms.map(({ by }) => {
     if (by === 'cost') return sums.cost_pusd;
     if (by === 'calls') return sums.calls;
@@ -115,11 +117,11 @@ export function sortValues({ keys, terms }: CostPlan, { values, sums }: Group): 
 }
 
 /** Identifies a group by its key values, which hold no line break. */
-export function groupId(values: Group['values']): string {
+function groupId(values: Group['values']): string {
   return values.join('\n');
 }
 
-export function keyColumns(plan: CostPlan): readonly Column[] {
+function keyColumns(plan: CostPlan): readonly Column[] {
   return plan.keys.map((name) => keyColumn(name, plan.folded));
 }
 
@@ -194,4 +196,80 @@ function sharesByGroup(workers: readonly WorkerGroup[]): Map<string, WorkerShare
     else shares.set(id, [share]);
   }
   return shares;
+}
+
+// `/analytics/cost?pricing=`: every call of the window priced again under another version (07 §6, 08 §7).
+
+const ADDED = MEASURES.filter((name) => name !== 'cost_pusd' && name !== 'unpriced_calls');
+
+/** A call whose model the version lacks keeps its stamped cost and is counted as missing. */
+export async function repricedCost(read: Read, query: CostQuery, pricer: CallPricer): Promise<CostAnswer> {
+  const plan = planCost(query);
+  const totals = emptySums();
+  const groups = new Map<string, Group>();
+  const workers = new Map<string, WorkerGroup>();
+  const columns = ['model', 'is_worker', ...(plan.folded ? ['session_id'] : [])].map(everywhere);
+  const keys = keyColumns(plan);
+
+  const asked = {
+    window: query.window,
+    columns: [...keys, ...columns],
+    where: plan.where,
+    pricer,
+    byDay: findGrain(query) === 'day',
+  };
+  for await (const calls of rateGroups(read, asked)) {
+    const values = calls.values.slice(0, keys.length);
+    const [model, isWorker, session_id] = calls.values.slice(keys.length).map(String) as [string, string, string?];
+    const cost = calls.cost(model);
+    const add = (sums: Sums) => addCalls(sums, calls, cost, isWorker === '1');
+    add(totals);
+    if (keys.length === 0) continue;
+    const id = groupId(values);
+    add(entry(groups, id, () => ({ values, sums: emptySums() })).sums);
+    if (session_id === undefined || isWorker === '0') continue;
+    const worker = () => ({ values, session_id, model, sums: emptySums() });
+    add(entry(workers, groupId([id, session_id, model]), worker).sums);
+  }
+  return costAnswer(plan, totals, {
+    groups: cutPage(plan, [...groups.values()]),
+    workers: [...workers.values()],
+    repriced: true,
+  });
+}
+
+/** Groups after the cursor in their order, and one more than the page holds if there is one. */
+function cutPage(plan: CostPlan, groups: readonly Group[]): Group[] {
+  const compare = compareSortValues(plan.terms);
+  const after = plan.query.after && fromSortKey(plan.terms, plan.query.after);
+  return groups
+    .map((group) => ({ group, values: sortValues(plan, group) }))
+    .filter(({ values }) => after === null || compare(values, after) > 0)
+    .sort((a, b) => compare(a.values, b.values))
+    .slice(0, plan.query.limit + 1)
+    .map(({ group }) => group);
+}
+
+function entry<T>(map: Map<string, T>, key: string, make: () => T): T {
+  let value = map.get(key);
+  if (value === undefined) {
+    value = make();
+    map.set(key, value);
+  }
+  return value;
+}
+
+function addCalls(into: Sums, { sums }: RateGroup, repriced: bigint | null, isWorker: boolean): void {
+  const cost = repriced ?? sums.cost_pusd;
+  for (const name of ADDED) into[name] += sums[name];
+  into.cost_pusd += cost;
+  into.stamped_pusd += sums.cost_pusd;
+  if (repriced === null) {
+    into.missing_calls += sums.calls;
+    into.unpriced_calls += sums.unpriced_calls;
+  }
+  if (isWorker) {
+    into.worker_cost_pusd += cost;
+    into.worker_calls += sums.calls;
+  }
 }

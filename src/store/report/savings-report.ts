@@ -1,13 +1,11 @@
 // `/analytics/savings`: what the same tokens would have cost on another model (07 §5).
-
 import { ratio } from '#core/policy/analytics/cost-row.ts';
 import { findGrain } from '#core/policy/analytics/rollup.ts';
 import type { CallPricer } from '#core/ports/report-reader.ts';
 import type { Savings, SavingsQuery } from '#protocol/analytics.ts';
 import { fromPusd } from '#protocol/money.ts';
 import { everywhere, whereFilter } from './cost-sql.ts';
-import { rateGroups } from './rate-groups.ts';
-import type { Read } from './slices.ts';
+import { type Read, rateGroups } from './slices.ts';
 
 /** Both sides at the pricer's rates; a call that either side cannot price is in neither sum. */
 export async function savings(read: Read, query: SavingsQuery, pricer: CallPricer): Promise<Savings> {

@@ -1,4 +1,4 @@
-// What is compared of rollups, ledger and events, and how a difference reads (07 §9.5).
+// Compares rollups with the ledger, and the ledger with its events, and describes each difference (07 §9.5).
 
 import { wholePayload } from '#core/policy/journal/stored-payload.ts';
 import type { LlmCallCompleted } from '#protocol/event/turn-events.ts';

@@ -1,4 +1,4 @@
-// Tables of sessions and of what is said and done in them (01 §11.3).
+// Tables of sessions, their turns, messages and tool calls (01 §11.3).
 import { sql } from 'drizzle-orm';
 import {
   type AnySQLiteColumn,

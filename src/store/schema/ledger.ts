@@ -1,4 +1,4 @@
-// Tables of what happened and what it cost: events, the ledger, its rollups, price versions, request keys (01 §11.3).
+// Tables of events and money: events, the ledger, its rollups, price versions, request keys (01 §11.3).
 import { sql } from 'drizzle-orm';
 import { check, index, integer, primaryKey, sqliteTable, text } from 'drizzle-orm/sqlite-core';
 import { PurposeSchema } from '#protocol/event/turn-events.ts';

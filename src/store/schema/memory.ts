@@ -1,4 +1,4 @@
-// Tables of what outlasts a turn: compaction checkpoints, session workers, learned patterns (01 §11.3).
+// Tables of memory beyond a turn: compaction checkpoints, session workers, learned patterns (01 §11.3).
 import { sql } from 'drizzle-orm';
 import {
   check,

@@ -17,7 +17,7 @@ import type { WorkerSnapshot } from '#protocol/worker-definition.ts';
 import type * as conversation from './conversation.ts';
 import type * as ledger from './ledger.ts';
 import type * as memory from './memory.ts';
-import { NO_TIMEOUT } from './values.ts';
+import { NO_TIMEOUT } from './words.ts';
 
 /** Money beside other columns is selected as text: a JS number would lose picodollars. */
 type WithLimit<Row extends { readonly max_cost_pusd: number | null }> = Row & {

@@ -1,5 +1,5 @@
-// Words of SQL that several statements and the tables share.
-import type { Actor, Sensitivity } from '#protocol/event.ts';
+// SQL fragments and column values that statements and tables share, and the numbers of event types.
+import { type Actor, EVENT_TYPES, type EventType, type Sensitivity } from '#protocol/event.ts';
 import { OPEN_TURN_STATUSES } from '#protocol/turn.ts';
 
 /** What the words of an event are stored as. Never changed. */
@@ -42,3 +42,41 @@ export const PRUNED_THROUGH = 'pruned_through_id';
 
 /** Sorts behind every id. */
 export const BEHIND_ALL = '~';
+
+/** Truth values are 0 and 1, as SQLite has no others. */
+export function bit(value: boolean): 0 | 1;
+export function bit(value: boolean | null): 0 | 1 | null;
+export function bit(value: boolean | null): 0 | 1 | null {
+  return value === null ? null : value ? 1 : 0;
+}
+
+/** Of a delegation without a time limit: a limit is above 0, and the column holds no null. */
+export const NO_TIMEOUT = 0;
+
+/** JSON text of a value, NULL of null. */
+export function json(value: unknown): string | null {
+  return value === null || value === undefined ? null : JSON.stringify(value);
+}
+
+// The numbers that event types are stored as. The database hands them out, so that a new type needs no migration.
+
+export type TypeNumbers = ReadonlyMap<string, number>;
+
+export interface TypeRow {
+  readonly type: string;
+  readonly number: number;
+}
+
+export const LIST_EVENT_TYPES = 'SELECT type, number FROM event_types';
+/** Adds nothing where another process added the type, or took the number, at this moment. */
+export const ADD_EVENT_TYPE = `INSERT INTO event_types (number, type)
+  SELECT max(number) + 1, CAST(? AS text) FROM event_types WHERE TRUE ON CONFLICT DO NOTHING`;
+
+/** The types of the catalogue that have no number yet. */
+export function findMissingTypes(numbers: TypeNumbers): readonly EventType[] {
+  return EVENT_TYPES.filter((type) => !numbers.has(type));
+}
+
+export function toTypeNumbers(rows: readonly TypeRow[]): TypeNumbers {
+  return new Map(rows.map(({ type, number }) => [type, number]));
+}

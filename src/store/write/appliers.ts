@@ -1,11 +1,121 @@
 // All appliers together: what a batch's writes do to the database (01 §11.4).
-import type { Write } from '#core/ports/journal-writer.ts';
+import type { Journal, Write } from '#core/ports/journal-writer.ts';
+import type { Checkpoint } from '#protocol/prompt-parts.ts';
+import { bit, json } from '../schema/words.ts';
 import { delegationWrites } from './delegations.ts';
-import { otherWrites } from './others.ts';
 import { patternWrites } from './patterns.ts';
 import { sessionWrites } from './sessions.ts';
-import type { Appliers, Step } from './transaction.ts';
+import { type Appliers, insertRow, type Step, type Tx } from './transaction.ts';
 import { turnWrites } from './turns.ts';
+
+// Rows that are written whole: checkpoints, workers of sessions, trusted files, request keys and `meta` (01 §11.3).
+
+const SET_META =
+  'INSERT INTO meta (key, value) VALUES (@key, @value) ON CONFLICT (key) DO UPDATE SET value = excluded.value';
+const KEY_COLUMNS = [
+  'method',
+  'path',
+  'token_hash',
+  'key',
+  'session_id',
+  'body_hash',
+  'status',
+  'response_json',
+  'expires_at',
+] as const;
+const WORKER_COLUMNS = [
+  'root_session_id',
+  'name',
+  'created_by_session_id',
+  'created_by_tool_use_id',
+  'yaml',
+  'path',
+  'digest',
+  'edited_by_user',
+  'created_at',
+] as const;
+/** Leaves the row of another session as it is. */
+const REPLACE_WORKER = `
+  UPDATE worker_definitions SET created_by_tool_use_id = @created_by_tool_use_id, yaml = @yaml, path = @path,
+    digest = @digest, edited_by_user = @edited_by_user, created_at = @created_at
+  WHERE root_session_id = @root_session_id AND name = @name AND created_by_session_id = @created_by_session_id`;
+
+const PUT_TRUSTED_FILE = `INSERT INTO trusted_files (workspace_path, path, sha256, trusted_by, trusted_at)
+  VALUES (@workspace_path, @path, @sha256, @trusted_by, @trusted_at)
+  ON CONFLICT (workspace_path, path) DO UPDATE SET
+    sha256 = excluded.sha256, trusted_by = excluded.trusted_by, trusted_at = excluded.trusted_at`;
+const REMOVE_TRUSTED_FILE = 'DELETE FROM trusted_files WHERE workspace_path = @workspace_path AND path = @path';
+
+const CHECKPOINT_COLUMNS = [
+  'id',
+  'session_id',
+  'kind',
+  'message_ids_json',
+  'through_message_id',
+  'summary_text',
+  'tokens_before',
+  'tokens_after',
+  'model',
+  'created_at',
+] as const;
+
+function checkpointRow(checkpoint: Checkpoint) {
+  const { id, session_id, kind, tokens_before, tokens_after, created_at } = checkpoint;
+  return { id, session_id, kind, tokens_before, tokens_after, created_at, ...kindColumns(checkpoint) };
+}
+
+function kindColumns(checkpoint: Checkpoint) {
+  return checkpoint.kind === 'elide'
+    ? {
+        message_ids_json: json(checkpoint.message_ids),
+        through_message_id: null,
+        summary_text: null,
+        model: null,
+      }
+    : { message_ids_json: null, ...checkpoint };
+}
+
+const insertCheckpoint = insertRow('compaction_checkpoints', CHECKPOINT_COLUMNS);
+const insertWorker = insertRow('worker_definitions', WORKER_COLUMNS);
+const insertKey = insertRow('idempotency_keys', KEY_COLUMNS);
+
+type Kinds = 'checkpoint.insert' | 'meta.set' | 'idempotency.insert' | `worker.${string}` | `trusted_file.${string}`;
+
+const otherWrites: Appliers<Extract<keyof Appliers, Kinds>> = {
+  'checkpoint.insert': ({ checkpoint }, { tx }) => insertCheckpoint(tx, checkpointRow(checkpoint)),
+  'worker.insert': ({ worker }, { tx }) => insertWorker(tx, { ...worker, edited_by_user: bit(worker.edited_by_user) }),
+  'trusted_file.put': ({ file }, { tx }) => tx.run(PUT_TRUSTED_FILE, file),
+  'trusted_file.remove': (write, { tx }) => tx.run(REMOVE_TRUSTED_FILE, write),
+  'worker.replace': ({ worker }, { tx }) =>
+    tx.run(REPLACE_WORKER, { ...worker, edited_by_user: bit(worker.edited_by_user) }),
+  'meta.set': ({ key, value }, { tx }) => tx.run(SET_META, { key, value }),
+  'idempotency.insert': ({ row }, { tx, clock, dropExpiredKeys }) => {
+    tx.run(dropExpiredKeys, [clock.now()]);
+    insertKey(tx, row);
+  },
+};
+
+type PriceVersion = Parameters<Journal['savePriceVersion']>[0];
+
+const insertPrices = insertRow(
+  'price_versions',
+  ['version', 'content_hash', 'source', 'models_json', 'created_at'],
+  'ON CONFLICT (version) DO NOTHING',
+);
+const PRICE_HASH = 'SELECT content_hash FROM price_versions WHERE version = ?';
+
+/** Stores a price version once, so that a past call can be priced again (08 §3). */
+export function savePriceVersion(tx: Tx, row: PriceVersion, created_at: number): void {
+  insertPrices(tx, { ...row, created_at }, ({ changes }) => {
+    if (changes === 1) return;
+    tx.run(PRICE_HASH, [row.version], ({ rows }) => {
+      if (rows[0]?.content_hash === row.content_hash) return;
+      throw new Error(
+        `price table version ${row.version} was used before with other rates; give the changed table a new pricing_version`,
+      );
+    });
+  });
+}
 
 const APPLIERS: Appliers = {
   ...sessionWrites,

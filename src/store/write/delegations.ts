@@ -4,7 +4,7 @@ import { JournalConflict } from '#core/ports/journal-writer.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import type { ConfirmationRow } from '#protocol/journal-batch.ts';
 import { toPusd } from '#protocol/money.ts';
-import { json, NO_TIMEOUT } from '../schema/values.ts';
+import { json, NO_TIMEOUT } from '../schema/words.ts';
 import { type Appliers, insertRow, type Tx } from './transaction.ts';
 
 export const DELEGATION_COLUMNS = [

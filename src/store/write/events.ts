@@ -1,10 +1,8 @@
 // Events and cost facts as their tables hold them (01 §11.3, 07 §9.3).
-
 import { storedPayload } from '#core/policy/journal/stored-payload.ts';
 import type { Event } from '#protocol/event.ts';
-import type { TypeNumbers } from '../schema/event-types.ts';
 import { ROLLUPS, rollupColumns, rollupKey, TOKEN_COUNTS } from '../schema/rollups.ts';
-import { ACTOR_NUMBERS, SENSITIVITY_NUMBERS } from '../schema/words.ts';
+import { ACTOR_NUMBERS, SENSITIVITY_NUMBERS, type TypeNumbers } from '../schema/words.ts';
 
 /** Beside what `eventRow` says, `session_key` names the session's row. */
 export const EVENT_COLUMNS = [

@@ -4,7 +4,7 @@ import { checkSessionLinks, type ParentLinks } from '#core/policy/journal/condit
 import { JournalConflict } from '#core/ports/journal-writer.ts';
 import { toPusd } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
-import { bit, json } from '../schema/values.ts';
+import { bit, json } from '../schema/words.ts';
 import { type Appliers, insertRow, type Step } from './transaction.ts';
 
 export const COLUMNS = [

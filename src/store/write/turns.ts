@@ -1,5 +1,4 @@
 // Changes of turns, their inputs, messages and tool calls (01 §6, §8).
-
 import { turnRefusal } from '#core/policy/journal/conditions.ts';
 import { type AnsweredCall, resultViolation } from '#core/policy/journal/message-rules.ts';
 import { storedMetadata } from '#core/policy/journal/stored-payload.ts';
@@ -11,8 +10,7 @@ import type { StoredMessage } from '#protocol/message.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { canonicalJson } from '#protocol/text/canonical-json.ts';
 import { MAX_TURN_INPUTS, type TurnRecord, type TurnStatus } from '#protocol/turn.ts';
-import { bit, json } from '../schema/values.ts';
-import { TURN_IS_OPEN } from '../schema/words.ts';
+import { bit, json, TURN_IS_OPEN } from '../schema/words.ts';
 import { type Answer, type Appliers, insertRow, type Tx } from './transaction.ts';
 
 export const TURN_COLUMNS = [

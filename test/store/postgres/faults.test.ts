@@ -2,8 +2,7 @@
 import net from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { StorageFault } from '#protocol/journal-batch.ts';
-import { isConnectionFault, isTransient } from '#store/postgres/connection/faults.ts';
-import { journalFault } from '#store/postgres/write/conflict.ts';
+import { isConnectionFault, isTransient, journalFault } from '#store/postgres/connection/faults.ts';
 
 const fault = (code: string) => Object.assign(new Error(code), { code });
 

@@ -2,7 +2,7 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { silentLogger } from '#core/ports/logger.ts';
 import { systemClock } from '#protocol/clock.ts';
-import { patientReads } from '#store/postgres/connection/patient.ts';
+import { patientReads } from '#store/postgres/connection/patient-reads.ts';
 import { createPool } from '#store/postgres/connection/pool.ts';
 import { postgresService } from '../../support/services.ts';
 

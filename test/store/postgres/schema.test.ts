@@ -1,4 +1,5 @@
 // Both databases hold the same tables (16 §2, §12): names, columns, what may be NULL, CHECKs and unique indexes.
+
 import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,8 +8,7 @@ import pg from 'pg';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '#protocol/clock.ts';
 import { StartupError } from '#protocol/errors.ts';
-import { filesIn, migrate } from '#store/postgres/connection/migrate.ts';
-import { openDatabase } from '#store/postgres/connection/open.ts';
+import { filesIn, migrate, openDatabase } from '#store/postgres/connection/open.ts';
 import { migrate as migrateSqlite } from '#store/sqlite/connection/migrate.ts';
 import { systemEvent } from '../../support/drafts.ts';
 import { ownSchema, postgresService, type Schema } from '../../support/services.ts';

@@ -1,4 +1,5 @@
 // The migrations and the schema in code say the same (00 §4, 01 §11.3).
+
 import { execFileSync } from 'node:child_process';
 import { cpSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
@@ -10,10 +11,9 @@ import type { SessionId, TurnId } from '#protocol/ids.ts';
 import { composeQuery } from '#store/read/events.ts';
 import { createStore } from '#store/read/store.ts';
 import * as conversation from '#store/schema/conversation.ts';
-import type { TypeRow } from '#store/schema/event-types.ts';
 import * as ledger from '#store/schema/ledger.ts';
 import * as memory from '#store/schema/memory.ts';
-import { REPORTED_TYPES, type ReportedType, typeIs } from '#store/schema/words.ts';
+import { REPORTED_TYPES, type ReportedType, type TypeRow, typeIs } from '#store/schema/words.ts';
 import { migrate } from '#store/sqlite/connection/migrate.ts';
 import { createReadDatabase } from '#store/sqlite/connection/reads.ts';
 import { MIGRATIONS, openWorld, tempFolder } from './world.ts';

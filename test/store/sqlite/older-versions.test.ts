@@ -7,7 +7,7 @@ import { expect, test } from 'vitest';
 import type { SessionId } from '#protocol/ids.ts';
 import { toPusd } from '#protocol/money.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
-import { verifyRollups } from '#store/sqlite/report/verify.ts';
+import { verifyRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
 import { openWorld, tempFolder } from './world.ts';
 
 const FIXTURES = resolve(import.meta.dirname, '../../fixtures');

@@ -6,14 +6,13 @@ import { onTestFinished } from 'vitest';
 import type { Published } from '#core/ports/live-bus.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';
 import { createIdGenerator } from '#protocol/ids.ts';
-import { createBus } from '#store/bus/memory/bus.ts';
+import { createBus } from '#store/bus/memory/local-bus.ts';
 import { createStore } from '#store/read/store.ts';
 import { newestId } from '#store/sqlite/connection/id-seed.ts';
 import { openDatabase, type SqliteStoreHandle } from '#store/sqlite/connection/open.ts';
 import { createReadDatabase } from '#store/sqlite/connection/reads.ts';
-import { verifyRollups } from '#store/sqlite/report/verify.ts';
 import { createJournal } from '#store/sqlite/write/journal.ts';
-import { rebuildRollups } from '#store/sqlite/write/rebuild.ts';
+import { rebuildRollups, verifyRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
 import { type LogLine, NOON, recordingLogger, type World } from '../suite/world.ts';
 
 export const MIGRATIONS = resolve(import.meta.dirname, '../../../migrations');

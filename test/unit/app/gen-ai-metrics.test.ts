@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import type { Event } from '#protocol/event.ts';
 import { createGenAiMetrics } from '#server/telemetry/metrics.ts';
-import { createBus } from '#store/bus/memory/bus.ts';
+import { createBus } from '#store/bus/memory/local-bus.ts';
 import { recordingLog } from '../../provider/support.ts';
 
 test('the models that answered are 200 series at most, and the calls of the others count without their name', () => {

@@ -4,7 +4,7 @@ import type { Published } from '#core/ports/live-bus.ts';
 import { type Logger, silentLogger } from '#core/ports/logger.ts';
 import type { Delta, Transient } from '#protocol/delta.ts';
 import type { Event } from '#protocol/event.ts';
-import { createBus } from '#store/bus/memory/bus.ts';
+import { createBus } from '#store/bus/memory/local-bus.ts';
 
 const TOOL = 'tu_01J00000000000000000000000';
 

@@ -1,4 +1,4 @@
-// The connection to NATS: made in the background, made again for ever; what is said while it is down is not kept (16 §10).
+// The connection to NATS, opened in the background and reopened without limit. Messages of a time without it are lost (16 §10).
 import type { Msg, NatsConnection, NodeConnectionOptions, Subscription } from '@nats-io/transport-node';
 import type { Logger } from '#core/ports/logger.ts';
 import type { Clock } from '#protocol/clock.ts';

@@ -1,8 +1,10 @@
-// One tree as a node has heard of it: how far its commits have come, and what is being said (16 §6.3, §6.5).
-
+// One tree as a node follows it: the last commit it received, and the messages in mid-stream (16 §6.3, §6.5).
 import type { Position, Published } from '#core/ports/live-bus.ts';
+import type { Store } from '#core/ports/store-reader.ts';
 import type { Standing } from '#core/ports/tree-ownership.ts';
+import type { Clock } from '#protocol/clock.ts';
 import type { Delta, Transient } from '#protocol/delta.ts';
+import type { Message, StopReason } from '#protocol/message.ts';
 import { NO_TOKENS } from '#protocol/usage.ts';
 import { createOpenMessages } from '../memory/open-messages.ts';
 import type { FrameBody, FrameItem } from './frame.ts';
@@ -23,7 +25,7 @@ interface Taken {
 type Start = Extract<Delta, { type: 'message.start' }>;
 
 /** A message that was seen to begin. */
-export interface Begun extends Transient {
+interface Begun extends Transient {
   readonly delta: Start;
 }
 
@@ -181,9 +183,47 @@ export function createTree(root: string) {
 }
 
 /** A message whose end nobody will tell: with what it had. */
-export function closed(start: Begun, at: number): Transient {
+function closed(start: Begun, at: number): Transient {
   const { message_id, content } = start.delta.payload;
   const usage = { ...NO_TOKENS, cost_usd: '0', pricing_version: '', priced: false, latency_ms: 0 };
   const payload = { message_id, stop_reason: 'error', final_content: content, usage, latency_ms: 0 } as const;
   return { ...start, timestamp: at, delta: { type: 'message.complete', payload } };
+}
+
+// Ends messages whose end was not received: as stored, or with their content so far (16 §6.5).
+
+interface SettleParts {
+  readonly store: Pick<Store, 'messages' | 'turns'>;
+  readonly clock: Clock;
+}
+
+/** Ends of those broken messages of the tree that have come to one. */
+export async function settleMessage(tree: Tree, { store, clock }: SettleParts): Promise<readonly Published[]> {
+  const ends: Published[] = [];
+  for (const start of tree.broken()) {
+    const { message_id } = start.delta.payload;
+    // First the turn: what it said is stored when it has ended.
+    const turn = await store.turns.open(start.session_id as Message['session_id']);
+    const stored = await store.messages.get(message_id);
+    const speaks = stored === null && (turn?.id ?? null) === start.turn_id;
+    if (speaks || !tree.settle(message_id)) continue;
+    const transient = stored === null ? closed(start, clock.now()) : asStored(start, stored, clock.now());
+    ends.push({ kind: 'transient', transient });
+  }
+  return ends;
+}
+
+function asStored(start: Begun, { content, metadata }: Message, at: number) {
+  const { delta, ...rest } = closed(start, at);
+  if (delta.type !== 'message.complete') return { ...rest, delta };
+  const usage = metadata.usage ?? delta.payload.usage;
+  const stop_reason = toStopReason(metadata.status, content);
+  const payload = { ...delta.payload, stop_reason, final_content: content, usage, latency_ms: usage.latency_ms };
+  return { ...rest, delta: { ...delta, payload } };
+}
+
+/** The exact one is in `llm.call_completed`. */
+function toStopReason(status: Message['metadata']['status'], content: Message['content']): StopReason {
+  if (status === 'cancelled' || status === 'error') return status;
+  return content.some(({ type }) => type === 'tool_use') ? 'tool_use' : 'end_turn';
 }

@@ -1,7 +1,8 @@
-// How a connection is opened. Its settings are made by a statement, because poolers refuse startup parameters (16 §3.5).
+// Opens a connection. A statement makes its settings, because poolers refuse startup parameters (16 §3.5).
 import pg from 'pg';
+import { StartupError } from '#protocol/errors.ts';
 
-export type Settings = Readonly<Record<string, string | number>>;
+type Settings = Readonly<Record<string, string | number>>;
 type OnConnect = (client: pg.ClientBase) => Promise<void>;
 
 const CONNECT_MS = 5000;
@@ -66,4 +67,40 @@ function parseOptions(options: string): Options {
     else settings.push([name.replaceAll('-', '_'), value.replaceAll(/\\(.)/gs, '$1')]);
   }
   return { settings, rest: rest.join(' ') };
+}
+
+// A pooler must keep one server connection for each client (16 §11).
+
+/** The server's time tells connections of two servers apart that have one process id. */
+const BACKEND = "SELECT pg_backend_pid() || ' ' || pg_postmaster_start_time() AS backend";
+/** Other clients of the pooler may take a connection in between: one round could miss it. */
+const ROUNDS = 3;
+const PATIENCE_MS = 5000;
+
+/**
+ * Asks two open connections in turn which server process answers. A pooler in transaction mode gives both the same one,
+ * or one connection another each time. Makes no setting, which such a pooler would hand to other clients.
+ * Throws `StartupError('database_pooler_mode')`.
+ */
+export async function requireSessionMode(url: string): Promise<void> {
+  const { onConnect: _settings, ...config } = connectionConfig(url, {});
+  const clients = [0, 1].map(() => new pg.Client({ ...config, query_timeout: PATIENCE_MS }));
+  for (const client of clients) client.on('error', () => {});
+  const [first, second] = clients.map((client) => ({ client, backends: new Set<string>() }));
+  try {
+    for (const client of clients) await client.connect();
+    for (let round = 0; round < ROUNDS; round++) {
+      // Twice: a pooler that hands out its connections in rotation gives the second question another one.
+      for (const { client, backends } of [first!, first!, second!]) {
+        backends.add((await client.query<{ backend: string }>(BACKEND)).rows[0]!.backend);
+      }
+    }
+  } finally {
+    await Promise.all(clients.map((client) => client.end().catch(() => {})));
+  }
+  const [own, ...others] = first!.backends;
+  if (others.length === 0 && second!.backends.size === 1 && !second!.backends.has(own!)) return;
+  throw new StartupError('database_pooler_mode', [
+    'database_pooler_mode: the pooler at database.url gives a connection to several clients (transaction or statement mode), which breaks locks and prepared statements; set its pool_mode to session, or name PostgreSQL itself',
+  ]);
 }

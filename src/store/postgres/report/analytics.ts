@@ -1,14 +1,11 @@
 // The reports of `/analytics/*` over connections of their own, each of one moment (16 §9).
 import type { Analytics } from '#core/ports/report-reader.ts';
-import { stampedCost } from '#store/report/cost-report.ts';
-import { quality } from '#store/report/quality-report.ts';
-import { reliability } from '#store/report/reliability-report.ts';
-import { repricedCost } from '#store/report/repriced-cost.ts';
-import { routing } from '#store/report/routing-report.ts';
+import { repricedCost, stampedCost } from '#store/report/cost-report.ts';
+import { quality, reliability, routing } from '#store/report/event-reports.ts';
 import { savings } from '#store/report/savings-report.ts';
 import type { Read } from '#store/report/slices.ts';
+import { createReads } from '../connection/patient-reads.ts';
 import type { Pool } from '../connection/pool.ts';
-import { createReads } from '../connection/reads.ts';
 
 export function createAnalytics(pool: Pool): Analytics {
   const ask = <T>(report: (read: Read) => Promise<T>) => pool.report((send) => report(createReads(send).allExact));

@@ -4,22 +4,82 @@ import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
 import { InvalidMessageError, JournalConflict, StorageFault } from '#core/ports/journal-writer.ts';
 import type { Published } from '#core/ports/live-bus.ts';
 import type { Logger } from '#core/ports/logger.ts';
-import type { Clock } from '#protocol/clock.ts';
+import { type Clock, sleep } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
 import type { Event } from '#protocol/event.ts';
 import type { IdGenerator } from '#protocol/ids.ts';
 import { TreeLost } from '#protocol/journal-batch.ts';
-import type { Held, HeldTrees } from '#store/cluster/held.ts';
+import type { Held, HeldTrees } from '#store/cluster/tree-claims.ts';
 import { applyWrite } from '#store/write/appliers.ts';
 import type { Effects } from '#store/write/transaction.ts';
-import { isTransient } from '../connection/faults.ts';
+import type { Send } from '../connection/client.ts';
+import { isTransient, journalFault } from '../connection/faults.ts';
 import type { OpenPool } from '../connection/open.ts';
-import { pause } from '../connection/pause.ts';
 import type { PoolTx } from '../connection/pool.ts';
-import { journalFault } from './conflict.ts';
 import { type Collected, collectEvents, type Drawn, type Noticed, writeEvents } from './event-log.ts';
-import { afterwards, fence, type Numbered, readOutcome } from './fence.ts';
 import type { LiveSessions } from './live-sessions.ts';
+
+// The fence is the first statement of a tree's commit: only the owner writes it, and once (16 §3.2, §3.4).
+
+/** One numbered commit of a tree. */
+interface Numbered {
+  readonly held: Held;
+  readonly seq: number;
+  /** Drawn last. */
+  readonly lastId: string;
+  /** Null = as it was. */
+  readonly wanted: boolean | null;
+}
+
+const MOVE = `UPDATE trees SET seq = @seq, last_id = @lastId, wanted = coalesce(CAST(@wanted AS boolean), wanted)
+  WHERE root_session_id = @root AND owner_node = @node AND owner_epoch = @epoch AND seq = @before`;
+const MAKE = `INSERT INTO trees (root_session_id, owner_node, owner_epoch, seq, last_id, wanted, place)
+  VALUES (@root, @node, @epoch, @seq, @lastId, coalesce(CAST(@wanted AS boolean), false), @place)`;
+const STANDS = 'SELECT owner_node, owner_epoch, seq FROM trees WHERE root_session_id = ?';
+
+function fence({ node }: HeldTrees, { held, seq, lastId, wanted }: Numbered, tx: PoolTx): void {
+  const values = { root: held.root, node, epoch: held.epoch, seq, lastId, wanted, place: held.place };
+  if (seq === 1) tx.run(MAKE, values);
+  else {
+    tx.run(MOVE, { ...values, before: seq - 1 }, ({ changes }) => {
+      if (changes === 0) throw new TreeLost(held.root);
+    });
+  }
+}
+
+/** What became of a commit whose answer was lost. */
+async function readOutcome(
+  { node }: HeldTrees,
+  { held, seq }: Numbered,
+  send: Send,
+): Promise<'committed' | 'open' | 'lost'> {
+  const { rows } = await send<{ owner_node: string | null; owner_epoch: number; seq: number }>(STANDS, [held.root]);
+  const [row] = rows;
+  if (row === undefined) return seq === 1 ? 'open' : 'lost';
+  if (row.owner_node !== node || row.owner_epoch !== held.epoch) return 'lost';
+  if (row.seq === seq) return 'committed';
+  return row.seq === seq - 1 ? 'open' : 'lost';
+}
+
+/** What a commit does to the root's turn: while it runs, or goes on unasked, somebody must hold the tree (16 §2). */
+function afterwards(
+  { root, turn: before }: Held,
+  batches: readonly PreparedBatch[],
+): { readonly wanted: boolean | null; readonly turn: string | null } {
+  let wanted: boolean | null = null;
+  let turn = before;
+  for (const write of batches.flatMap((batch) => batch.writes)) {
+    if (write.kind === 'turn.insert' && write.turn.session_id === root) {
+      turn = write.turn.id;
+      wanted = true;
+    } else if (write.kind === 'turn.end' && write.session_id === root) {
+      turn = null;
+      wanted = false;
+    } else if (write.kind === 'turn.interrupt' && write.turn_id === turn) wanted = write.reason !== 'budget';
+    else if (write.kind === 'turn.resume' && write.turn_id === turn) wanted = true;
+  }
+  return { wanted, turn };
+}
 
 /** Between two attempts where the database did not answer. */
 export const AGAIN_MS = 100;
@@ -67,7 +127,7 @@ export interface CommitOptions {
   readonly noticed?: Noticed;
 }
 
-export interface Commits {
+interface Commits {
   /** What was written; a batch that was not is rejected. */
   write(parts: readonly Part[]): Promise<ReadonlyMap<QueuedBatch, Written>>;
 }
@@ -145,7 +205,7 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
   /** Those of which nothing is stored; what was stored counts as written. */
   async function stillOpen(parts: readonly Part[], numbered: ReadonlyMap<Part, Commit>): Promise<Part[]> {
     for (;;) {
-      await pause(clock, AGAIN_MS);
+      await sleep(clock, AGAIN_MS);
       const left: Part[] = [];
       try {
         for (const part of parts) {

@@ -1,4 +1,4 @@
-// A copy of the database as of one moment, made beside whoever writes it (02 §6).
+// Copies the database as of one moment while a server writes it (02 §6).
 import Database from 'better-sqlite3';
 
 const BUSY_TIMEOUT_MS = 5000;

@@ -1,4 +1,6 @@
 // Opens the database file: lock, pragmas, migrations; every failure is one clear line (01 §11.1).
+
+import fs from 'node:fs';
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
 import type { Logger } from '#core/ports/logger.ts';
@@ -12,13 +14,23 @@ import {
   type TypeNumbers,
   type TypeRow,
   toTypeNumbers,
-} from '#store/schema/event-types.ts';
-import { resolveDatabasePath } from './check-place.ts';
+} from '#store/schema/words.ts';
 import { type Checkpointer, createCheckpointer } from './checkpointer.ts';
-import { keepPlans } from './kept-plans.ts';
-import { giveBackRoom, migrate } from './migrate.ts';
-import { acquireOwnerLock } from './owner-lock.ts';
-import { closeToOthers, makePrivateFile } from './private-file.ts';
+import { acquireOwnerLock, closeToOthers, makePrivateFile, resolveDatabasePath } from './database-file.ts';
+import { giveBackRoom, migrate, missingMigrations } from './migrate.ts';
+
+// Keeps SQLite from planning a statement again for each value that is bound to it.
+
+/**
+ * While it plans a join or an order, SQLite looks at a value that a column is compared with, for statistics that there may
+ * be of that column; and since it has looked, the next value plans the statement again. There are no statistics here. A
+ * plus before the `?` hides the value and changes nothing else: 30 µs became 5 for what was learned of a turn, 10 became 3
+ * for the checkpoints of a session.
+ */
+function keepPlans(db: Database.Database): void {
+  const prepare = db.prepare.bind(db);
+  db.prepare = ((sql: string) => prepare(sql.replaceAll('= ?', '= +?'))) as typeof db.prepare;
+}
 
 /** An open database. `db` is the one writer and also serves the reads of the turn loop. */
 export interface SqliteStoreHandle {
@@ -35,7 +47,7 @@ export interface SqliteStoreHandle {
   close(): void;
 }
 
-export interface OpenOptions {
+interface OpenOptions {
   readonly path: string;
   readonly synchronous: 'NORMAL' | 'FULL';
   readonly migrationsDir: string;
@@ -127,4 +139,27 @@ function asStartupError(path: string, cause: unknown): StartupError {
   return new StartupError('database_unwritable', [
     `database_unwritable: ${path} cannot be opened for writing (${reason}); check the folder, its rights and storage.db_path`,
   ]);
+}
+
+/**
+ * Throws `StartupError` with one line for a file that is damaged, of another program or of a newer version. Reads the
+ * whole file, also beside a running server; a file that is not there yet is none.
+ */
+export function inspectDatabase(path: string, migrationsDir: string): void {
+  if (!fs.existsSync(path)) return;
+  try {
+    const reader = openReader(path);
+    try {
+      missingMigrations(reader, path, migrationsDir);
+      const first = reader.pragma('quick_check(1)', { simple: true }) as string;
+      if (first === 'ok') return;
+      throw new StartupError('database_corrupt', [
+        `database_corrupt: ${path} is damaged (${first.split('\n').at(-1)}); restore a backup or move the file away`,
+      ]);
+    } finally {
+      reader.close();
+    }
+  } catch (cause) {
+    throw databaseFault(path, cause);
+  }
 }

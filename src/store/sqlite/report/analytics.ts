@@ -1,11 +1,8 @@
 // The reports of `/analytics/*` over one read-only connection (07 §9.4).
 import type Database from 'better-sqlite3';
 import type { Analytics } from '#core/ports/report-reader.ts';
-import { stampedCost } from '#store/report/cost-report.ts';
-import { quality } from '#store/report/quality-report.ts';
-import { reliability } from '#store/report/reliability-report.ts';
-import { repricedCost } from '#store/report/repriced-cost.ts';
-import { routing } from '#store/report/routing-report.ts';
+import { repricedCost, stampedCost } from '#store/report/cost-report.ts';
+import { quality, reliability, routing } from '#store/report/event-reports.ts';
 import { savings } from '#store/report/savings-report.ts';
 import { createReads } from '../connection/reads.ts';
 

@@ -1,4 +1,4 @@
-// What SQLite raises, as the port names it: which rule of the model a violated index stands for, and a disk that takes nothing.
+// Maps the errors of SQLite to those of the port: the rule behind a violated index, and a disk that refuses writes.
 import Database from 'better-sqlite3';
 import { InvalidMessageError, JournalConflict, StorageFault } from '#core/ports/journal-writer.ts';
 

@@ -1,16 +1,60 @@
 // Inserts events: id, time, parent and actor are settled here, inside the transaction (02 §2).
 import type Database from 'better-sqlite3';
+import { type CallRecorded, costFact } from '#core/policy/journal/cost-fact.ts';
 import { type PreparedBatch, type SessionStamp, stampedEvent } from '#core/policy/journal/prepare.ts';
 import type { Published } from '#core/ports/live-bus.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { type Event, type EventDraft, type PayloadOf, SYSTEM_SESSION } from '#protocol/event.ts';
 import type { IdGenerator } from '#protocol/ids.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
-import type { TypeNumbers } from '#store/schema/event-types.ts';
-import { EVENT_COLUMNS, EVENT_SESSION_KEY, eventRow } from '#store/write/events.ts';
+import type { TypeNumbers } from '#store/schema/words.ts';
+import {
+  EVENT_COLUMNS,
+  EVENT_SESSION_KEY,
+  eventRow,
+  FACT_COLUMNS,
+  LEDGER_SESSION_COLUMNS,
+  LEDGER_SESSION_KEY,
+  ROLLUP_UPSERTS,
+} from '#store/write/events.ts';
 import { insertRow, type Tx } from '#store/write/transaction.ts';
-import { createLedger } from './ledger.ts';
 import type { LiveSessions } from './live-sessions.ts';
+
+// The ledger and its rollups: one cost fact per finished call, projected in the transaction of its event (07 §9.3).
+
+interface Ledger {
+  /**
+   * Inserts the fact and adds it to the rollups; an event that is already there changes nothing.
+   * Throws when a money sum would leave 64 bits: the caller's transaction must fail as a whole.
+   */
+  project(call: CallRecorded, stamp: SessionStamp): void;
+}
+
+const insertSession = insertRow('ledger_sessions', LEDGER_SESSION_COLUMNS);
+const insertFact = insertRow('ledger_calls', FACT_COLUMNS, 'ON CONFLICT (event_id) DO NOTHING');
+const upserts = ROLLUP_UPSERTS.map(({ table, columns, conflict }) => insertRow(table, columns, conflict));
+
+export function createLedger(db: Database.Database, tx: Tx): Ledger {
+  const readKey = db.prepare<[string], number>(LEDGER_SESSION_KEY).pluck();
+
+  /** Not remembered: a key that is rolled back is given to another session. */
+  function sessionKey(fact: ReturnType<typeof costFact>): number {
+    const known = readKey.get(fact.session_id);
+    if (known !== undefined) return known;
+    insertSession(tx, fact);
+    return readKey.get(fact.session_id)!;
+  }
+  return {
+    project(call, stamp) {
+      const fact = costFact(call, stamp);
+      const row = { ...fact, session_key: sessionKey(fact) };
+      insertFact(tx, row, ({ changes }) => {
+        if (changes === 0) return;
+        for (const upsert of upserts) upsert(tx, row);
+      });
+    },
+  };
+}
 
 export interface EventLog {
   /** Returns what goes to the bus, events and transients in order. A finished call also goes to the ledger. */
@@ -19,7 +63,7 @@ export interface EventLog {
 
 const insertEvent = insertRow('event_rows', EVENT_COLUMNS);
 
-export interface EventLogOptions {
+interface EventLogOptions {
   readonly tx: Tx;
   readonly typeNumbers: TypeNumbers;
   readonly ids: IdGenerator;

@@ -1,5 +1,4 @@
 // The only writer: batches of one tick share a transaction; then publication (00 §3, 02 §2).
-
 import { prepareBatch } from '#core/policy/journal/prepare.ts';
 import type { Journal } from '#core/ports/journal-writer.ts';
 import type { LiveBus, Published } from '#core/ports/live-bus.ts';
@@ -7,16 +6,14 @@ import type { Logger } from '#core/ports/logger.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Event } from '#protocol/event.ts';
 import type { IdGenerator } from '#protocol/ids.ts';
-import { savePriceVersion } from '#store/write/others.ts';
+import { savePriceVersion } from '#store/write/appliers.ts';
 import type { Effects } from '#store/write/transaction.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
-import { createTx } from '../connection/statements.ts';
+import { createTx } from '../connection/reads.ts';
 import { journalFault } from './conflict.ts';
 import { createEventLog } from './event-log.ts';
-import { createGuard } from './guard.ts';
-import { createLiveSessions } from './live-sessions.ts';
-import { createPruner } from './prune.ts';
-import { createPurger } from './purge.ts';
+import { createGuard, createLiveSessions } from './live-sessions.ts';
+import { createPruner, createPurger } from './sqlite-maintenance.ts';
 import { type Attempt, createTransaction, UNTRIED } from './transaction.ts';
 
 export interface JournalOptions {

@@ -8,8 +8,7 @@ import { applyWrite } from '#store/write/appliers.ts';
 import type { Effects, Step } from '#store/write/transaction.ts';
 import { journalFault } from './conflict.ts';
 import type { EventLog } from './event-log.ts';
-import type { Guard } from './guard.ts';
-import type { LiveSessions } from './live-sessions.ts';
+import type { Guard, LiveSessions } from './live-sessions.ts';
 
 /** A batch and what became of it. */
 export interface Attempt {

@@ -3,7 +3,7 @@
 import type { ConfirmationReader } from '#core/ports/store-reader.ts';
 import { type ConfirmationRowStored, confirmationRow, wireConfirmation } from '../schema/rows.ts';
 import { WITH_TREE } from '../schema/words.ts';
-import { type Reads, toPage } from './reads.ts';
+import { type Reads, toPage } from './read-database.ts';
 
 /** Few approvals are open at a time, of all that ever were: wherever they are asked for, SQLite must begin with them. */
 const PENDING = 'confirmations INDEXED BY confirmations_open WHERE decision IS NULL';

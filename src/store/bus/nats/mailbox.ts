@@ -1,26 +1,34 @@
-// Frames of one tree in the order they came; what travelled by its id is read before what stands behind it is told (16 §6.6).
-
+// A tree's incoming frames in order of arrival, and this node's outgoing ones. Content that was sent by id is read before later items are delivered (16 §6.6).
 import { readJson } from '#core/policy/parsing/json.ts';
 import { MODEL_JSON } from '#core/policy/parsing/text-limits.ts';
-import type { Published } from '#core/ports/live-bus.ts';
+import type { Position, Published } from '#core/ports/live-bus.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import type { Store } from '#core/ports/store-reader.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Transient } from '#protocol/delta.ts';
-import type { FrameBody, FrameItem, TransientItem } from './frame.ts';
+import {
+  createSeals,
+  type FrameBody,
+  type FrameItem,
+  type Head,
+  MAX_FRAME_BYTES,
+  packItems,
+  type TransientItem,
+} from './frame.ts';
+import type { Link } from './link.ts';
 import type { Tree } from './tree.ts';
 
 /** Of frames that wait for a read. What comes above it is dropped, and so noticed as missing. */
 const MAX_WAITING_BYTES = 32 * 1024 * 1024;
 
-export interface InboxParts {
+interface InboxParts {
   readonly store: Pick<Store, 'messages'>;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 /** What comes of frames. */
-export interface Outcome {
+interface Outcome {
   deliver(items: readonly Published[]): void;
   gap(): void;
   ask(): void;
@@ -112,4 +120,79 @@ export function createInbox(tree: Tree, { store, clock, log }: InboxParts, out: 
 function plain(item: FrameItem): Published {
   if ('transient' in item) return { kind: 'transient', transient: item.transient };
   return { kind: 'event', event: item.event, payload_json: JSON.stringify(item.event.payload) };
+}
+
+// Outgoing frames: publications, and messages in mid-stream for nodes that request them (16 §6.2, §6.5).
+
+interface OutboxParts {
+  readonly cluster: string;
+  readonly link: Link;
+  readonly key: Buffer;
+  readonly owns: (root: string) => boolean;
+  readonly clock: Clock;
+}
+
+interface Outbox {
+  send(tree: Tree, items: readonly Published[], at: Position): void;
+  /** Asks the owner for its messages in mid-stream. */
+  ask(root: string): void;
+  /** Hears the frames of a tree, with their size. Returns the end. */
+  listen(root: string, hear: (frame: FrameBody, bytes: number) => void): () => void;
+}
+
+/** Answers to one tree's askers, however many ask: an answer is as long as the messages are. */
+const SAY_EVERY_MS = 250;
+const NOTHING = new Uint8Array();
+
+/** @param known the tree, where this node has spoken of it */
+export function createOutbox(parts: OutboxParts, known: (root: string) => Tree | null): Outbox {
+  const { cluster, link, owns, clock } = parts;
+  const seals = createSeals(parts.key);
+  const saying = new Set<string>();
+  const treeSubject = (root: string) => `${cluster}.tree.${root}`;
+  const askSubject = (root: string) => `${cluster}.say.${root}`;
+
+  function transmit({ root }: Tree, items: readonly Published[], head: Head): void {
+    const subject = treeSubject(root);
+    for (const text of packItems(items, head)) {
+      const bytes = seals.seal(subject, text);
+      // Its number is used up, so that the others notice.
+      if (bytes.length <= MAX_FRAME_BYTES) link.publish(subject, bytes);
+    }
+  }
+  function say(root: string): void {
+    const tree = known(root);
+    if (tree === null || saying.has(root) || !owns(root)) return;
+    const starts = tree.listed(() => true);
+    if (starts.length === 0) return;
+    saying.add(root);
+    clock.after(SAY_EVERY_MS, () => {
+      if (saying.delete(root) && late.delete(root)) say(root);
+    });
+    const items = starts.map((transient): Published => ({ kind: 'transient', transient }));
+    transmit(tree, items, { epoch: tree.epoch, seq: tree.seen, kind: 'said', next: tree.nextFrame });
+  }
+  /** Who asked while the last answer was young. */
+  const late = new Set<string>();
+  link.listen(askSubject('*'), (_data, subject) => {
+    const root = subject.slice(askSubject('').length);
+    if (saying.has(root)) late.add(root);
+    else say(root);
+  });
+
+  return {
+    send(tree, items, { epoch, seq, commit }) {
+      // Counted all the same: the others notice that they were told nothing.
+      if (!link.up()) tree.nextFrame();
+      else transmit(tree, items, { epoch, seq, kind: commit ? 'commit' : 'between', next: tree.nextFrame });
+    },
+    ask: (root) => link.publish(askSubject(root), NOTHING),
+    listen(root, hear) {
+      const subject = treeSubject(root);
+      return link.listen(subject, (data) => {
+        const frame = seals.open(subject, data);
+        if (frame !== null) hear(frame, data.length);
+      });
+    },
+  };
 }

@@ -1,8 +1,11 @@
-// Who is called with each batch: in order of subscription, one's failure nobody else's (02 §4).
-import type { Published, Subscriber } from '#core/ports/live-bus.ts';
+// Live fan-out inside the process: every subscriber sees every batch, in one order (02 §4).
+import type { LiveBus, Published, Subscriber } from '#core/ports/live-bus.ts';
 import type { Logger } from '#core/ports/logger.ts';
+import { createOpenMessages } from './open-messages.ts';
 
-export interface Subscribers {
+// Subscribers are called in order of subscription; a failing one does not affect the others (02 §4).
+
+interface Subscribers {
   call(items: readonly Published[]): void;
   /** Returns the way out. */
   add(name: string, subscriber: Subscriber): () => void;
@@ -30,4 +33,24 @@ export function createSubscribers(log: Logger): Subscribers {
 
 function eventIds(items: readonly Published[]): string[] {
   return items.flatMap((item) => (item.kind === 'event' ? [item.event.id] : []));
+}
+
+/** Nobody else publishes anything. */
+const WATCH = { ready: Promise.resolve(), stop: () => {} };
+
+export function createBus(log: Logger): LiveBus {
+  const subscribers = createSubscribers(log);
+  const open = createOpenMessages();
+
+  return {
+    publish(items) {
+      // Folded first, so that whoever asks for the open messages after this call misses nothing of the batch.
+      for (const item of items) open.fold(item);
+      subscribers.call(items);
+    },
+    subscribe: subscribers.add,
+    openMessages: open.list,
+    watch: () => WATCH,
+    isWatched: () => false,
+  };
 }

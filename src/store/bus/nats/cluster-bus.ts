@@ -1,16 +1,13 @@
-// Live fan-out over several nodes: what is published here goes out as frames, what others publish comes to who watches (16 §6).
-
+// Live fan-out over several nodes: this node sends its publications as frames and delivers frames of other nodes to its watchers (16 §6).
 import type { LiveBus, Position, Published, Watcher } from '#core/ports/live-bus.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import type { Store } from '#core/ports/store-reader.ts';
 import type { Standing } from '#core/ports/tree-ownership.ts';
 import { type Clock, sleep, type Timer } from '#protocol/clock.ts';
-import { createSubscribers } from '../memory/subscribers.ts';
-import { createInbox, type Inbox } from './inbox.ts';
+import { createSubscribers } from '../memory/local-bus.ts';
 import type { Link } from './link.ts';
-import { createOutbox } from './outbox.ts';
-import { settleMessage } from './settle.ts';
-import { createTree, type Tree } from './tree.ts';
+import { createInbox, createOutbox, type Inbox } from './mailbox.ts';
+import { createTree, settleMessage, type Tree } from './tree.ts';
 
 export interface ClusterBusOptions {
   /** Prefix of the subjects. */

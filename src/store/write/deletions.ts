@@ -1,5 +1,4 @@
-// What a purge looks at and takes (01 §7.4).
-
+// Statements of a purge and of pruning (01 §7.4, 02 §6).
 import { JournalConflict } from '#core/ports/journal-writer.ts';
 import { AppError } from '#protocol/errors.ts';
 import { TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
@@ -52,3 +51,26 @@ export function deleteSessions(tx: Tx, sessionIds: readonly string[]): void {
   unlearnTurns(tx, ids);
   for (const deletion of DELETIONS) tx.run(deletion, [ids]);
 }
+
+// Pruning takes old events, but none of trees with an open turn.
+
+export const SLICE_ROWS = 5000;
+
+export interface OldEvent {
+  readonly id: string;
+  readonly timestamp_ms: number;
+}
+
+const BUSY_KEYS = `SELECT k.session_key FROM sessions s JOIN event_sessions k ON k.session_id = s.id WHERE s.root_session_id IN (
+  SELECT r.root_session_id FROM turns t JOIN sessions r ON r.id = t.session_id WHERE t.${TURN_IS_OPEN})`;
+export const OLD = `
+  SELECT id, timestamp_ms FROM event_rows
+  WHERE timestamp_ms < ? AND (timestamp_ms, id) > (?, ?) AND session_key NOT IN (${BUSY_KEYS})
+  ORDER BY timestamp_ms, id LIMIT ${SLICE_ROWS}`;
+export const SKIPPED = `
+  SELECT count(*) AS n FROM (${BUSY_KEYS}) AS b
+  WHERE EXISTS (SELECT 1 FROM event_rows e WHERE e.session_key = b.session_key AND e.timestamp_ms < ?)`;
+export const OLDEST_KEPT = `
+  SELECT min(t) AS t FROM (
+    SELECT min(timestamp_ms) AS t FROM event_rows WHERE timestamp_ms >= ?
+    UNION ALL SELECT min(timestamp_ms) FROM event_rows WHERE session_key IN (${BUSY_KEYS})) AS kept`;

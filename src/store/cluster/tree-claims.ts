@@ -1,9 +1,36 @@
-// Statements that say who owns a tree (16 §4.2).
+// Statements that claim, release and look up the ownership of trees (16 §4.2).
+import type { Standing, Trees } from '#core/ports/tree-ownership.ts';
 import { OPEN_TURN_STATUSES } from '#protocol/turn.ts';
 import type { Send } from '../postgres/connection/client.ts';
 import type { Pool } from '../postgres/connection/pool.ts';
-import type { Held } from './held.ts';
-import { LONG_DEAD } from './nodes.ts';
+import { LONG_DEAD } from './node-lease.ts';
+
+export interface Held {
+  readonly root: string;
+  readonly epoch: number;
+  readonly place: string;
+  /** Number of the last commit. */
+  seq: number;
+  /** The root's turn that has not ended. */
+  turn: string | null;
+}
+
+/** Lost ones are told of when nothing of them runs here any more: what is kept of them goes. */
+export interface HeldTrees extends Pick<Trees, 'onLost'> {
+  readonly node: string;
+  /** Whether anything is held: false some time before the lease ends. */
+  valid(): boolean;
+  /** Null for a tree that is another's, nobody's or was dropped. */
+  get(root: string): Held | null;
+  /** Before the commit that makes one; the function that it returns, once it is known what became of that. */
+  opening(root: string): () => void;
+  /** Of one that this node has just made. */
+  adopt(root: string, place: string): Held;
+  /** What is held of it turned out to be another's. */
+  lost(root: string): void;
+  /** Where a tree's files lie (16 §7). */
+  placeOf(workspacePath: string): string;
+}
 
 export interface Claimed extends Held {
   /** The greatest id that was drawn for it. */
@@ -11,7 +38,7 @@ export interface Claimed extends Held {
   readonly wanted: boolean;
 }
 
-export interface Owner {
+interface Owner {
   readonly node: string | null;
   /** Null without a valid lease. */
   readonly url: string | null;
@@ -85,7 +112,7 @@ export async function abandon(send: Send, lapsed: string): Promise<void> {
 }
 
 /** What a sweep finds to do; mostly nothing. */
-export interface Look {
+interface Look {
   /** Trees that must go on and have no owner. */
   readonly orphans: boolean;
   /** How many trees the database has for this node's. */
@@ -112,4 +139,25 @@ export async function readOwner(send: Send, root: string): Promise<Owner | null>
 
 export async function release(send: Send, node: string, { root, epoch }: Held): Promise<void> {
   await send(RELEASE, { root, node, epoch });
+}
+
+// For nodes that watch a tree of another node (16 §6).
+
+const STANDINGS = `SELECT root_session_id AS root, owner_epoch AS epoch, seq FROM trees
+  WHERE root_session_id = ANY (CAST(? AS text[]))`;
+/** Of 244 bits of chance. */
+const MAKE_KEY = `INSERT INTO meta (key, value)
+  VALUES ('frame_key', CAST(gen_random_uuid() AS text) || CAST(gen_random_uuid() AS text)) ON CONFLICT DO NOTHING`;
+const KEY = `SELECT value FROM meta WHERE key = 'frame_key'`;
+
+/** Of those that are there, in one query. */
+export async function standings(send: Send, roots: readonly string[]): Promise<readonly Standing[]> {
+  return (await send<Standing>(STANDINGS, [roots])).rows;
+}
+
+/** What seals the frames of this database's nodes: made by the first of them. */
+export async function frameKey(send: Send): Promise<Buffer> {
+  await send(MAKE_KEY, []);
+  const { rows } = await send<{ value: string }>(KEY, []);
+  return Buffer.from(rows[0]!.value);
 }

@@ -1,0 +1,259 @@
+// Rows of `nodes` and this node's lease: renewed in time or lost for good. The database's clock decides which nodes are active (16 §4.1, §4.4).
+
+import type { Logger } from '#core/ports/logger.ts';
+import type { NodeInfo } from '#core/ports/tree-ownership.ts';
+import { orAbort } from '#protocol/abort.ts';
+import { type Clock, sleep } from '#protocol/clock.ts';
+import { StartupError } from '#protocol/errors.ts';
+import type { IdGenerator } from '#protocol/ids.ts';
+import type { Send } from '../postgres/connection/client.ts';
+import { journalFault } from '../postgres/connection/faults.ts';
+import { AWAIT_TURN, type Pool, REGISTRATION } from '../postgres/connection/pool.ts';
+
+export interface NodeSelf {
+  readonly name: string;
+  readonly url: string;
+  readonly version: string;
+  /** What it can own: `node:<name>`, `shared:<root>`. */
+  readonly places: readonly string[];
+  readonly configHash: string;
+  /** The newest schema of the database that this node knows. */
+  readonly schema: number;
+}
+
+/** What a heartbeat reports of its node. */
+interface NodeState {
+  readonly turns: number;
+  readonly draining: boolean;
+  /** What it can own at this moment. */
+  readonly places: readonly string[];
+}
+
+/** The oldest schema that a node must know to write; a migration raises it. */
+const COMPATIBLE_FROM = "(SELECT CAST(value AS bigint) FROM meta WHERE key = 'compatible_from')";
+const REGISTER = `INSERT INTO nodes (id, name, url, version, places, config_hash, schema_version, lease_until)
+  SELECT @id, @name, @url, @version, CAST(@places AS text[]), @configHash, @schema, clock_timestamp() + CAST(@lease AS interval)
+  WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE name = @name AND lease_until > clock_timestamp())`;
+const BEAT = `UPDATE nodes SET lease_until = now() + CAST(@lease AS interval), turns = @turns, draining = CAST(@draining AS boolean),
+    places = CAST(@places AS text[])
+  WHERE id = @id AND lease_until > now() RETURNING ${COMPATIBLE_FROM} AS "compatibleFrom"`;
+const NAME_HOLDER = `SELECT id, CAST(lease_until AS text) AS lease,
+    CAST(extract(epoch FROM lease_until - now()) * 1000 AS double precision) AS "leftMs"
+  FROM nodes WHERE name = ? AND lease_until > now() ORDER BY lease_until DESC LIMIT 1`;
+const LIST = `SELECT n.id, n.name, n.version, n.url, n.draining, array_to_json(n.places) AS places, n.turns,
+    (SELECT count(*) FROM trees t WHERE t.owner_node = n.id) AS trees, n.config_hash
+  FROM nodes n WHERE n.lease_until > now() ORDER BY n.name`;
+
+/** False when an active node has the name. One node at a time: of two that register one name, the second sees the first. */
+export async function register(pool: Pool, id: string, self: NodeSelf, leaseMs: number): Promise<boolean> {
+  return pool.transaction(async (tx) => {
+    tx.run(AWAIT_TURN, [REGISTRATION]);
+    const { changes } = await tx.send(REGISTER, { ...self, id, lease: interval(leaseMs) });
+    return changes === 1;
+  });
+}
+
+interface NameHolder {
+  readonly id: string;
+  /** Its end as the database has it: another value after each renewal. */
+  readonly lease: string;
+  readonly leftMs: number;
+}
+
+/** The active node of this name, null without one. */
+async function findNameHolder(send: Send, name: string): Promise<NameHolder | null> {
+  return (await send<NameHolder>(NAME_HOLDER, [name])).rows[0] ?? null;
+}
+
+/** The oldest schema that a node must know; null when the lease has lapsed: it is never renewed. */
+async function beat(
+  send: Send,
+  id: string,
+  leaseMs: number,
+  { turns, draining, places }: NodeState,
+): Promise<number | null> {
+  const values = { id, lease: interval(leaseMs), turns, draining: draining ? 'true' : 'false', places };
+  const [row] = (await send<{ compatibleFrom: number | null }>(BEAT, values)).rows;
+  return row === undefined ? null : (row.compatibleFrom ?? 0);
+}
+
+async function readCompatibleFrom(send: Send): Promise<number> {
+  const { rows } = await send<{ schema: number | null }>(`SELECT ${COMPATIBLE_FROM} AS schema`, []);
+  return rows[0]?.schema ?? 0;
+}
+
+async function leave(send: Send, id: string): Promise<void> {
+  await send('DELETE FROM nodes WHERE id = ?', [id]);
+}
+
+/** Of a row of nodes that is kept for nobody. */
+export const LONG_DEAD = `lease_until < now() - CAST('1 hour' AS interval)
+  AND NOT EXISTS (SELECT 1 FROM trees t WHERE t.owner_node = nodes.id)`;
+
+/** Rows of nodes that died long ago. */
+export async function dropDead(send: Send): Promise<void> {
+  await send(`DELETE FROM nodes WHERE ${LONG_DEAD}`, []);
+}
+
+export async function listNodes(send: Send, configHash: string): Promise<readonly NodeInfo[]> {
+  interface Row extends Omit<NodeInfo, 'draining' | 'config_matches'> {
+    readonly draining: number;
+    readonly config_hash: string;
+  }
+  const { rows } = await send<Row>(LIST, []);
+  return rows.map(({ config_hash, draining, ...node }) => ({
+    ...node,
+    draining: draining === 1,
+    config_matches: config_hash === configHash,
+  }));
+}
+
+/** The same for a running server. Throws `StorageFault` while the database cannot be reached. */
+export async function readNodes(send: Send, configHash: string): Promise<readonly NodeInfo[]> {
+  try {
+    return await listNodes(send, configHash);
+  } catch (error) {
+    throw journalFault(error);
+  }
+}
+
+function interval(ms: number): string {
+  return `${ms} milliseconds`;
+}
+
+const NOT_ALIKE =
+  'configuration, registry or prices of this node differ from those of other nodes; make them alike (config_matches in GET /nodes)';
+const NOT_REACHED =
+  'other nodes give out the address of this one, so that neither is reached by the other; give each a cluster.advertise_url, or bind it to more than the loopback address';
+
+/** Warns of nodes that are configured otherwise, and of those that give out the address of this one. */
+export async function warnOfOthers(send: Send, self: NodeSelf, log: Logger): Promise<void> {
+  const others = (await readNodes(send, self.configHash)).filter(({ name }) => name !== self.name);
+  const warnAbout = (nodes: readonly NodeInfo[], text: string) => {
+    if (nodes.length > 0) log.warn({ nodes: nodes.map(({ name }) => name) }, text);
+  };
+  warnAbout(
+    others.filter((each) => !each.config_matches),
+    NOT_ALIKE,
+  );
+  warnAbout(
+    others.filter(({ url }) => url === self.url),
+    NOT_REACHED,
+  );
+}
+
+interface LeaseOptions {
+  readonly pool: Pool;
+  /** A connection of its own: heartbeats wait behind nothing. */
+  readonly heartbeat: Send;
+  readonly leaseMs: number;
+  readonly ids: IdGenerator;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Ends a start that waits for its name, with its reason. */
+  readonly leave?: AbortSignal;
+}
+
+interface Lease {
+  /** This node's id at this moment; another one after a lapse. */
+  readonly node: string;
+  /** By the monotonic clock of this node, which may be cut off from the database: false some time before the lease ends. */
+  valid(): boolean;
+  /** Why it is false; null while it is true. */
+  fault(): string | null;
+  /** Until others may take what is held, ms. */
+  leftMs(): number;
+  /**
+   * Waits while a node that no longer renews its lease has the name.
+   * Throws `StartupError('node_name_in_use')` where a running node has it.
+   */
+  join(self: NodeSelf): Promise<void>;
+  /**
+   * A node that a migration has made too old renews its lease no more.
+   * @param lapsed called with the reason when the lease is lost, before the node registers under a new id
+   */
+  beat(how: NodeState, lapsed: (reason: string) => void): Promise<void>;
+  leave(): Promise<void>;
+}
+
+/** Of the lease; after that, what is held is dropped. */
+const SAFE = 0.8;
+const JOIN_AGAIN_MS = 500;
+const OUTDATED =
+  'a newer version has changed the database, which this node is too old to write; stop it and start the newer version';
+
+export function createLease(options: LeaseOptions): Lease {
+  const { pool, heartbeat, leaseMs, ids, clock, log, leave: stopWaiting = new AbortController().signal } = options;
+  let self: NodeSelf | null = null;
+  let node: string = ids.next();
+  /** Start of the last good heartbeat, monotonic. */
+  let goodAt = Number.NEGATIVE_INFINITY;
+  let isOutdated = false;
+
+  const isValid = () => !isOutdated && clock.monotonic() - goodAt < SAFE * leaseMs;
+
+  /** For good: what this node writes may break what newer nodes have stored. */
+  function checkVersion(compatibleFrom: number, { schema }: NodeSelf, lapsed: (reason: string) => void): void {
+    if (compatibleFrom <= schema) return;
+    isOutdated = true;
+    log.error({ needed: compatibleFrom, known: schema }, OUTDATED);
+    lapsed('the database has a newer schema');
+  }
+
+  async function registered(id: string, as: NodeSelf): Promise<boolean> {
+    const from = clock.monotonic();
+    if (!(await register(pool, id, as, leaseMs))) return false;
+    node = id;
+    goodAt = from;
+    return true;
+  }
+
+  return {
+    get node() {
+      return node;
+    },
+    valid: isValid,
+    fault() {
+      if (isOutdated) return OUTDATED;
+      return isValid() ? null : 'this node has no valid lease: PostgreSQL did not confirm it in time';
+    },
+    leftMs: () => Math.max(0, goodAt + leaseMs - clock.monotonic()),
+    async join(as) {
+      self = as;
+      let firstLease: string | null = null;
+      while (!(await registered(node, as))) {
+        const holder = await findNameHolder(pool.send, as.name);
+        if (holder !== null && firstLease === null) {
+          firstLease = holder.lease;
+          log.warn(
+            { name: as.name, node: holder.id, seconds: Math.ceil(holder.leftMs / 1000) },
+            'the lease of an earlier node of this name has not ended; waiting for its end',
+          );
+        } else if (holder !== null && holder.lease !== firstLease) {
+          throw new StartupError('node_name_in_use', [
+            `node_name_in_use: a running node is called ${as.name}; give this one another cluster.node_name`,
+          ]);
+        }
+        await orAbort(sleep(clock, JOIN_AGAIN_MS), stopWaiting);
+      }
+    },
+    async beat(state, lapsed) {
+      if (self === null || isOutdated) return;
+      const from = clock.monotonic();
+      const compatibleFrom = await beat(heartbeat, node, leaseMs, state);
+      if (compatibleFrom !== null) {
+        goodAt = from;
+        checkVersion(compatibleFrom, self, lapsed);
+        return;
+      }
+      // A lapsed lease is never renewed: a new id, and nothing of what the old one held.
+      goodAt = Number.NEGATIVE_INFINITY;
+      lapsed('the lease has lapsed');
+      checkVersion(await readCompatibleFrom(heartbeat), self, lapsed);
+      if (isOutdated) return;
+      if (await registered(ids.next(), self)) log.warn({ node }, 'registered under a new id');
+      else log.warn({ name: self.name }, 'another live node has this name; registered again as soon as it is gone');
+    },
+    leave: () => leave(heartbeat, node),
+  };
+}

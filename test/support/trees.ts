@@ -44,7 +44,7 @@ export function scriptedTrees(
     holds: () => where('look')?.here === true,
     join: async () => {},
     drain: () => {},
-    giveUp: () => {},
+    release: () => {},
     onLost: () => {},
     releaseAll: async () => {},
     nodes: async () => nodes(),

@@ -175,7 +175,7 @@ async function isOrphan(
 
 /** A fault of the database passes, so the tree is tried again; a fault of the tree would repeat at each attempt. */
 function giveUpUnstorableTree(engine: Pick<Cluster, 'trees'>, root: SessionId, error: unknown): void {
-  if (error instanceof StorageFault) engine.trees.giveUp(root);
+  if (error instanceof StorageFault) engine.trees.release(root);
 }
 
 /** Callbacks of a node for the trees that it holds. */

@@ -1,4 +1,4 @@
-// A message from outside becomes a turn: checks first, the lock without an await, then admission (05 §3.2).
+// Turns a message from outside into a turn: checks first, the lock without an await, then admission (05 §3.2).
 import { Cancelled, createScope, orAbort } from '#protocol/abort.ts';
 import {
   type DelegationReceipt,
@@ -46,7 +46,7 @@ export interface TurnSubmission {
   readonly if_busy: 'reject' | 'interrupt' | 'steer';
   /** Files of the workspace, for a session that is a named worker. */
   readonly attachments?: readonly string[];
-  /** Of the turn to be, where the caller has to know it beforehand. */
+  /** Id of the new turn, where the caller has to know it beforehand. */
   readonly turn_id?: TurnId;
 }
 
@@ -62,10 +62,11 @@ interface TurnReceipt {
 type Claim = (status: number, body: unknown) => Write;
 
 /**
- * Starts a turn, or gives the message to the one that runs, and answers as soon as that is stored. Throws `not_found`, `session_is_worker`, `session_already_ended`,
- * `session_is_gateway`, `turn_in_flight`, `validation_error`, `unknown_alias`, `override_missing_body`, `routing_failed`,
- * `explicit_model_rejected`, `server_busy`, `service_shutting_down`. A message that is wrong in itself changes nothing; one that routing refuses has by then
- * ended the turn it was to replace.
+ * Starts a turn, or gives the message to the running one, and returns as soon as that is stored. Throws `not_found`,
+ * `session_is_worker`, `session_already_ended`, `session_is_gateway`, `turn_in_flight`, `validation_error`,
+ * `unknown_alias`, `override_missing_body`, `routing_failed`, `explicit_model_rejected`, `server_busy`,
+ * `service_shutting_down`. An invalid message changes nothing. A message that routing refuses has already ended the
+ * turn that it was to replace.
  */
 export async function submitTurn(
   engine: Engine,
@@ -113,8 +114,8 @@ async function submitWithSlot(
 }
 
 /**
- * Takes a slot among the turns of this node, and waits for one while the node is full. A message for a session whose turn
- * runs does not wait: it replaces that turn or is rejected.
+ * Takes a slot among the turns of this node, and waits for one while the node is full. A message for a session with a
+ * running turn does not wait: it replaces that turn or is rejected.
  * @returns the release of the slot
  */
 async function acquireTurnSlot({ places, locks }: LiveSessions, sessionId: SessionId): Promise<() => void> {
@@ -122,13 +123,13 @@ async function acquireTurnSlot({ places, locks }: LiveSessions, sessionId: Sessi
   return !places.isFull() || isRunning() ? places.enter() : places.wait();
 }
 
-/** Messages of a gateway session belong to its client. */
+/** Only the client of a gateway session sends its messages. */
 function rejectGatewaySession({ door }: SessionRecord): void {
   if (door === 'gateway')
     throw new AppError('session_is_gateway', 'this session is kept for a client of the gateway: it takes no turns');
 }
 
-/** A message for the turn that runs, a worker's too; an ordinary turn where none is open (20 §4). */
+/** A message for the running turn, a worker's too; starts an ordinary turn where none is open (20 §4). */
 async function steerTurn(
   engine: TurnEngine,
   sessionId: string,
@@ -158,11 +159,11 @@ async function steerTurn(
 
 type ReadyMessage = PreparedMessage & { readonly turnId: TurnId; readonly claim: Claim | undefined };
 
-/** Starts the turn under the session's lock, which the caller holds. */
+/** Starts the turn. The caller holds the session's lock. */
 async function beginTurn(engine: TurnEngine, session: SessionRecord, message: ReadyMessage): Promise<TurnReceipt> {
   await endOpenTurn(engine, session);
   engine.budget.paused.delete(session.id);
-  // A model swap that waited for the end of the turn before is in force now.
+  // A model swap that waited for the end of the previous turn is in force now.
   return startTurn(engine, await requireOpenTopLevelSession(engine, session.id), message);
 }
 
@@ -214,12 +215,12 @@ function turnInFlightError(turnId: TurnId | null): AppError {
   );
 }
 
-/** How soon an interrupted turn that goes on by itself is looked for again. */
+/** How often to look for an interrupted turn that resumes without a caller. */
 const AGAIN_MS = 100;
 
 /**
- * Resolves when the turn has ended or waits for a person, when `ms` are over, or when the signal aborts. Throws `TreeLost`
- * where it goes on elsewhere.
+ * Resolves when the turn has ended or waits for an approval, after `ms`, or when the signal aborts. Throws `TreeLost`
+ * where another node continues the turn.
  */
 export async function waitForTurn(
   engine: Engine,
@@ -251,7 +252,7 @@ export async function waitForTurn(
   }
 }
 
-/** Whether an interrupted turn goes on without a caller: it is about to be resumed, where the server goes down by another node. */
+/** Whether an interrupted turn resumes without a caller: it is about to be resumed, or this server stops and another node resumes it. */
 export function isResumedAutomatically(
   { config, trees, draining }: Engine,
   turn: Pick<TurnRecord, 'status' | 'interrupted_reason'>,
@@ -260,12 +261,12 @@ export function isResumedAutomatically(
   return resumed && config.recovery.on_start === 'resume' && (trees.several || !draining.value);
 }
 
-// A delegation asked for from outside: checked at once, then a worker as a planner's call would get it (19 §3.1).
+// A delegation requested over the API: checked at once, then a worker as for a planner's call (19 §3.1).
 
 /**
- * Answers as soon as the delegation is stored, which is when it has its place among the session's delegations. Throws
- * `validation_error`, `not_found`, `session_already_ended`, `session_is_worker`,
- * `session_is_gateway`, `budget_exceeded`, `service_shutting_down`.
+ * Returns as soon as the delegation is stored, which is when it has its slot among the session's delegations. Throws
+ * `validation_error`, `not_found`, `session_already_ended`, `session_is_worker`, `session_is_gateway`,
+ * `budget_exceeded`, `service_shutting_down`.
  * @param claim makes the row that remembers the answer; it is stored with the delegation
  */
 export async function submitDelegation(
@@ -301,7 +302,7 @@ export async function submitDelegation(
   }
 }
 
-/** As the tool would be called. */
+/** The tool call with the same effect. */
 function toDelegateInput({ worker, input, attachments, ...rest }: SubmitDelegationBody): OutsideInput {
   if (worker === undefined) return { worker: null, input: rest };
   return { worker, input: { input, ...(attachments === undefined ? {} : { attachments }) } };
@@ -315,7 +316,7 @@ function toDelegationReceipt({
   return { tool_use_id, session_id: parent_session_id, worker_session_id };
 }
 
-/** Resolves when the delegation no longer runs, at the latest after this time. Throws `TreeLost` where it goes on elsewhere. */
+/** Resolves when the delegation no longer runs, at the latest after this time. Throws `TreeLost` where another node continues it. */
 export async function waitForDelegation(
   engine: Engine,
   toolUseId: string,
@@ -331,7 +332,7 @@ export async function waitForDelegation(
   throwIfLost(run.scope.signal);
 }
 
-/** What the delegation came to; null while it has not ended (04 §4.2). */
+/** The delegation's result; null while it is open (04 §4.2). */
 export async function readDelegationResult(engine: Engine, toolUseId: ToolUseId): Promise<DelegationResult | null> {
   const delegation = await engine.store.delegations.view(toolUseId);
   if (delegation === null || delegation.ended_at === null) return null;

@@ -1,4 +1,4 @@
-// Follows the journal and learns from it, behind the turns that run: its place is stored with what it learned (12 §12.3).
+// Follows the journal and learns from it, behind the running turns: its position is stored with what it learned (12 §12.3).
 import { sleep } from '#protocol/clock.ts';
 import type { Transient } from '#protocol/delta.ts';
 import type { AnyEvent } from '#protocol/event.ts';
@@ -12,13 +12,13 @@ import type { Logger } from '../ports/logger.ts';
 import { deriveLessons, LEARNED_TYPES, type LearnDeps, type ObservedTurn, type Occasion } from './lessons.ts';
 import { createPatternMemory, type PatternMemory } from './pattern-memory.ts';
 
-// What waits to be learned, as the bus tells it: each event that teaches, with what was seen of its turn (12 §12.3).
+// The backlog of the loop, filled by the bus: each teaching event, with the facts of its turn (12 §12.3).
 
 type Seen = { -readonly [K in keyof ObservedTurn]: ObservedTurn[K] } & { readonly events: AnyEvent[] };
 
-/** Beyond it nothing more is kept. What the journal holds is read again where one node reads it. */
+/** Beyond it no more events are kept. Where one node reads the journal, it reads them from there. */
 const MAX_WAITING = 1000;
-/** Turns that run, and events of one: what is beyond is read back when it has ended. */
+/** Open turns, and events of one: turns beyond it are read back when they have ended. */
 const MAX_OPEN = 1000;
 const MAX_EVENTS = 200;
 const JUDGED: ReadonlySet<string> = new Set(JUDGED_TYPES);
@@ -28,22 +28,22 @@ const OWN_RUBRICS: ReadonlySet<string> = new Set([TURN_RUBRIC, SESSION_RUBRIC]);
 interface Backlog {
   /** To be subscribed to the bus. */
   receive(items: readonly Published[]): void;
-  /** How many wait. */
+  /** Number of waiting events. */
   size(): number;
-  /** The first ones, oldest first; they wait no longer. */
+  /** Takes the first events, oldest first. */
   take(most: number): readonly Occasion[];
   /**
-   * True once when something that taught was not kept, and before the first one: where the journal is read, it has to be
-   * read up to what is newest now. From here on everything is kept again.
+   * True once when a teaching event was not kept, and before the first one: where the journal is read, it then has to be
+   * read up to its newest event. From here on every event is kept again.
    */
   takeLoss(): boolean;
 }
 
 /**
- * @param wake called when something waits
- * @param isReread the journal is read again after a loss, and all that waits with it; else what waits is kept
+ * @param notify called when an event waits
+ * @param isReread the journal is read again after a loss, with all waiting events; else waiting events are kept
  */
-export function createBacklog(wake: () => void, isReread: boolean): Backlog {
+export function createBacklog(notify: () => void, isReread: boolean): Backlog {
   const open = new Map<string, Seen>();
   let waiting: Occasion[] = [];
   let hasLost = true;
@@ -55,7 +55,7 @@ export function createBacklog(wake: () => void, isReread: boolean): Backlog {
     if (seen !== undefined) seen.answer = { message_id, text: joinText(final_content) };
   }
 
-  /** What is over is given back where all of it was seen. */
+  /** The facts of an ended turn, where all of it was seen. */
   function followTurn(event: AnyEvent): ObservedTurn | null {
     const { type, turn_id } = event;
     if (turn_id === null) return null;
@@ -73,7 +73,7 @@ export function createBacklog(wake: () => void, isReread: boolean): Backlog {
       hasLost = true;
       if (isReread) waiting = [];
     } else if (!(hasLost && isReread)) waiting.push(occasion);
-    wake();
+    notify();
   }
 
   return {
@@ -105,7 +105,7 @@ function isOwn({ type, payload }: AnyEvent): boolean {
 }
 
 const CURSOR = 'learning_cursor';
-/** Learned in one go, in about 2 ms; and how long the first of them waits for others. */
+/** Events learned at once, in about 2 ms; and how long the first of them waits for others. */
 const MOST = 32;
 export const GATHER_MS = 50;
 
@@ -113,16 +113,16 @@ interface LoopDeps extends LearnDeps {
   readonly journal: Journal;
   readonly bus: LiveBus;
   readonly log: Logger;
-  /** Nobody else learns from this database. Else each node learns from the trees that it holds, and keeps no place (16 §9). */
+  /** True = only this loop learns from the database. False = each node learns from its own trees, and stores no position (16 §9). */
   readonly alone: boolean;
 }
 
 export interface LearningLoop {
-  /** After what is in hand; what is left is learned after the next start. Never rejects. */
+  /** Finishes the current batch; the rest is learned after the next start. Never rejects. */
   close(): Promise<void>;
 }
 
-/** Begins behind the newest event when there was no loop before. */
+/** Starts behind the newest event when the database has no position yet. */
 function startLearningLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop {
   const { store, journal, bus, clock, log, alone } = deps;
   const closing = new AbortController();
@@ -137,8 +137,8 @@ function startLearningLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop 
   }
 
   /**
-   * Nothing of it reaches a turn: what cannot be learned is logged and passed over.
-   * @param place everything up to it has been learned; null = none is kept
+   * Its faults never reach a turn: an event that cannot be learned is logged and skipped.
+   * @param place everything up to it has been learned; null = no position is stored
    */
   async function learnOccasions(occasions: readonly Occasion[], place: string | null, again = !alone): Promise<void> {
     const touched = new Set<string>();
@@ -149,7 +149,7 @@ function startLearningLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop 
           return patternsOf(path);
         });
         if (lessons.length === 0) return;
-        // Handed over in one tick they share a transaction; each stands or falls by itself.
+        // Events passed in one tick share a transaction; each succeeds or fails by itself.
         const batches = place === null ? lessons : [...lessons, buildCursorBatch(place)];
         const commits = batches.map((batch) => journal.commit(batch));
         for (const commit of await Promise.allSettled(commits)) if (commit.status === 'rejected') throw commit.reason;
@@ -157,18 +157,18 @@ function startLearningLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop 
     } catch (err) {
       for (const path of touched) memory.forget(path);
       if (occasions.length > 1) {
-        // One of them did it. What was learned of the others is found in the store, and learned no second time.
+        // One of them failed. Lessons of the others are found in the store, and not learned twice.
         for (const { event } of occasions) await learnOccasions([{ event, seen: null }], place);
         return;
       }
-      // Another node may have learned something of the workspace since its patterns were read.
+      // Another node may have changed the workspace's patterns since they were read.
       if (again) return learnOccasions(occasions, place, false);
       const { id, type, session_id, turn_id } = occasions[0]!.event;
       log.warn({ err, event_id: id, type, session_id, turn_id }, 'nothing was learned of an event');
     }
   }
 
-  /** Verdicts on sessions and those of people build on what is stored of turns. */
+  /** Verdicts on sessions and explicit scores build on stored turns. */
   async function learnInOrder(occasions: readonly Occasion[], place: string | null): Promise<void> {
     const filterType = (wanted: (typeof LEARNED_TYPES)[number]) =>
       occasions.filter(({ event }) => event.type === wanted);
@@ -180,7 +180,7 @@ function startLearningLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop 
       if (together.length > 0) await learnOccasions(together, place);
   }
 
-  /** Up to what is newest now. Returns the place behind it. */
+  /** Up to the newest event. Returns the position behind it. */
   async function readJournal(after: string): Promise<string> {
     const until = (await store.events.newestId()) ?? '';
     const query = { session_id: null, include_workers: true, types: [...LEARNED_TYPES], until, limit: MOST };
@@ -201,7 +201,7 @@ function startLearningLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop 
     await journal.commit(buildCursorBatch(place));
   }
 
-  /** What waits, as soon as something does; empty when the loop is to end. */
+  /** The waiting events, as soon as there are any; empty when the loop is to end. */
   async function gatherOccasions(): Promise<readonly Occasion[]> {
     if (backlog.size() === 0) await nextWake();
     if (backlog.size() < MOST) await sleep(clock, GATHER_MS, closing.signal).catch(() => {});
@@ -258,16 +258,16 @@ function buildCursorBatch(place: string) {
   return { writes: [{ kind: 'meta.set', key: CURSOR, value: place } as const], emit: [] };
 }
 
-// Routing that learns: the recommender that slot 4 asks, and the loop that feeds it (chapter 12). Observers, both.
+// Routing that learns: the recommender of slot 4, and the loop that feeds it (chapter 12). Both only observe.
 
-/** Outcomes that are kept of one workspace. */
+/** Outcomes kept per workspace. */
 const MAX_OUTCOMES = 10_000;
-/** What other nodes learned of a workspace is known here after so long. */
+/** Other nodes' lessons about a workspace are read here after this time. */
 const READ_AGAIN_MS = 30_000;
 
 interface LearningDeps extends Omit<LoopDeps, 'maxOutcomes'> {
   readonly maxOutcomes?: number;
-  /** Whether the registry of today has the model. */
+  /** Whether the current registry has the model. */
   readonly hasModel: (id: string) => boolean;
 }
 

@@ -1,4 +1,4 @@
-// What events teach: rows and events, of each to be written together (12 §12.3, §12.5).
+// Turns events into lessons: rows and events that are written together (12 §12.3, §12.5).
 import type { Clock } from '#protocol/clock.ts';
 import { type AnyEvent, draft, type EventDraft, type PayloadOf } from '#protocol/event.ts';
 import type { IdGenerator, TurnId } from '#protocol/ids.ts';
@@ -27,9 +27,9 @@ export interface Lesson {
   readonly emit: readonly EventDraft[];
 }
 
-/** What was seen of a turn while it ran. */
+/** Facts of a turn, collected while it ran. */
 export interface ObservedTurn {
-  /** Of `JUDGED_TYPES`. */
+  /** Events of `JUDGED_TYPES`. */
   readonly events: readonly AnyEvent[];
   /** The last answer of a model. */
   readonly answer: { readonly message_id: string; readonly text: string } | null;
@@ -38,7 +38,7 @@ export interface ObservedTurn {
 /** An event that teaches. */
 export interface Occasion {
   readonly event: AnyEvent;
-  /** Of a turn that ended, where all of it was seen; null = it is read back from the store. */
+  /** Facts of an ended turn, where all of it was seen; null = they are read back from the store. */
   readonly seen: ObservedTurn | null;
 }
 
@@ -49,7 +49,7 @@ const PAGE = 500;
 
 type PatternsOf = (workspacePath: string) => Promise<WorkspacePatterns>;
 
-/** Of several events, which must not build on each other; nothing of one that was learned before, or is about what was purged. */
+/** Lessons of several events, which must not build on each other. An event that was learned before or whose records were purged yields nothing. */
 export async function deriveLessons(
   deps: LearnDeps,
   occasions: readonly Occasion[],
@@ -75,7 +75,7 @@ interface Learned extends Occasion {
   readonly turn_id: TurnId;
 }
 
-/** Recorded, judged and scored in one. */
+/** Recorded, judged and scored in one step. */
 async function learnTurn(deps: LearnDeps, learned: Learned, patternsOf: PatternsOf): Promise<Lesson | null> {
   const { event, seen, turn, turn_id } = learned;
   const events = seen?.events ?? (await deps.store.events.ofTurn(turn_id, [...JUDGED_TYPES, 'eval.completed']));
@@ -117,7 +117,7 @@ async function learnTurn(deps: LearnDeps, learned: Learned, patternsOf: Patterns
   return { writes, emit };
 }
 
-/** A verdict that came by itself, perhaps long after the turn; a person's takes the place of what counted before. */
+/** A verdict that arrived by itself, perhaps long after the turn; an explicit score replaces the automatic one. */
 async function learnVerdict(
   { store, clock }: LearnDeps,
   { event, turn, turn_id }: Learned,
@@ -145,7 +145,7 @@ async function learnVerdict(
 async function judgeEndedSession(deps: LearnDeps, event: AnyEvent): Promise<Lesson | null> {
   const { store } = deps;
   if (deps.evalDisabled) return null;
-  // One verdict a turn: a person's newest, where there is one.
+  // One verdict per turn: the newest explicit score, where there is one.
   const turns = new Map<string, TurnVerdict & { readonly persons: boolean }>();
   const delegations = { total: 0, failed: 0 };
   const types = ['eval.completed', 'delegate.completed', 'delegate.failed'];
@@ -161,7 +161,7 @@ async function judgeEndedSession(deps: LearnDeps, event: AnyEvent): Promise<Less
         if (persons || !turns.get(subject_id)?.persons) turns.set(subject_id, { eval_id, score, persons });
         continue;
       }
-      // Nobody's failure.
+      // No model or tool is at fault.
       if (type === 'delegate.failed' && payload.failure_mode === 'cancelled_by_user') continue;
       delegations.total += 1;
       if (type === 'delegate.failed') delegations.failed += 1;

@@ -1,11 +1,11 @@
-// The patterns of the workspaces used last. Reading them and changing them take turns, so that neither misses the other.
+// The patterns of the workspaces used last. Reads and changes of one workspace take turns, so that neither misses the other.
 import type { Clock } from '#protocol/clock.ts';
 import type { PatternOutcome, PatternRecord, StoredPattern } from '#protocol/learned-pattern.ts';
 import { type Pusd, toPusd } from '#protocol/money.ts';
 import { type Names, type Neighbour, type Shape, toShape } from '../policy/learning/recommend-model.ts';
 import type { PatternReader } from '../ports/learned-turns.ts';
 
-// What was learned of one workspace, held in memory: read once, then kept up by the loop (12 §12.4).
+// The learned patterns of one workspace, in memory: read once, then updated by the loop (12 §12.4).
 
 type MutableOutcome = { -readonly [K in keyof PatternOutcome]: PatternOutcome[K] };
 interface Pattern extends Neighbour {
@@ -35,7 +35,7 @@ export class WorkspacePatterns {
     for (const { pattern, outcome } of all) this.#touch(pattern, outcome);
   }
 
-  /** How many outcomes there are. */
+  /** Number of outcomes. */
   get size(): number {
     return this.#recency.size;
   }
@@ -44,7 +44,7 @@ export class WorkspacePatterns {
     return this.#patterns.values();
   }
 
-  /** A shape to ask with; names nobody used yet leave no trace. */
+  /** A shape for a lookup; unused names are not registered. */
   buildQueryShape(fingerprint: StoredPattern['fingerprint']): Shape {
     return toShape(fingerprint, this.#names, false);
   }
@@ -70,7 +70,7 @@ export class WorkspacePatterns {
     this.#touch(pattern, outcome);
   }
 
-  /** @param replaced what the turn counted with before; null = it did not */
+  /** @param replaced the turn's previous contribution; null = it had none */
   addScore({ sig, model }: OutcomePlace, score: number, replaced: number | null, at: number): void {
     const pattern = this.#patterns.get(sig);
     const outcome = pattern?.outcomes.get(model);
@@ -80,7 +80,7 @@ export class WorkspacePatterns {
     this.#touch(pattern, outcome);
   }
 
-  /** Takes the outcomes beyond `limit` away, those first that were not updated for longest. */
+  /** Removes the outcomes beyond `limit`, the least recently updated first. */
   dropBeyond(limit: number): { readonly fingerprint_id: string; readonly primary_model: string }[] {
     const gone = [];
     for (const [key, { pattern, outcome }] of this.#recency) {
@@ -128,20 +128,20 @@ function emptyOutcome(model: string): MutableOutcome {
 
 /** A full workspace takes some megabytes. */
 const MAX_WORKSPACES = 20;
-/** Read at once: a full workspace is read in parts, so that nobody waits long for the thread. */
+/** Rows read at once: a full workspace is read in parts, so that the event loop is not blocked for long. */
 const SLICE = 500;
 
 export interface PatternMemory {
-  /** What is held of the workspace, null when it has to be read. */
+  /** The workspace's patterns in memory, null when they have to be read. */
   peek(workspacePath: string): WorkspacePatterns | null;
-  /** Read where it is not held, when nobody changes it. Rejects when the store fails; the next one tries again. */
+  /** Reads the patterns where they are not in memory, when no change runs. Rejects when the store fails; the next call tries again. */
   load(workspacePath: string): Promise<WorkspacePatterns>;
-  /** Runs `change` when nobody reads or changes anything. It gets the patterns by the function it is handed. */
+  /** Runs `change` while nothing else reads or changes the patterns. `change` gets the patterns by its parameter. */
   runExclusively<T>(change: (of: PatternMemory['load']) => Promise<T>): Promise<T>;
   forget(workspacePath: string): void;
 }
 
-/** @param age after which patterns are read again; null = nobody else changes them */
+/** @param age after which patterns are read again; null = no other node changes them */
 export function createPatternMemory(
   store: { readonly patterns: PatternReader },
   age: { readonly clock: Clock; readonly ms: number } | null = null,

@@ -69,8 +69,8 @@ export interface Trees {
   hold(root: SessionId, how?: 'claim' | 'look'): Promise<Hold | null> | Hold;
   /** Whether this node holds it at this moment. */
   holds(root: string): boolean;
-  /** Drops a tree whose work could not be stored: the next sweep takes it up, here or elsewhere. Embedded: does nothing. */
-  giveUp(root: SessionId): void;
+  /** Releases a tree whose work could not be stored: the next sweep claims it again, here or on another node. Embedded: does nothing. */
+  release(root: SessionId): void;
   /** Registers a callback for lost or dropped trees: the process must neither write nor run them any more. */
   onLost(notify: (root: SessionId) => void): void;
   /** Stops claiming: the server shuts down, and each tree is released once its turns are interrupted. */

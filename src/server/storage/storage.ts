@@ -135,7 +135,7 @@ export function createOwnTrees({ version, id, open }: Alone): Trees {
     },
     hold: () => HELD,
     holds: () => true,
-    giveUp: () => {},
+    release: () => {},
     onLost: () => {},
     drain: () => {
       draining = true;

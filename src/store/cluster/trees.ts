@@ -288,7 +288,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
       return held;
     },
     lost: drop,
-    giveUp: drop,
+    release: drop,
     placeOf: (workspacePath) => findPlace(workspacePath, { node_name: self.name, ...options.files }),
     holds: (root) => lease.valid() && entries.has(root),
     async hold(root, how = 'claim') {

@@ -186,12 +186,12 @@ function awaitAnswer(
 ): Promise<Answer> {
   return new Promise((resolve, reject) => {
     let due: 'timeout' | 'cancelled' | null = null;
-    const giveUp = (decision: 'timeout' | 'cancelled') => {
+    const closeAs = (decision: 'timeout' | 'cancelled') => {
       due = decision;
       void closeExpired(engine, row, decision);
     };
-    const cancelApproval = () => giveUp('cancelled');
-    const timer = engine.clock.after(row.expires_at - row.requested_at, () => giveUp('timeout'));
+    const cancelApproval = () => closeAs('cancelled');
+    const timer = engine.clock.after(row.expires_at - row.requested_at, () => closeAs('timeout'));
     const stopWaiting = () => {
       timer.cancel();
       run.signal.removeEventListener('abort', cancelApproval);
@@ -211,7 +211,7 @@ function awaitAnswer(
       },
       interrupt: cancelApproval,
       releaseClaim: () => {
-        if (due !== null) giveUp(due);
+        if (due !== null) closeAs(due);
       },
     };
     engine.approvals.set(row.id, open);

@@ -150,7 +150,7 @@ async function runInSlot(
     throwIfLost(signal, thrown);
     const wasStored = await endFailedDelegation(engine, session, { id, thrown }).catch((error: unknown) => {
       // Its end could not be stored: the delegation would stay open for ever (16 §4.4).
-      engine.trees.giveUp(session.root_session_id);
+      engine.trees.release(session.root_session_id);
       throw error;
     });
     if (!wasStored) throw thrown;

@@ -78,7 +78,7 @@ export async function spawnWorker(
   const record = { ...delegation, worker_session_id: session.id };
   const opening = createOpening(run, record, session);
   const spawned = { delegation: record, session, parent_event: null, opening };
-  return runSpawned(engine, run, spawned, { blocks: ok(blocks), outputTokensUsed: 0, begin: null });
+  return runSpawned(engine, run, spawned, { blocks: ok(blocks), outputTokensUsed: 0, resumeTurn: null });
 }
 
 /** The tools of the worker: narrowed from its planner's, or listed in its own definition (09 §2). */
@@ -120,7 +120,7 @@ async function runSpawned(
     readonly blocks: Work['blocks'];
     readonly outputTokensUsed: number;
     /** Resumes the turn that was open; null = the worker starts with its first turn. */
-    readonly begin: ((work: Work) => Promise<FinishedTurn | null>) | null;
+    readonly resumeTurn: ((work: Work) => Promise<FinishedTurn | null>) | null;
   },
 ): Promise<ToolOutput> {
   const { delegation } = spawned;
@@ -147,7 +147,7 @@ async function runSpawned(
   engine.files.open(delegation, session.id);
   const work: Work = { spawned, session, worker, scope, blocks: from.blocks, caps };
   try {
-    const begun = Promise.resolve(from.begin?.(work) ?? null);
+    const begun = Promise.resolve(from.resumeTurn?.(work) ?? null);
     const end = await begun
       .then((turn) => workUntilDone(engine, run, work, turn))
       .catch((thrown: unknown): WorkerEnd => {
@@ -237,12 +237,12 @@ export async function resumeWorker(
   return runSpawned(engine, run, spawned, {
     blocks: await blocksFor(delegation),
     outputTokensUsed: used.output_tokens,
-    begin: (work) => begin(engine, run, work),
+    resumeTurn: (work) => resumeNewestTurn(engine, run, work),
   });
 }
 
 /** Resumes the worker's newest turn; null when it has none yet. */
-async function begin(engine: DelegationEngine, planner: Caller, work: Work): Promise<FinishedTurn | null> {
+async function resumeNewestTurn(engine: DelegationEngine, planner: Caller, work: Work): Promise<FinishedTurn | null> {
   const { id } = work.session;
   // Another caller may be cancelling that very turn: its state counts once the lock is free.
   await takeWhenFree(engine.locks, id, null);

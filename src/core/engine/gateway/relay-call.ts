@@ -228,9 +228,9 @@ export function keepAnswer(
     calls.delete(open);
     resolveDone();
   };
-  const giveUp = () => finishAnswer(NOT_FETCHED);
-  const timer = engine.clock.after(PATIENCE_MS, () => void giveUp());
-  scope.signal.addEventListener('abort', () => void giveUp(), { once: true });
+  const endUnfetched = () => finishAnswer(NOT_FETCHED);
+  const timer = engine.clock.after(PATIENCE_MS, () => void endUnfetched());
+  scope.signal.addEventListener('abort', () => void endUnfetched(), { once: true });
   calls.add(open);
   const before = answers.get(id);
   answers.delete(id);

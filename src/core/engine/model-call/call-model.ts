@@ -1,4 +1,4 @@
-// The turn's next model call: a request that fits its window, and the call itself (00 §3 steps 3-4).
+// Makes the turn's next model call: a request that fits its window, and the call itself (00 §3 steps 3-4).
 
 import { messageSize } from '#core/policy/context/message-size.ts';
 import { summaryMessage, viewHistory } from '#core/policy/context/shown-history.ts';
@@ -41,14 +41,14 @@ import { buildModelRequest, compactedEvent } from './model-request.ts';
 import { makeCall, type SettleAnswer } from './send-call.ts';
 import { observeOutcome, settleSuccess } from './settle-call.ts';
 
-// The turns before the newest ones replaced by a summary: a model call of its own, made before the turn's first (10 §7).
+// Replaces the turns before the newest ones by a summary: a model call of its own, before the turn's first (10 §7).
 
 /**
- * Returns what the turn's request then takes: `load`, unless a summary was made. What goes wrong is a warning in the
- * log, and the turn goes on without.
+ * Returns how much the turn's request then takes: `load`, unless a summary was made. A failure is a warning in the
+ * log, and the turn continues without a summary.
  */
 async function summarise(engine: ModelCallEngine, run: TurnRun, load: number): Promise<number> {
-  // Its own call must be left to the turn.
+  // One model call must be left for the turn itself.
   const allowed = !run.session.is_worker && run.tally.llm_calls === 0 && engine.config.turn.max_llm_calls > 1;
   const turns = allowed ? earlierTurns(viewHistory(run.history, run.checkpoints), run.checkpoints) : null;
   if (turns === null || run.signal.aborted) return load;
@@ -105,7 +105,7 @@ async function summarise(engine: ModelCallEngine, run: TurnRun, load: number): P
     : made.tokens_after;
 }
 
-/** Null when the text makes nothing smaller. */
+/** Null when the text would not make the request smaller. */
 function buildSummary(
   engine: Runtime,
   run: Pick<TurnPlan, 'session'>,
@@ -126,13 +126,13 @@ function buildSummary(
   return { ...summary, tokens_before: of.load, tokens_after: Math.max(0, of.load - saved) };
 }
 
-/** A process died in this turn's summary: whether it was billed is unknown, and it is not tried twice. */
+/** A process died during this turn's summary: whether it was billed is unknown, and it is not tried twice. */
 async function hasTriedBefore(engine: Pick<Storage, 'store'>, run: Pick<TurnPlan, 'turn'>): Promise<boolean> {
   const started = await engine.store.events.ofTurn(run.turn.id, ['llm.call_started']);
   return started.some((event) => event.payload.purpose === 'compaction');
 }
 
-/** The model of tier `fast`, or why there is none. */
+/** The model of tier `fast`, or why none can be used. */
 async function chooseSummaryModel(engine: ModelCallEngine, run: TurnPlan): Promise<ModelEntry | string> {
   const { registry, prices, routes, clock } = engine;
   const { policies } = await readPolicies(engine, run.session.workspace_path);
@@ -146,7 +146,7 @@ async function chooseSummaryModel(engine: ModelCallEngine, run: TurnPlan): Promi
   return limited && !prices.has(resolvePricingId(engine, model.id)) ? `${model.id} has no price` : model;
 }
 
-/** The turn as its summariser's: the figures are the turn's own. */
+/** The turn with its summariser as model; the figures are the turn's own. */
 function withSummaryModel(engine: Pick<ModelCatalog, 'providers'>, run: TurnRun, model: ModelEntry): TurnRun {
   const adapter = engine.providers.get(model.adapter);
   if (adapter === undefined) throw new Error(`a configured model without an adapter: ${model.id}`);
@@ -202,14 +202,14 @@ function buildSummaryRequest(
   return { purpose: 'compaction', request, estimated, load: estimated, window };
 }
 
-// Room in a model's window: old results out of the view, then old turns replaced by a summary, each by a stored step (10 §7).
+// Makes room in a model's window: drops old results, then replaces old turns by a summary, each by a stored step (10 §7).
 
-/** Room has to be made before this call. In mode `off` never: its provider rejects what is too much. */
+/** Whether room has to be made before this call. In mode `off` never: the provider rejects a request that is too large. */
 export function isCrowded(engine: Pick<Runtime, 'config'>, { load, window }: ModelRequest): boolean {
   return engine.config.context.compaction.mode !== 'off' && load > window.start;
 }
 
-/** The request as it fits its window, after what had to be stored for that; null when it cannot be made to, or the turn was stopped. */
+/** The request that fits its window, after the steps that had to be stored; null when none fits, or the turn was stopped. */
 async function fitToWindow(
   engine: ModelCallEngine,
   run: TurnRun,
@@ -221,8 +221,8 @@ async function fitToWindow(
 }
 
 /**
- * The request made smaller because its provider found it too large, whatever was thought of it; null where nothing can
- * be taken out.
+ * Makes the request smaller because its provider rejected it as too large, whatever the estimate was; null where
+ * nothing can be removed.
  */
 async function shrinkAfterOverflow(
   engine: ModelCallEngine,
@@ -231,7 +231,7 @@ async function shrinkAfterOverflow(
 ): Promise<ModelRequest | null> {
   if (engine.config.context.compaction.mode === 'off') return null;
   const before = run.checkpoints;
-  // The provider's word goes before the guess: it takes at least one token more than there is room for.
+  // The provider's rejection overrides the estimate: the request takes at least one token more than there is room for.
   const load = Math.max(prepared.load, Math.ceil(prepared.window.budget) + 1);
   const made = await makeRoom(engine, run, { ...prepared, load });
   return run.checkpoints === before ? null : made;
@@ -254,7 +254,7 @@ function listElidables(run: TurnProgress) {
   return elidables(viewHistory(run.history, run.checkpoints));
 }
 
-/** Takes the parts out of the view. Returns what the request then takes. */
+/** Removes the parts from the view. Returns how much the request then takes. */
 async function elide(
   engine: Runtime & Storage,
   run: TurnRun,
@@ -281,8 +281,8 @@ async function elide(
 
 /**
  * Makes the turn's next model call and stores its outcome. Never throws for a provider's failure:
- * a call cut off with known usage is recorded with its cost, one without costs nothing (01 §4.4).
- * A request that nothing makes small enough is a failed call that never left (10 §7).
+ * a call cut off with known usage is recorded with its cost, a call without usage costs nothing (01 §4.4).
+ * A request that cannot be made small enough is a failed call that was never sent (10 §7).
  */
 export async function callModel(engine: ModelCallEngine, run: TurnRun): Promise<CallOutcome> {
   const ahead = takeNextCall(run);
@@ -301,7 +301,7 @@ export async function callModel(engine: ModelCallEngine, run: TurnRun): Promise<
   return makeCall(engine, run, smaller, { settleAnswer: settleSuccess, started: null });
 }
 
-/** The turn was stopped while room was made, or there is none to be had. */
+/** The turn was stopped while room was being made, or no room can be made. */
 function refuseUnsentCall(run: TurnPlan & ServingModel, { request, load, window }: ModelRequest): CallOutcome {
   const { request_id } = request;
   if (run.signal.aborted)

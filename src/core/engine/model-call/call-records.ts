@@ -1,4 +1,4 @@
-// What a settled model call leaves behind: its price, its message, its tool calls, its event (01 §4.4, 02 §9.4).
+// The records of a settled model call: its price, its message, its tool calls, its event (01 §4.4, 02 §9.4).
 import type { Write } from '#core/ports/journal-writer.ts';
 import type { AdapterError } from '#core/ports/provider.ts';
 import { isoTime } from '#protocol/clock.ts';
@@ -16,21 +16,21 @@ import type { ModelCatalog, Runtime } from '../state/engine.ts';
 import type { BudgetRefusal } from '../state/memory.ts';
 import { logFields, type ToolResults, type TurnEnd, type TurnPlan, type TurnRun } from '../state/turn-run.ts';
 
-// One model call while it is under way, and what became of it.
+// One model call in progress, and its outcome.
 
 export type CallOutcome =
   /** `end` is set when the turn completed in the same transaction. */
   | { readonly ok: true; readonly settled: ToolResults; readonly end: TurnEnd | null }
   | { readonly ok: false; readonly error: AdapterError }
-  /** A limit refused the call before it left. */
+  /** A limit refused the call before it was sent. */
   | { readonly ok: false; readonly error: null; readonly refusal: BudgetRefusal };
 
-/** The content of the stream so far that its last event does not repeat. */
+/** Streamed content that the last event does not repeat. */
 interface StreamState {
-  /** Left behind after its cancellation: whatever still comes is discarded. */
+  /** Abandoned after its cancellation: later output is discarded. */
   left_behind: boolean;
   message_id: MessageId | null;
-  /** Of a call whose text is not streamed to anybody: what came of it. */
+  /** The outcome of a call whose text is not streamed to clients. */
   hidden_text: string;
   complete: MessageComplete | null;
   readonly provider_tool_ids: Map<ToolUseId, string | null>;
@@ -44,13 +44,13 @@ export interface Call {
   readonly started: EventId;
   readonly began: number;
   readonly stream: StreamState;
-  /** A money limit covers it, whose share may have to be warned about. */
+  /** A money limit covers the call, and may need a warning about its share. */
   readonly limited: boolean;
-  /** It was paid for and its cost could not be stored: what was reserved for it is not given back. */
+  /** The call was paid for and its cost could not be stored: its reservation is kept. */
   unbooked: boolean;
 }
 
-/** The call's usage with its money, stamped once (08 §6). */
+/** The call's usage with its money, computed once (08 §6). */
 export function chargeCall(
   engine: Runtime & ModelCatalog,
   call: Call,
@@ -68,7 +68,7 @@ export function buildMessage(
 ): StoredMessage {
   const { run } = call;
   const { final_content } = complete;
-  // A model may answer with nothing, but no answer is stored without a block; adapters leave an empty text out.
+  // A model may answer with nothing, but an answer is never stored without a block; adapters omit an empty text.
   const content = final_content.length === 0 && status === 'complete' ? [textBlock('')] : [...final_content];
   return {
     id: call.stream.message_id!,
@@ -152,7 +152,7 @@ export function callCompletedEvent(
   });
 }
 
-// The public form of what a provider streams, and of messages as they are stored (06 §5.1).
+// The public form of stream events, and of messages as they are stored (06 §5.1).
 
 /** The public form; `message.complete` waits for its transaction. */
 export function toDelta(event: StreamEvent): Delta | null {

@@ -1,4 +1,4 @@
-// What a model call carries, and its announcement: `llm.call_started` is stored before the request leaves (00 §3 step 3).
+// Builds a model call and its announcement: `llm.call_started` is stored before the request is sent (00 §3 step 3).
 import { requestMessages } from '#core/policy/context/assemble.ts';
 import { measureHistory } from '#core/policy/context/session-history.ts';
 import { viewHistory } from '#core/policy/context/shown-history.ts';
@@ -13,7 +13,7 @@ import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import type { Runtime } from '../state/engine.ts';
 import type { ModelRequest, TurnPlan, TurnRun } from '../state/turn-run.ts';
 
-/** What a request is made of. */
+/** The parts of a request. */
 type Source = Pick<
   TurnRun,
   'session' | 'turn' | 'turn_index' | 'model' | 'wire_tools' | 'worker' | 'tally' | 'checkpoints'
@@ -21,7 +21,7 @@ type Source = Pick<
   readonly history: readonly StoredMessage[];
 };
 
-/** The turn's next call. Calls of the history without a stored result are logged: there must be none. */
+/** The turn's next call. Logs calls of the history without a stored result: there must be none. */
 export function buildModelRequest(engine: Runtime, run: Source, volatile: string | null): ModelRequest {
   const { session } = run;
   const { messages, missing } = requestMessages(viewHistory(run.history, run.checkpoints));
@@ -98,7 +98,7 @@ export function callStartedEvent(
   });
 }
 
-/** A step of the view, reported under the turn that made it. */
+/** A step of the view, published under the turn that made it. */
 export function compactedEvent(run: TurnPlan, checkpoint: Checkpoint, messages: number): EventDraft {
   return draft({
     type: 'context.compacted',
@@ -116,7 +116,7 @@ export function compactedEvent(run: TurnPlan, checkpoint: Checkpoint, messages: 
   });
 }
 
-/** The most one call of this model may answer, a worker's own cap left out. */
+/** The most tokens that one call of this model may answer, without a worker's own cap. */
 export function maxOutputTokens(engine: Pick<Runtime, 'config'>, model: ModelEntry): number {
   return Math.min(engine.config.turn.max_output_tokens, model.capabilities.max_output_tokens);
 }

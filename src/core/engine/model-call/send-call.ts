@@ -16,9 +16,9 @@ import { type Call, type CallOutcome, toDelta, toTransient } from './call-record
 import { callStartedEvent } from './model-request.ts';
 import { type Failure, observeOutcome, settleFailure } from './settle-call.ts';
 
-// The counts of a call as they are booked: what cannot be true is estimated, or a limit would be counted with a lie (08 §4.1).
+// The recorded counts of a call: an implausible count is replaced by an estimate, so that limits stay correct (08 §4.1).
 
-/** @param content what the call answered, as far as it came */
+/** @param content the answer so far */
 function correctUsage(
   engine: Pick<Runtime, 'log'>,
   request: CanonicalRequest,
@@ -43,7 +43,7 @@ function correctUsage(
   return usage;
 }
 
-/** Tokens of an answer by its characters, a quarter each. */
+/** Tokens of an answer by its characters, four per token. */
 function estimateAnswer(content: readonly ContentBlock[]): number {
   let total = 0;
   for (const block of content) {
@@ -53,9 +53,9 @@ function estimateAnswer(content: readonly ContentBlock[]): number {
   return Math.ceil(total / 4);
 }
 
-// The closing of a model call whose stream was left behind: made from the deltas that were seen (04 §9, 01 §4.4).
+// Closes a model call whose stream was abandoned, from the deltas that were seen (04 §9, 01 §4.4).
 
-/** Null when nothing was streamed. Counts are estimates, since the provider's own never came. */
+/** Null when nothing was streamed. Counts are estimates, since the provider's counts never arrived. */
 function buildPartialAnswer(
   engine: Pick<Cluster, 'bus'>,
   call: Call,
@@ -91,12 +91,12 @@ function readStreamedBlocks(engine: Pick<Cluster, 'bus'>, { run, stream }: Call)
   return start?.delta.type === 'message.start' ? start.delta.payload.content : [];
 }
 
-/** Stores what a call answered whole, in one transaction with its `llm.call_completed`. */
+/** Stores a call's complete answer, in one transaction with its `llm.call_completed`. */
 export type SettleAnswer = (engine: ModelCallEngine, call: Call) => Promise<CallOutcome>;
 
 /**
- * Reserves what the call may cost, announces it and makes it; the outcome is stored.
- * @param how `started` is its `llm.call_started` where that is stored already
+ * Reserves the most that the call may cost, announces it, sends it and stores the outcome.
+ * @param how `started` is the call's `llm.call_started` where that is stored already
  */
 export async function makeCall(
   engine: ModelCallEngine,
@@ -104,7 +104,7 @@ export async function makeCall(
   prepared: ModelRequest,
   how: { readonly settleAnswer: SettleAnswer; readonly started: EventId | null },
 ): Promise<CallOutcome> {
-  // Asked of an announced call too: a limit may have been set while its announcement was stored.
+  // Also for an announced call: a limit may have been set while its announcement was being stored.
   const { reservation, prompt } = await reserveMoney(engine, run, prepared.request);
   if (!reservation.ok) {
     if (how.started) await rejectCall(engine, newCall(engine, run, { prepared, started: how.started, limited: true }));
@@ -120,8 +120,8 @@ export async function makeCall(
       learnPrompt(engine, prompt, { model: run.model, usage: complete.usage, served: complete.served_model });
     return outcome;
   } finally {
-    // Right behind the settling commit, in the same tick: from now on the ledger has what the reservation held.
-    // What was spent and could not be booked stays reserved: a limit must not forget it.
+    // Right behind the settling commit, in the same tick: the ledger now has the cost that the reservation held.
+    // A cost that could not be stored stays reserved, so that the limit counts it.
     if (!call?.unbooked) reservation.release();
   }
 }
@@ -141,7 +141,7 @@ async function rejectCall(engine: Runtime & Storage & ModelCatalog, call: Call):
   await settleFailure(engine, call, { error, outages: [] });
 }
 
-/** @param of `started` is its `llm.call_started`, which is stored */
+/** @param of `started` is the call's `llm.call_started`, which is stored */
 function newCall(
   engine: Pick<Runtime, 'clock'>,
   run: TurnRun,
@@ -189,7 +189,7 @@ async function sendCall(
   return storeOutcome(engine, call, null, keep);
 }
 
-/** Stores the outcome. A fault of the store is thrown after the call is closed: a turn cannot go on with a lost answer. */
+/** Stores the outcome. A fault of the store is thrown after the call is closed: a turn cannot continue with a lost answer. */
 async function storeOutcome(
   engine: ModelCallEngine,
   call: Call,
@@ -208,8 +208,8 @@ async function storeOutcome(
 const LOST = 'The answer could not be stored.';
 
 /**
- * What was paid for is recorded with its exact cost, a sentence in place of a content that may be what cannot be stored.
- * Only a cost that cannot be stored at all is left out, and stays reserved: the call must not stay open for ever.
+ * Records a paid call with its exact cost, and a sentence in place of content that may not be storable. Only a cost that
+ * cannot be stored at all is omitted, and stays reserved: the call must not stay open for ever.
  */
 async function settleUnstorable(
   engine: Runtime & Storage & ModelCatalog,
@@ -238,7 +238,7 @@ async function settleUnstorable(
   await settleFailure(engine, call, { error, outages });
 }
 
-/** Forwards the stream of an answer as it comes; resolves when it ended whole, throws what the adapter throws. */
+/** Forwards the stream of an answer as it arrives. Resolves at its complete end, throws the adapter's errors. */
 async function forwardStream(engine: Runtime & Storage, call: Call, request: CanonicalRequest): Promise<void> {
   const { run, stream } = call;
   for await (const event of run.adapter.stream(request, run.signal)) {
@@ -266,7 +266,7 @@ function recordStreamEvent(
     stream.complete = { ...event, usage: correctUsage(engine, request, event.usage, event.final_content) };
 }
 
-/** Adapters throw nothing else; whatever else arrives here is a bug of ours and is closed like a provider's failure. */
+/** Adapters throw `AdapterError` only; any other error here is a bug, closed like a provider's failure. */
 function toAdapterError(
   engine: Pick<Runtime, 'log'>,
   call: Call,

@@ -1,4 +1,4 @@
-// Closing a model call: whole, cut off with known usage, or failed without cost; one transaction each (00 §3 step 4).
+// Closes a model call: complete, cut off with known usage, or failed without cost; one transaction each (00 §3 step 4).
 import type { CallFailure, Unavailable } from '#core/policy/registry/availability.ts';
 import { endedBy } from '#core/policy/turn-machine.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
@@ -78,7 +78,7 @@ export async function settleSuccess(engine: ModelCallEngine, call: Call): Promis
   };
   const events = await store().catch((error: unknown) => {
     if (!isInputsWaiting(error)) throw error;
-    // A message waits for the turn, which goes on.
+    // A message waits for the turn, which continues.
     ending = null;
     return store();
   });
@@ -94,15 +94,15 @@ export async function settleSuccess(engine: ModelCallEngine, call: Call): Promis
 }
 
 /**
- * How the turn completes with this message, when nothing can come between: no call to answer, no limit to warn about,
- * no cancellation. Then both are one batch, and a crash finds the turn either before its answer or ended.
+ * Completes the turn with this message when nothing can come between: no call to answer, no limit to warn about, no
+ * cancellation. Both are then one batch, and a crash finds the turn either before its answer or ended.
  */
 function findTurnEnd({ run, limited }: Call, message: StoredMessage, stopReason: StopReason): TurnStopReason | null {
   if (limited || run.signal.aborted) return null;
   return endedBy({ last: message, stopReason, contextRequested: run.context_request !== null });
 }
 
-/** Arguments that are no JSON object are answered with the message itself: nothing of them survives a restart otherwise. */
+/** Arguments that are not a JSON object are answered together with the message: they would not survive a restart. */
 function invalidInputWrites(engine: Pick<Runtime, 'clock'>, settled: ToolResults): Write[] {
   return [...settled.values()].map((result) => ({
     kind: 'tool_call.settle',
@@ -126,7 +126,7 @@ function invalidInputEvents(
         type: 'tool.input_invalid',
         session_id: run.session.id,
         turn_id: run.turn.id,
-        // `llm.call_completed` stands right behind the transient `message.complete`.
+        // `llm.call_completed` comes right behind the transient `message.complete`.
         parent: 1,
         payload: {
           tool_use_id: block.id,
@@ -137,14 +137,14 @@ function invalidInputEvents(
     );
 }
 
-/** Why a call did not come to its end. */
+/** Why a call did not complete. */
 export interface Failure {
   readonly error: AdapterError;
-  /** Outages that begin with it, stored together with its outcome. */
+  /** Outages that start with this call, stored together with its outcome. */
   readonly outages: readonly Unavailable[];
 }
 
-/** Records what a call shows about its model and provider: once a call, however often storing it is tried. */
+/** Records the evidence of a call about its model and provider: once per call, however often storing it is tried. */
 export function observeOutcome(
   engine: Runtime & ModelCatalog & RoutingState,
   run: Pick<ServingModel, 'model'>,

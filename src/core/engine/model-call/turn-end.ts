@@ -1,4 +1,4 @@
-// The end of a turn as it is stored: its row and its one terminal event. Every end of every turn comes through here.
+// Builds the end of a turn: its row and its one terminal event. Every end of every turn is built here.
 
 import { DAY_MS } from '#core/policy/analytics/rollup.ts';
 import type { TurnOutcome, Write } from '#core/ports/journal-writer.ts';
@@ -17,7 +17,7 @@ import type { TurnBase, TurnCounts, TurnPlan } from '../state/turn-run.ts';
 // Model calls that were announced and never settled: each gets its one outcome, however its turn ends (00 §3 step 4).
 
 /**
- * Every call that was under way when its process or its loop died is a failed one; whether it was billed is unknown.
+ * Closes every call that was open when its process or its loop died, as failed; whether it was billed is unknown.
  * @param turnId absent = of every open turn
  */
 export async function closeOpenModelCalls(engine: Storage, turnId?: TurnId): Promise<void> {
@@ -26,7 +26,7 @@ export async function closeOpenModelCalls(engine: Storage, turnId?: TurnId): Pro
   for (const call of [...open, ...ofClients]) await engine.journal.commit({ emit: [unknownOutcome(call)] });
 }
 
-/** The same of a tree that was just claimed: the calls of its open turns, and those that its client made. */
+/** Closes the calls of a tree that was just claimed: those of its open turns, and the gateway's. */
 export async function closeModelCallsInTree(engine: Storage, root: SessionId): Promise<void> {
   for (const { id } of await engine.store.turns.allOpen(root)) await closeOpenModelCalls(engine, id);
   const session = await engine.store.sessions.record(root);
@@ -38,17 +38,17 @@ export async function closeModelCallsInTree(engine: Storage, root: SessionId): P
 /** Key in `meta`: an event id up to which every call has its outcome. */
 const SETTLED_THROUGH = 'calls_settled_through';
 
-/** What a server that goes down in order leaves for its next start: no call runs any more, and none is looked for before here. */
+/** Written by an orderly shutdown: no call runs any more, and the next start need not search before this event. */
 export async function storeSettledMark({ store, journal }: Storage): Promise<void> {
   const value = await store.events.newestId();
   if (value !== null && value !== (await store.meta(SETTLED_THROUGH)))
     await journal.commit({ writes: [{ kind: 'meta.set', key: SETTLED_THROUGH, value }], emit: [] });
 }
 
-/** A call is given up long before: what was begun earlier has its outcome. */
+/** Every call times out long before this: older calls have their outcome. */
 const LONGEST_CALL_MS = 2 * DAY_MS;
 
-/** No turn leads to them, so they are looked for among what happened last. */
+/** Calls without a turn, searched for among recent events. */
 async function listOpenGatewayCalls({ store }: Pick<Storage, 'store'>, root?: SessionId): Promise<readonly AnyEvent[]> {
   const newest = await store.events.newestId();
   if (newest === null) return [];
@@ -57,7 +57,7 @@ async function listOpenGatewayCalls({ store }: Pick<Storage, 'store'>, root?: Se
   return store.events.openGatewayCalls(settled > recent ? settled : recent, root);
 }
 
-/** The same for the batch that ends the turn, behind which nothing can be stored of it any more. */
+/** Closes the turn's calls in the batch that ends the turn: nothing of the turn can be stored after it. */
 export async function readOpenCallOutcomes(
   engine: Pick<Storage, 'store'>,
   turnId: TurnId,
@@ -97,7 +97,7 @@ export type Ending =
   | {
       readonly status: 'failed';
       readonly error_code: TurnErrorCode;
-      /** As it came: what must not leave is taken out here. */
+      /** The raw text; secrets are removed here. */
       readonly message: string;
       readonly error_class: ErrorClass | null;
       readonly retryable: boolean;
@@ -106,7 +106,7 @@ export type Ending =
 /**
  * The write and the event that end the turn, for one batch.
  * @param run its figures as they are once that batch is stored
- * @param unread messages sent to it that it has not read
+ * @param unread messages for the turn that it has not read
  */
 export function buildTurnEnd(
   engine: Runtime,
@@ -197,9 +197,9 @@ function terminalEvent(
   }
 }
 
-// What a turn may leave open when its loop is gone, closed before the turn is (04 §13).
+// Closes the open work of a turn whose loop is gone, before the turn itself is closed (04 §13).
 
-/** What must have its end before the turn has: its workers, its approvals, its model calls. None of it runs any more. */
+/** Ends the turn's workers, approvals and model calls. None of them runs any more. */
 export async function closeOpenParts(
   engine: Runtime & Storage & Delegations,
   { root_session_id }: Pick<SessionRecord, 'root_session_id'>,

@@ -1,4 +1,4 @@
-// The limits that cover a call, and what is left of each: looked up nowhere else (14 §1).
+// The limits that cover a call, and the remainder of each: the only lookup of limits (14 §1).
 import type { SharedLimit } from '#core/ports/shared-limit.ts';
 import { AppError } from '#protocol/errors.ts';
 import type { SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
@@ -12,7 +12,7 @@ import type { BudgetRefusal, BudgetScope, DelegationCap } from '../state/memory.
 /** A limit that covers a call. */
 export interface Limit {
   readonly scope: BudgetScope;
-  /** The limit itself, for what is remembered of it: each day has its own. */
+  /** Identity of the limit in memory: each day has its own. */
   readonly key: string;
   /** Limits of one pool share reservations. Days do: a call is charged to the day in which it ends. */
   readonly pool: string;
@@ -23,16 +23,16 @@ export interface Limit {
   readSpent(): Promise<Pusd>;
 }
 
-/** What other nodes hold of a pool, where that is known. */
+/** Money of a pool that other nodes hold, where known. */
 export type Elsewhere = ReadonlyMap<string, Pusd>;
 
-/** Whose calls are covered. */
+/** The session whose calls are covered. */
 export type Spender = Pick<SessionRecord, 'root_session_id' | 'caller'> & {
-  /** Of a tree that is not stored yet. */
+  /** Root of a tree that is not stored yet. */
   readonly new_root?: Pick<SessionRecord, 'max_cost_usd' | 'on_reached'> | null;
 };
 
-/** The limits that cover a call of this session, the widest last. Empty when none is set. */
+/** The limits that cover a call of this session, the widest last. Empty when no limit is set. */
 export async function listLimits(
   engine: Runtime & Storage,
   session: Spender,
@@ -87,18 +87,18 @@ export async function listLimits(
   return limits;
 }
 
-/** What is left of a limit; never negative. */
+/** The remainder of a limit; never negative. */
 export function computeLeft(limit: Pusd, spent: Pusd, reserved: Pusd): Pusd {
   const left = limit - spent - reserved;
   return left > 0n ? (left as Pusd) : ZERO_PUSD;
 }
 
-/** What running calls hold of a pool. */
+/** Money of a pool that running calls hold. */
 export function readReserved(engine: Pick<Budgets, 'budget'>, pool: string): Pusd {
   return engine.budget.reserved.get(pool) ?? ZERO_PUSD;
 }
 
-/** Why a limit refuses `needed`, with its amounts at this moment. */
+/** Why a limit refuses `needed`, with its current amounts. */
 export function buildRefusal(
   limit: Limit,
   { spent, reserved, needed }: { readonly spent: Pusd; readonly reserved: Pusd; readonly needed: Pusd },
@@ -120,7 +120,7 @@ export function formatDayMark(limit: { readonly key: string; readonly limit: Pus
   return `${limit.key} ${fromPusd(limit.limit)}`;
 }
 
-/** Nothing is remembered of a tree or a delegation that has ended. */
+/** Drops the memory of a tree or a delegation that has ended. */
 export function forgetLimit(
   engine: Pick<Budgets, 'budget'>,
   scope: 'session' | 'delegation',
@@ -131,9 +131,9 @@ export function forgetLimit(
   if (scope === 'session') paused.delete(id as SessionId);
 }
 
-// Whether a limit lets anything further begin, asked of what is stored (14 §3).
+// Whether a limit lets more work start, read from the store (14 §3).
 
-/** A limit that lets no further turn begin: used up, or it ended or paused a turn and was not raised since (14 §3). */
+/** A limit that lets no further turn start: used up, or it ended or paused a turn and was not raised since (14 §3). */
 async function findExhaustedLimit(
   engine: Runtime & Storage & Budgets,
   session: Pick<SessionRecord, 'root_session_id' | 'caller'>,
@@ -151,17 +151,17 @@ async function findExhaustedLimit(
   return null;
 }
 
-/** What the refused call would have reserved, zero where only that there was one is known. */
+/** The refused call's reservation; zero where only the refusal itself is known. */
 interface Refused {
   readonly needed: Pusd;
 }
 
-/** Asked of what is stored, so that a restart forgets nothing. */
+/** Read from the store, so that a restart loses nothing. */
 async function findRefusalInForce(engine: Storage & Budgets, root: SessionId, limit: Limit): Promise<Refused | null> {
   const { turns, meta } = engine.store;
   const unknown: Refused = { needed: ZERO_PUSD };
   if (limit.scope === 'day') return (await meta(DAY_REACHED)) === formatDayMark(limit) ? unknown : null;
-  // No turn is one of the gateway's calls.
+  // Gateway calls have no turn.
   if (limit.scope === 'key') return null;
   const newest = await turns.newest(root);
   const met = newest && (await findLimitMet(engine, newest.id));
@@ -169,13 +169,13 @@ async function findRefusalInForce(engine: Storage & Budgets, root: SessionId, li
   return engine.budget.paused.has(root) && (await turns.open(root)) !== null ? unknown : null;
 }
 
-/** A limit that refused a call, and the id of the event that says so. */
+/** A limit that refused a call, and the id of the event that records the refusal. */
 interface Met {
   readonly at: string;
   readonly limit: Pusd;
 }
 
-/** The tree's limit as it was when it last refused a call of this turn; null when it did not. */
+/** The tree's limit when it last refused a call of this turn; null when it refused none. */
 async function findLimitMet(engine: Pick<Storage, 'store'>, turnId: TurnId): Promise<(Refused & Met) | null> {
   const events = await engine.store.events.ofTurn(turnId, ['budget.exceeded']);
   const last = events.findLast((event) => event.payload.scope === 'session');
@@ -187,14 +187,14 @@ async function findLimitMet(engine: Pick<Storage, 'store'>, turnId: TurnId): Pro
 /** `meta` key of the day's limit that ended a planner's turn, as `dayMark` writes it. */
 export const DAY_REACHED = 'budget_day_reached';
 
-/** The smallest limit that covers what is spent, held and needed. */
+/** The smallest limit that covers spent, held and needed money. */
 export function minimumLimitUsd({ spent_usd, reserved_usd, needed_usd }: Amounts): Usd {
   return limitFor([spent_usd, reserved_usd, needed_usd]);
 }
 
 type Amounts = Pick<BudgetRefusal, 'spent_usd' | 'reserved_usd' | 'needed_usd'>;
 
-/** Throws `budget_exceeded` with the amounts when a limit lets nothing further begin (14 §3). */
+/** Throws `budget_exceeded` with the amounts when a limit lets no more work start (14 §3). */
 export async function requireBudget(engine: Runtime & Storage & Budgets, session: SessionRecord): Promise<void> {
   const exhausted = await findExhaustedLimit(engine, session);
   if (!exhausted) return;
@@ -208,7 +208,7 @@ export async function requireBudget(engine: Runtime & Storage & Budgets, session
   throw new AppError('budget_exceeded', message, details);
 }
 
-/** The tree waits from now on for a higher limit than the one that refused. False when it waited already. */
+/** The tree now waits for a higher limit than the one that refused. False when it waited already. */
 export function pauseTree(
   engine: Pick<Budgets, 'budget'>,
   { root_session_id }: Pick<SessionRecord, 'root_session_id'>,
@@ -220,7 +220,7 @@ export function pauseTree(
   return true;
 }
 
-/** Whether the tree has to wait on. Asked of the limit that is stored, in whatever order it was changed and met. */
+/** Whether the tree has to keep waiting. Reads the stored limit, so the order of change and refusal does not matter. */
 export async function isWaitingForMoney(engine: Storage & Budgets, root: SessionId): Promise<boolean> {
   const { paused } = engine.budget;
   const met = paused.get(root);
@@ -240,8 +240,8 @@ function isRaised(limit: Pusd | null, met: Pusd): boolean {
 }
 
 /**
- * Trees of which a part waited for a higher limit: the rest of them waits with it, and nothing begins beside it (14 §3).
- * One whose limit was raised while it still came to its stop waits no more.
+ * Trees of which a part waited for a higher limit: the rest of the tree waits too, and nothing new starts (14 §3).
+ * A tree whose limit was raised before it stopped waits no longer.
  */
 export async function pauseWaitingTrees(engine: Storage & Budgets, open: readonly TurnRecord[]): Promise<void> {
   const refusals = new Map<SessionId, Met>();
@@ -251,7 +251,7 @@ export async function pauseWaitingTrees(engine: Storage & Budgets, open: readonl
     if (!session) continue;
     const root = session.root_session_id;
     const limit = await readTreeLimit(engine, root);
-    // A part that waits with another was not refused itself.
+    // A part that waits with another one was not refused itself.
     const met = (await findLimitMet(engine, turn.id)) ?? (limit && { at: '', limit });
     if (met && met.at >= (refusals.get(root)?.at ?? '')) refusals.set(root, met);
   }

@@ -1,4 +1,4 @@
-// `budget.warning` and `budget.exceeded`: on the session that met the limit and once more on its root (14 §4).
+// Publishes `budget.warning` and `budget.exceeded` on the session that met the limit and on its root (14 §4).
 import type { Write } from '#core/ports/journal-writer.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId, TurnId } from '#protocol/ids.ts';
@@ -12,7 +12,7 @@ import { computeLeft, DAY_REACHED, formatDayMark, type Limit, listLimits, readRe
 
 type Amounts = Pick<BudgetRefusal, 'scope' | 'limit_usd' | 'spent_usd' | 'reserved_usd' | 'needed_usd'>;
 
-/** Whose call met a limit. */
+/** The session whose call met a limit. */
 interface BudgetPlace {
   readonly session: SessionRecord;
   readonly turn_id: TurnId | null;
@@ -44,7 +44,7 @@ export function draftBudgetEvents(
   return [own, draft({ type, session_id: session.root_session_id, turn_id: null, parent, payload })];
 }
 
-/** A day's limit that ends a planner's turn lets none begin from now on; a tree's is read from its newest turn. */
+/** A day's limit that ends a planner's turn lets no turn start from now on; a tree's limit is read from its newest turn. */
 export async function reportExceeded(
   engine: Pick<Storage, 'journal'>,
   run: TurnRun,
@@ -62,14 +62,14 @@ export async function reportExceeded(
 }
 
 /**
- * After a settlement: one warning per limit and value, when its share is used up. Never rejects: the answer it follows
- * is stored and paid for. What could not be stored is tried again after the next settlement.
+ * After a settlement: one warning per limit and value, when its share is used up. Never rejects: the answer before it
+ * is stored and paid for. A warning that could not be stored is tried again after the next settlement.
  */
 export async function warnIfNear(engine: Runtime & Storage & Budgets, run: TurnRun): Promise<void> {
   if (await warnOfLimits(engine, toBudgetPlace(run), run.call_event_id ?? run.cause)) run.budget_warned = true;
 }
 
-/** The same for any call; true when a warning was given. `parent` is what the warning hangs on. */
+/** The warning for any call; true when one was published. `parent` is the warning's parent event. */
 export async function warnOfLimits(
   engine: Runtime & Storage & Budgets,
   place: BudgetPlace,
@@ -128,12 +128,12 @@ async function storeWarning(
 const DAY_WARNED = 'budget_day_warned';
 
 function isNear(engine: Pick<Runtime, 'config'>, limit: Limit, spent: bigint): boolean {
-  // The ratio has at most a few decimals; a millionth is finer than anybody asks for.
+  // The ratio has at most a few decimals; a millionth is fine enough.
   const millionths = BigInt(Math.round(engine.config.budgets.warn_ratio * 1_000_000));
   return spent * 1_000_000n >= limit.limit * millionths;
 }
 
-/** By this process or one before it: of a delegation, which lives as long as its worker, and of a key it is known in memory only. */
+/** Whether a warning was published, by this process or an earlier one. For a delegation and an API key only memory knows. */
 async function hasWarnedBefore(
   engine: Pick<Storage, 'store'>,
   { session }: BudgetPlace,
@@ -145,11 +145,11 @@ async function hasWarnedBefore(
   return stored !== null && toPusd(stored) === limit.limit;
 }
 
-// The money that is left, for the model, as lines at the end of tool results (20 §5).
+// The remaining money, for the model, as lines at the end of tool results (20 §5).
 
 /**
- * The content with what this result has to say of the budget: a warning that was given since the last one, and behind a
- * delegation what is left of the tightest limit.
+ * The content with this result's budget lines: a warning that was published since the last result, and behind a
+ * delegation the remainder of the tightest limit.
  */
 export async function appendBudgetLines(
   engine: Runtime & Storage & Budgets,
@@ -158,7 +158,7 @@ export async function appendBudgetLines(
   delegated: boolean,
 ): Promise<ToolResultContent[]> {
   if (!engine.config.budgets.show_to_model) return [...content];
-  // Taken before the next await, so that of parallel results one says it.
+  // Taken before the next await, so that one of several parallel results contains it.
   const warned = run.budget_warned;
   run.budget_warned = false;
   if (!warned && !delegated) return [...content];
@@ -168,7 +168,7 @@ export async function appendBudgetLines(
   return [...content, ...lines.map((text) => ({ type: 'text' as const, text }))];
 }
 
-/** `$0.42 of $2 left` of the limit with the least left, as it is at this moment; null where none covers the turn. */
+/** `$0.42 of $2 left` of the limit with the smallest remainder right now; null where no limit covers the turn. */
 async function formatTightestLimit(engine: Runtime & Storage & Budgets, run: TurnPlan): Promise<string | null> {
   for (;;) {
     const limits = await listLimits(engine, run.session, run.caps);

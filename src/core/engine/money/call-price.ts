@@ -1,4 +1,4 @@
-// What a call of ours can cost at most, and by whose prices (14 §2).
+// The most that a call can cost, and the price table it is billed by (14 §2).
 import { requestPrompt, type SentParts } from '#core/policy/context/request-prompt.ts';
 import { ceilingPrice, isAnsweredByOther, priceCall, resolveServedModelId } from '#core/policy/pricing/price-table.ts';
 import {
@@ -17,16 +17,16 @@ import { promptTokens, type TokenUsage, type Usage } from '#protocol/usage.ts';
 import type { ModelCatalog, Runtime } from '../state/engine.ts';
 import { lookUpPrompt, type PromptTrace, rememberPrompt } from '../state/memory.ts';
 
-// Input tokens that a call is billed at most: what is known of its prompt, and a bound of what is new (14 §2).
+// The most input tokens that a call is billed: known tokens of its prompt, and a bound of the new ones (14 §2).
 
 export interface BoundPrompt {
   readonly tokens: number;
   readonly trace: PromptTrace;
 }
 
-/** Below it a count saves less than it costs. */
+/** Below this size a count saves less than it costs. */
 const MIN_COUNTED_BYTES = 1024;
-/** Around each text and each part: roles, names, separators. */
+/** Overhead of each text and each part: roles, names, separators. */
 const TEXT_FRAME_TOKENS = 4;
 const PART_FRAME_TOKENS = 16;
 
@@ -46,7 +46,7 @@ export async function boundPrompt(
   return { tokens: computeBound(await countTokens(engine, model, best)), trace };
 }
 
-/** The same with the tokens of its texts in place of their bytes, where the model's tokenizer is known. */
+/** The bound with the tokens of the prompt's texts in place of their bytes, where the model's tokenizer is known. */
 async function countTokens(
   { tokenizer }: Pick<ModelCatalog, 'tokenizer'>,
   model: ModelEntry,
@@ -64,8 +64,8 @@ async function countTokens(
 }
 
 /**
- * Keeps what the provider reported of a prompt. Another model that answered counts with another tokenizer.
- * @param served the model that answered; null = the one asked
+ * Stores the provider's count for a prompt. Another model that answered counts with another tokenizer.
+ * @param served the model that answered; null = the requested one
  */
 export function learnPrompt(
   engine: ModelCatalog,
@@ -77,10 +77,10 @@ export function learnPrompt(
   if (tokens > 0) rememberPrompt(engine.prompts, bound.trace, tokens);
 }
 
-/** A request, as far as its price depends on it. */
+/** The parts of a request that its price depends on. */
 type PricedRequest = SentParts & Pick<CanonicalRequest, 'max_output_tokens' | 'cache_ttl'>;
 
-/** The most a call can cost: its request at its bound, its answer at the cap (14 §2). */
+/** The most that a call can cost: its request at its bound, its answer at the cap (14 §2). */
 export async function computeCeiling(
   engine: ModelCatalog,
   session: SessionId,
@@ -102,22 +102,22 @@ export function resolvePricingId(engine: Pick<ModelCatalog, 'registry'>, modelId
   return engine.registry.get(modelId)?.pricing_id ?? modelId;
 }
 
-// The price of a call, stamped once (08 §6).
+// The price of a call, computed once (08 §6).
 
-/** A part of a call that is priced by itself: its own model, its own long-context step. */
+/** A part of a call with its own price: its own model, its own long-context step. */
 export interface Round {
   readonly model: ModelEntry;
-  /** Name of the model that answered; null = that one. */
+  /** Name of the model that answered; null = the requested one. */
   readonly served: string | null;
   readonly usage: TokenUsage;
 }
 
-/** Clients and providers may name any model: beyond it the name that was logged first is logged again. */
+/** Clients and providers may name any model: beyond this many the oldest names are logged again. */
 const MAX_UNPRICED = 1000;
 
 /**
- * @param call `served` is the model that answered, null for the one asked; `where` goes into a warning; `rounds` add up
- * to `tokens`, absent = one
+ * @param call `served` is the model that answered, null for the requested one; `where` goes into a warning; `rounds` add
+ * up to `tokens`, absent = one round
  */
 export function stampUsage(
   engine: Runtime & ModelCatalog,
@@ -161,7 +161,7 @@ export function stampUsage(
   };
 }
 
-/** One line in the log for each model. */
+/** Logs one line per model. */
 function warnOfUnpriced({ unpriced, prices, log }: Runtime & ModelCatalog, model: string, where: object): void {
   if (unpriced.has(model)) return;
   unpriced.add(model);

@@ -1,4 +1,4 @@
-// Money is reserved before a call leaves and settled when its usage is known, so that parallel calls cannot overshoot (14).
+// Reserves money before a call is sent and settles it when its usage is known, so that parallel calls cannot overshoot (14).
 
 import { findAffordableOutput } from '#core/policy/gateway/largest-bill.ts';
 import type { DayLimit, Share } from '#core/ports/shared-limit.ts';
@@ -26,7 +26,7 @@ type Reservation =
 
 /**
  * Takes the money of one call from every limit that covers it, or from none.
- * @returns `prompt`: what was reserved for; null where no limit covers the call
+ * @returns `prompt`: the prompt that was reserved for; null where no limit covers the call
  */
 export async function reserveMoney(
   engine: MoneyEngine,
@@ -43,27 +43,27 @@ export async function reserveMoney(
   return { reservation, prompt };
 }
 
-/** Who spends, and under whose caps. */
+/** The caller, and its caps. */
 interface Covered {
   readonly session: Spender;
   readonly caps: readonly DelegationCap[];
 }
 
-/** What a call sees of the limits that cover it, all at one moment. */
+/** The limits that cover a call, all at one moment. */
 interface Room {
-  /** Of the limit with the least left. */
+  /** Remainder of the tightest limit. */
   readonly left: Pusd;
-  /** That limit's pool. */
+  /** Pool of the tightest limit. */
   readonly pool: string;
-  /** Others hold money of it. */
+  /** Other calls hold money of it. */
   readonly busy: boolean;
 }
 
-/** What a call needs, and what it takes in this room; more than is left is refused. */
+/** Needed amount, and the amount to take from this remainder; a call that takes more than the remainder is refused. */
 type AmountRequest = (room: Room) => { readonly needed: Pusd; readonly take: Pusd };
 
 /**
- * Asks how much is to be taken and takes it in one step; where other nodes hold too much of a limit, asks again.
+ * Plans an amount and takes it in one step; where other nodes hold too much of a limit, plans again.
  * @param prepare called once, and only where a limit covers the call
  */
 async function takeMoney(
@@ -73,7 +73,7 @@ async function takeMoney(
 ): Promise<Reservation> {
   let prepared: Promise<AmountRequest> | null = null;
   const prepareOnce = () => (prepared ??= prepare());
-  /** What other nodes hold of a limit that refused there. */
+  /** Money of a limit that other nodes held when it refused. */
   const elsewhere = new Map<string, Pusd>();
   for (;;) {
     const taken = await takeOnThisNode(engine, covered, prepareOnce, elsewhere);
@@ -83,7 +83,7 @@ async function takeMoney(
   }
 }
 
-/** What is held here last: who waits for it looks at once. */
+/** Called last: waiting calls look at the money at once. */
 function releaseAll(taken: Taken, shares: readonly GrantedShare[]): void {
   for (const share of shares) share.release();
   taken.release();
@@ -100,7 +100,7 @@ interface Taken {
 }
 const NOTHING: Taken = { ok: true, limited: false, limits: [], amount: ZERO_PUSD, release: () => {} };
 
-/** Of the money of this node. */
+/** Taken from this node's money. */
 async function takeOnThisNode(
   engine: Runtime & Storage & Budgets,
   { session, caps }: Covered,
@@ -117,7 +117,7 @@ async function takeOnThisNode(
     const spent = await Promise.all(limits.map((limit) => limit.readSpent()));
     // A call that settled meanwhile is in neither sum: its reservation is gone, its cost came after the read.
     if (seen !== budget.settlements) continue;
-    // From here to the last line nothing is awaited: no two calls pass on the same money.
+    // No await from here to the last line: two calls must not take the same money.
     const sums = limits.map((limit, i): Sums => {
       const own = readReserved(engine, limit.pool);
       return { limit, spent: spent[i]!, own, reserved: (own + (elsewhere.get(limit.pool) ?? 0n)) as Pusd };
@@ -133,7 +133,7 @@ async function takeOnThisNode(
   }
 }
 
-/** What was taken here, of the limits that all nodes share. Null = one refused, and what was taken is given back. */
+/** Takes from the limits that all nodes share. Null = one refused, and the rest was returned. */
 async function takeShares(
   dayLimit: DayLimit,
   taken: Taken,
@@ -158,13 +158,13 @@ async function takeShares(
   }
 }
 
-/** Of one limit, at one moment. */
+/** One limit at one moment. */
 interface Sums {
   readonly limit: Limit;
   readonly spent: Pusd;
-  /** What calls of this node hold. */
+  /** Money that calls of this node hold. */
   readonly own: Pusd;
-  /** What all calls hold, as far as it is known. */
+  /** Money that all calls hold, as far as known. */
   readonly reserved: Pusd;
 }
 
@@ -189,25 +189,25 @@ function releaseMoney(budget: Budget, limits: readonly Limit[], amount: Pusd): v
   for (const wakeWaiter of [...budget.settled]) wakeWaiter();
 }
 
-// Money for a call of the gateway: it waits for others, then makes do with less, and only then is refused (19 §2.5).
+// Money for a gateway call: it waits for other calls, then takes less, and only then is refused (19 §2.5).
 
 export interface WantedMoney {
   readonly covered: Covered;
-  /** Tokens of the answer that the client asked for, or its model's maximum. */
+  /** Tokens of the answer that the client requested, or its model's maximum. */
   readonly asked: number;
-  /** Fewer would be of no use. */
+  /** An answer with fewer tokens would be useless. */
   readonly floor: number;
-  /** Resolves to the most the call can cost with so many tokens; asked only where a limit covers the call. */
+  /** Resolves to the most that the call can cost with this many tokens; called only where a limit covers the call. */
   price(): Promise<(outputTokens: number) => Pusd>;
 }
 
 export type MoneyGrant =
   | { readonly kind: 'granted'; readonly output_tokens: number; readonly limited: boolean; release(): void }
   | { readonly kind: 'refused'; readonly refusal: BudgetRefusal }
-  /** Others hold what it needs. */
+  /** Other calls hold the needed money. */
   | { readonly kind: 'wait'; readonly pool: string; readonly seen: number };
 
-/** One try. @param mayWait false = it takes what there is */
+/** One try. @param mayWait false = it takes the money that is left */
 export async function tryMoney(
   engine: MoneyEngine,
   wanted: WantedMoney,
@@ -225,7 +225,7 @@ export async function tryMoney(
     if (full <= room.left && !queued) return { needed: full, take: full };
     if (how.mayWait && (room.busy || queued)) {
       wait = { kind: 'wait', pool: room.pool, seen: budget.settlements };
-      // More than anybody has: nothing is taken.
+      // More than the whole limit: nothing is taken.
       return { needed: full, take: (room.left + 1n) as Pusd };
     }
     const lowest = price(Math.min(wanted.floor, wanted.asked));
@@ -254,22 +254,22 @@ export async function awaitMoney(
   const own: MoneyWaiter = { pool };
   gateway.waiting.push(own);
   let late = false;
-  let wake = () => {};
+  let notifyWaiter = () => {};
   const timer = clock.after(config.gateway.wait_seconds * 1000, () => {
     late = true;
-    wake();
+    notifyWaiter();
   });
   try {
     for (;;) {
       const granted = await tryMoney(engine, wanted, { mayWait: !late, own });
       if (granted.kind !== 'wait') return granted;
       const changed = new Promise<void>((resolve) => {
-        wake = resolve;
+        notifyWaiter = resolve;
       });
-      budget.settled.add(wake);
-      const listening = wake;
+      budget.settled.add(notifyWaiter);
+      const listening = notifyWaiter;
       try {
-        // What was settled since the look at it wakes nobody.
+        // A settlement since that read did not notify this waiter, so it must not sleep.
         if (!late && budget.settlements === granted.seen) await orAbort(changed, signal);
       } finally {
         budget.settled.delete(listening);
@@ -279,7 +279,7 @@ export async function awaitMoney(
   } finally {
     timer.cancel();
     gateway.waiting.splice(gateway.waiting.indexOf(own), 1);
-    // Who stood behind it may go on; who looks at this moment looks again.
+    // The next waiter may go on; a waiter that reads right now reads again.
     budget.settlements += 1;
     for (const next of [...budget.settled]) next();
   }

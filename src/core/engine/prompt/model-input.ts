@@ -1,4 +1,4 @@
-// Which tools a turn offers: those that spawn a worker follow the routed model (09 §2, 04 §3.2).
+// The input of a turn's model calls: tools, prompts and skills. Tools that spawn a worker depend on the routed model (09 §2, 04 §3.2).
 import { namedPrompt, stablePrompt } from '#core/policy/context/system-prompt.ts';
 import { isIndexed, skillIndex } from '#core/policy/skills/skill-text.ts';
 import { canDelegate, listPlannerTools, selectNamedTools } from '#core/policy/workers/worker-tools.ts';
@@ -14,9 +14,9 @@ import type { Runtime, Toolbox, WorkspaceAccess } from '../state/engine.ts';
 const MAX_LISTED = 10;
 
 /**
- * Without the tools that come with the model of the turn. A session with a definition has all of its own: its
+ * The tools without those that depend on the turn's model. A session with a definition has all of its own tools: its
  * file is its consent.
- * @param granted for a worker: the names of its delegation
+ * @param granted for a worker: the names in its delegation
  */
 export function selectBaseTools(
   session: Pick<SessionRecord, 'is_worker' | 'worker_definition'>,
@@ -31,7 +31,7 @@ export function selectBaseTools(
         ? listPlannerTools({ registered, offerDelegate: false })
         : selectNamedTools({ definition: named.definition, registered, isWorker, creatorTools: null }).effective,
   );
-  // A delegation that is older than the rule does not get round it.
+  // A delegation from before the rule must not bypass it.
   const offered = registered.filter((t) => names.has(t.name) && !(t.planners_only && isWorker));
   return named === null ? offered.filter((t) => !canCallWorkers(t)) : offered;
 }
@@ -40,7 +40,7 @@ function canCallWorkers(tool: ToolDefinition): boolean {
   return tool.spawns !== undefined || tool.creates_workers === true;
 }
 
-/** The tools that a turn may be offered beside its base tools, whatever its model (04 §3.2, 13 §6.1). */
+/** The tools that a turn may be offered besides its base tools, whatever its model (04 §3.2, 13 §6.1). */
 export function selectWorkerCallers(
   engine: Pick<Runtime, 'config'>,
   session: Pick<SessionRecord, 'is_worker' | 'worker_definition'>,
@@ -55,7 +55,7 @@ export function selectWorkerCallers(
   });
 }
 
-/** One WARN, in the first turn of a session with a definition, for entries of its `tools` that name no tool. */
+/** Logs one WARN, in the first turn of a session with a definition, for entries of its `tools` that name no tool. */
 export function warnAboutMissingTools(
   engine: Pick<Runtime, 'log'>,
   { id, turn_count, is_worker: isWorker, worker_name, worker_definition: named }: SessionRecord,
@@ -76,7 +76,7 @@ export function warnAboutMissingTools(
   );
 }
 
-/** Everything the turn offers once its model is known, sorted by name; `tools` are its base tools. */
+/** All tools of the turn once its model is known, sorted by name; `tools` are its base tools. */
 export function selectOfferedTools(
   engine: Pick<Runtime, 'config'>,
   session: SessionRecord,
@@ -99,10 +99,10 @@ export function selectOfferedTools(
   return more.length === 0 ? turn.tools : [...turn.tools, ...more].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-// Definitions never change, and adapters keep the text of each wire form by its identity.
+// Definitions never change, and adapters cache the text of each wire form by the object's identity.
 const wireForms = new WeakMap<ToolDefinition, WireTool>();
 
-/** A tool as a provider sees it; the same object every time. */
+/** A tool in the form for providers; the same object every time. */
 export function toWireTool(tool: ToolDefinition): WireTool {
   let form = wireForms.get(tool);
   if (form === undefined) {
@@ -112,7 +112,7 @@ export function toWireTool(tool: ToolDefinition): WireTool {
   return form;
 }
 
-// The system text of a new session with a definition, made once (10 §3.4).
+// The system text of a new session with a definition, built once (10 §3.4).
 
 export async function buildNamedPrompt(
   engine: Pick<WorkspaceAccess, 'workspaces'>,
@@ -128,7 +128,7 @@ export async function buildNamedPrompt(
   });
 }
 
-// The stable system text of a new session, made from its workspace once (10 §2).
+// The stable system text of a new session, built from its workspace once (10 §2).
 
 /** @param granted for a worker: the names of its delegation. Workers that cannot read skills get no skill list. */
 export async function buildStablePrompt(
@@ -149,9 +149,7 @@ export async function buildStablePrompt(
   });
 }
 
-// The part of a prompt that may differ from call to call (10 §2).
-
-/** The system text that may differ from call to call: a planner's memory as it is now, a worker's task; a definition has none (10 §2, §3.4). */
+/** The system text that may differ from call to call: a planner's current memory, a worker's task; a definition has none (10 §2, §3.4). */
 export async function readVolatilePrompt(
   engine: Pick<WorkspaceAccess, 'workspaces'>,
   session: SessionRecord,
@@ -161,7 +159,7 @@ export async function readVolatilePrompt(
     : await engine.workspaces.memoryText(session.workspace_path);
 }
 
-// The skills of one session: its index was fixed when it began, a skill is read as it is now (10 §5.1, §5.4).
+// The skills of one session: its index was fixed at its start; a skill is read when it is used (10 §5.1, §5.4).
 
 export function createSkillShelf(engine: Pick<WorkspaceAccess, 'workspaces'>, session: SessionRecord): SkillShelf {
   const { workspace_path: root, system_prompt } = session;

@@ -1,4 +1,4 @@
-// Everything a routing decision needs from outside, gathered before it is made (03 §1).
+// The inputs of a routing decision from outside, read before the decision (03 §1).
 import {
   type CallFailure,
   expire,
@@ -31,11 +31,11 @@ export interface RouteEnvironment {
   readonly env: RouteEnv;
   readonly version: string | null;
   readonly cost_today_usd: string;
-  /** What was noticed on the way: broken policy files, recovered providers. */
+  /** Notices: broken policy files, recovered providers. */
   readonly notices: readonly EventDraft[];
 }
 
-/** Reads the policy files where they changed, lets outages expire, sums today's spend when a rule may ask for it. */
+/** Reads policy files that changed, lets outages expire, sums today's spend when a rule may need it. */
 export async function readRouteEnvironment(
   engine: RoutingEngine,
   session: SessionRecord,
@@ -68,7 +68,7 @@ interface PoliciesInForce {
 }
 
 /**
- * The policies in force for a workspace, files re-read where they changed (03 §6.4).
+ * The policies in force for a workspace; files that changed are read again (03 §6.4).
  * @param workspace null = the global file alone
  */
 export async function readPolicies(engine: RoutingEngine, workspace: string | null): Promise<PoliciesInForce> {
@@ -93,13 +93,13 @@ export async function readPolicies(engine: RoutingEngine, workspace: string | nu
   return { ...policiesInForce(layers, known), layers };
 }
 
-/** One line in the log for each content that is rejected. */
+/** Logs one line per rejected content. */
 function warnAboutFault({ log }: Pick<Runtime, 'log'>, before: PolicyLayer, { fault }: PolicyLayer): void {
   if (fault !== null && fault.digest !== before.fault?.digest)
     log.warn({ ...fault.report }, 'a routing file is invalid; nothing of it is in force');
 }
 
-/** Events for what was not heard of yet: rejected policy files to each tree that meets them, providers that are back. */
+/** Events for new notices: rejected policy files to each tree that meets them, providers that recovered. */
 export function takeNotices(
   { routes, clock }: Runtime & RoutingState,
   { id, root_session_id: root, workspace_path }: Pick<SessionRecord, 'id' | 'root_session_id' | 'workspace_path'>,
@@ -125,9 +125,9 @@ export function takeNotices(
   ];
 }
 
-// What a call shows about its model and provider, for the routing of the next one (03 §11).
+// The evidence of a call about its model and provider, for the routing of the next one (03 §11).
 
-/** Takes note of a call's outcome: once a call, however often its storing is tried. Null = it succeeded. */
+/** Observes a call's outcome: once per call, however often storing it is tried. Null = it succeeded. */
 export function observeCall(
   engine: Runtime & ModelCatalog & RoutingState,
   model: Pick<ModelEntry, 'id' | 'adapter'>,
@@ -139,7 +139,7 @@ export function observeCall(
   return transitions;
 }
 
-/** Outages that begin with a call, stored with its outcome. @param parent the outcome's place in the batch */
+/** Outages that start with a call, stored with its outcome. @param parent the outcome's place in the batch */
 export function outageEvents(
   outages: readonly Unavailable[],
   place: { readonly session_id: SessionId; readonly turn_id: TurnId | null; readonly parent: number },
@@ -153,12 +153,12 @@ export function outageEvents(
   );
 }
 
-// What is stored of a decision (02 §9.2, 03 §6).
+// The stored form of a decision (02 §9.2, 03 §6).
 
 /**
- * @param place of the event; a call of the gateway belongs to no turn
+ * @param place of the event; a gateway call has no turn
  * @param elapsed_ms of the decision alone
- * @param requested what a client of the gateway asked for; null = no model was requested
+ * @param requested model that a gateway client requested; null = none
  */
 export function routeDecidedEvent(
   place: { readonly session_id: SessionId; readonly turn_id: TurnId | null; readonly parent: number | null },

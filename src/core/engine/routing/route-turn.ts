@@ -1,4 +1,4 @@
-// A turn's route: its context gathered, then decided. Admission and `POST /routing/explain` both come through here (03 §3).
+// Routes a turn: gathers its context, then decides. Admission and `POST /routing/explain` both call this (03 §3).
 
 import { hasImage, measureHistory } from '#core/policy/context/session-history.ts';
 import { estimateRequest } from '#core/policy/context/token-estimate.ts';
@@ -21,24 +21,24 @@ import type { DelegationCap } from '../state/memory.ts';
 import type { WorkerRun } from '../state/turn-run.ts';
 import { type RouteEnvironment, readRouteEnvironment } from './route-environment.ts';
 
-// What slot 4 is decided with: the turn's shape, and what earlier turns of that shape suggest (03 §8, 12 §12.4).
+// The input of slot 4: the turn's shape, and the models that earlier turns of that shape suggest (03 §8, 12 §12.4).
 
-/** Of the turn to route, what its shape is made of. */
+/** The facts that a turn's shape is made of. */
 interface TurnToShape {
   readonly session: SessionRecord;
-  /** Everything stored of the session before this turn. */
+  /** The session's stored messages before this turn. */
   readonly earlier: readonly StoredMessage[];
-  /** The task of a worker, and the files it was referred to. */
+  /** The task of a worker, and its referenced files. */
   readonly worker: { readonly task: string; readonly files: readonly string[] } | null;
   readonly toolset: ToolSet;
 }
 
-/** The context but for what is found here. */
+/** The context without the advice. */
 type Unadvised = Omit<TurnContext, 'recommendation' | 'recommendation_absent'>;
 type Advice = Pick<TurnContext, 'recommendation' | 'recommendation_absent'>;
 
 interface Advised {
-  /** Stored with the turn; null where nothing is learned of it. */
+  /** Stored with the turn; null where nothing is learned from it. */
   readonly fingerprint: Fingerprint | null;
   readonly advice: Advice;
 }
@@ -48,7 +48,7 @@ const ABSENT: Advised = {
   advice: { recommendation: null, recommendation_absent: 'pattern store not configured' },
 };
 
-/** Never throws: whatever fails leaves the turn without advice, or without a shape. */
+/** Never throws: a failure leaves the turn without advice, or without a shape. */
 async function adviseRoute(
   engine: Runtime & RoutingState,
   turn: TurnToShape,
@@ -71,7 +71,7 @@ async function adviseRoute(
   }
 }
 
-/** A person's own choice is valid, so no recommendation is needed. */
+/** An explicit choice is valid, so no recommendation is needed. */
 function isChosen(context: Unadvised, env: RouteEnv): boolean {
   return [context.per_message_override, context.session_active_model].some(
     (model) => model !== null && validationFailure(model, context, env) === null,
@@ -96,14 +96,14 @@ function describeShape(turn: TurnToShape, message: StoredMessage, context: Unadv
 
 interface TurnToRoute extends TurnToShape {
   readonly turn_id: TurnId;
-  /** Everything that would be sent, as the checkpoints leave it, the new user message last. */
+  /** All messages to send, with the view's checkpoints applied, the new user message last. */
   readonly history: readonly StoredMessage[];
   /** Canonical id. */
   readonly override: string | null;
   readonly worker: Pick<WorkerRun, 'task' | 'files' | 'tier_model' | 'tier_reason' | 'output_schema'> | null;
-  /** Money caps of the delegations it works under. */
+  /** Money caps of the delegations above it. */
   readonly caps: readonly DelegationCap[];
-  /** For a worker: the names its delegation granted. */
+  /** For a worker: the names in its delegation. */
   readonly tool_names: readonly string[] | null;
   /** Unix milliseconds. */
   readonly now: number;
@@ -115,17 +115,17 @@ interface RoutedTurn {
   readonly refusal: AppError | null;
   readonly context: TurnContext;
   readonly environment: RouteEnvironment;
-  /** The turn's shape; null where nothing is learned of it. */
+  /** The turn's shape; null where nothing is learned from it. */
   readonly fingerprint: Fingerprint | null;
-  /** Without `delegate`, whose offer follows the model. */
+  /** Without `delegate`, which depends on the model. */
   readonly tools: readonly ToolDefinition[];
-  /** The volatile system text as it was read for the decision. */
+  /** The volatile system text that the decision read. */
   readonly volatile: string | null;
   /** Of the decision alone. */
   readonly elapsed_ms: number;
 }
 
-/** Gathers what the chain needs and asks it. Stores nothing. */
+/** Gathers the chain's context and runs the chain. Stores nothing. */
 export async function routeTurn(engine: RoutingEngine, turn: TurnToRoute): Promise<RoutedTurn> {
   const { session, history, worker } = turn;
   const message = history.at(-1);
@@ -174,7 +174,7 @@ export async function routeTurn(engine: RoutingEngine, turn: TurnToRoute): Promi
   return { decision, refusal, context, environment, fingerprint, tools, volatile, elapsed_ms };
 }
 
-/** Looked for only where some model is too small for the whole. */
+/** Searched only where some model is too small for the whole request. */
 function smallestInputTokens(
   engine: Runtime & ModelCatalog,
   view: readonly StoredMessage[],

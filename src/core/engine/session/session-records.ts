@@ -1,4 +1,4 @@
-// A session that has done nothing yet: its record and its event (04 §2, 05 §3.1).
+// The records of a new session: its row and its event (04 §2, 05 §3.1).
 import { isBelow } from '#core/policy/cluster/tree-place.ts';
 import { cutText, MAX_SHOWN, shownName } from '#core/policy/cut.ts';
 import { tierModel } from '#core/policy/routing/policy-file.ts';
@@ -23,7 +23,7 @@ export interface SessionInput {
   readonly approval_mode: ApprovalMode | null;
   /** The named worker that the session is. */
   readonly worker?: string | null;
-  /** Whom its planner may call; null = as configured. */
+  /** Names of the workers that its planner may call; null = as configured. */
   readonly allow_workers?: readonly string[] | null;
   /** Absent = `api`. */
   readonly door?: Door;
@@ -31,7 +31,7 @@ export interface SessionInput {
   readonly client_ref?: string | null;
 }
 
-/** The record of a session as it would be opened now, not stored yet. Throws as `createSession` does. */
+/** The record of a session if it were opened now; not stored yet. Throws as `createSession` does. */
 export async function buildSession(engine: SessionEngine, input: SessionInput): Promise<SessionRecord> {
   const workspace = await resolveWorkspace(engine, input.workspace_path);
   const model = input.initial_active_model === null ? null : resolveModel(engine, input.initial_active_model);
@@ -116,7 +116,7 @@ export function buildBlankRoot(engine: Runtime, workspace: string, version: stri
   };
 }
 
-/** The worker as the session will run it, its sandboxes open. Throws `not_found` or `validation_error` with its problems. */
+/** The worker that the session will run, its sandboxes open. Throws `not_found` or `validation_error` with its issues. */
 async function resolveWorker(engine: SessionEngine, workspace: string, name: string) {
   const found = await findProjectWorker(engine, workspace, name);
   if (found === null)
@@ -139,7 +139,7 @@ async function resolveWorker(engine: SessionEngine, workspace: string, name: str
   return { name, origin: found.origin, definition, instructions, digest, schema };
 }
 
-/** The model a definition asks for becomes the sticky one (13 §8). */
+/** The definition's model becomes the sticky one (13 §8). */
 function resolveWorkerModel(
   engine: Pick<ModelCatalog, 'registry'>,
   policies: Parameters<typeof tierModel>[0],
@@ -194,7 +194,7 @@ export function sessionCreatedEvent(session: SessionRecord) {
   });
 }
 
-/** The canonical id of a model as a caller names it. Throws `model_not_configured`. */
+/** The canonical id of a model that a caller names. Throws `model_not_configured`. */
 export function resolveModel(engine: Pick<ModelCatalog, 'registry'>, input: string): string {
   const id = engine.registry.resolveAlias(input);
   if (id === null)
@@ -204,7 +204,7 @@ export function resolveModel(engine: Pick<ModelCatalog, 'registry'>, input: stri
   return id;
 }
 
-/** The real directory of a workspace the server may use. Throws `not_found`, `workspace_not_allowed` or `workspace_not_shared`. */
+/** The real directory of a workspace that the server may use. Throws `not_found`, `workspace_not_allowed` or `workspace_not_shared`. */
 export async function resolveWorkspace(engine: Runtime & WorkspaceAccess, given: string): Promise<string> {
   const real = await engine.workspaces.realDirectory(given);
   if (real === null)
@@ -232,7 +232,7 @@ async function isInAllowedRoot(engine: Runtime & WorkspaceAccess, real: string):
   return false;
 }
 
-// Finding a session that takes turns and settings (05 §3.1).
+// Finds a session that takes turns and settings (05 §3.1).
 
 /** Any session that has not ended. Throws `not_found` or `session_already_ended`. */
 export async function requireOpenSession(engine: Storage & LiveSessions, id: string): Promise<SessionRecord> {

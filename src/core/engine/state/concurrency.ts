@@ -1,4 +1,4 @@
-// Who runs a turn in which session: one at a time, reserved without an await between test and set (05 §3.2 step 2).
+// Locks, slots and scopes of running turns. A session runs one turn, reserved without an await between test and set (05 §3.2 step 2).
 import type { Logger } from '#core/ports/logger.ts';
 import { Cancelled, cancelledBy, createScope } from '#protocol/abort.ts';
 import type { Clock } from '#protocol/clock.ts';
@@ -23,7 +23,7 @@ type LockedSession = Pick<SessionRecord, 'id' | 'root_session_id'>;
 
 export interface SessionLocks {
   /**
-   * Takes the session's lock for a turn to be, or returns what holds it: `turn` is null while it is being admitted.
+   * Takes the session's lock for a new turn, or returns its holder: `turn` is null during its admission.
    * @param turnId null when the session is being ended
    */
   reserve(
@@ -32,17 +32,17 @@ export interface SessionLocks {
   ):
     | { readonly held: true; readonly turn_id: TurnId | null; readonly turn: ActiveTurn | null }
     | { readonly held: false };
-  /** Gives a reservation back without a turn. */
+  /** Releases a reservation without a turn. */
   release(sessionId: SessionId): void;
-  /** Resolves when a reservation of the session has become a turn or was given back. */
+  /** Resolves when the session's reservation became a turn or was released. */
   whenDecided(sessionId: SessionId): Promise<void>;
   /** Starts a turn under the reservation; the lock is free again when `body` has settled. */
   start(session: LockedSession, turnId: TurnId, scope: AbortController, body: () => Promise<void>): ActiveTurn;
   turn(turnId: string): ActiveTurn | null;
   isHeld(sessionId: SessionId): boolean;
-  /** Every turn that runs now. */
+  /** All running turns. */
   activeTurns(): readonly ActiveTurn[];
-  /** Resolves when no lock is held: nothing runs, and nothing is being admitted, resumed or ended. */
+  /** Resolves when no lock is held: no turn runs, or is being admitted, resumed or ended. */
   whenIdle(): Promise<void>;
 }
 
@@ -52,9 +52,9 @@ export function createSessionLocks(log: Logger): SessionLocks {
   const waiting = new Map<string, (() => void)[]>();
 
   function decide(sessionId: string): void {
-    const wakes = waiting.get(sessionId) ?? [];
+    const resolvers = waiting.get(sessionId) ?? [];
     waiting.delete(sessionId);
-    for (const wake of wakes) wake();
+    for (const resolve of resolvers) resolve();
   }
 
   function whenDecided(sessionId: string): Promise<void> {
@@ -100,7 +100,7 @@ export function createSessionLocks(log: Logger): SessionLocks {
   };
 }
 
-/** Takes the session's lock however long that takes: what runs is cancelled, what is being admitted is waited for first. */
+/** Takes the session's lock however long that takes: waits for an admission, then cancels the turn. */
 export function takeOver(
   locks: SessionLocks,
   sessionId: SessionId,
@@ -112,7 +112,7 @@ export function takeOver(
 
 /**
  * Takes the session's lock as soon as it is free.
- * @param meanwhile called for a turn that runs and is waited for
+ * @param meanwhile called for a running turn that is waited for
  */
 export async function takeWhenFree(
   locks: SessionLocks,
@@ -133,7 +133,7 @@ export function cancelScope(scope: AbortController, reason: Cancelled): void {
   if (!scope.signal.aborted) scope.abort(reason);
 }
 
-/** A scope that ends with its parent, and alone when asked. `detach` when it is done: a long turn spawns many children. */
+/** A scope that ends with its parent, or alone when it is aborted. Call `detach` when it is done: a long turn spawns many children. */
 export function childScope(parent: AbortSignal): { readonly scope: AbortController; detach(): void } {
   const scope = createScope();
   const onAbort = () => scope.abort(parent.reason);
@@ -142,15 +142,15 @@ export function childScope(parent: AbortSignal): { readonly scope: AbortControll
   return { scope, detach: () => parent.removeEventListener('abort', onAbort) };
 }
 
-// How many top-level turns this node runs: a new one waits for room, what must go on never does (16 §5.4).
+// The number of top-level turns on this node: a new turn waits for a slot, a resumed one never does (16 §5.4).
 
 export interface TurnPlaces {
-  /** Turns that run, and those that are about to. */
+  /** Turns that run or are about to run. */
   countTaken(): number;
   isFull(): boolean;
-  /** At once, however full. @returns leaves again */
+  /** Takes a slot at once, however full. @returns the release of the slot */
   enter(): () => void;
-  /** In the order in which they came. Throws `server_busy` when there is no room in time. */
+  /** In the order of arrival. Throws `server_busy` when no slot is free in time. */
   wait(): Promise<() => void>;
 }
 
@@ -205,7 +205,7 @@ export function createTurnPlaces(most: number | null, clock: Clock): TurnPlaces 
 // Concurrency slots of one session: first come, first served (09 §9.1).
 
 export interface Slots {
-  /** Resolves with the way to give the slot back; rejects with the signal's reason when it aborts while waiting. */
+  /** Resolves with the release of the slot; rejects with the signal's reason when it aborts while waiting. */
   take(signal: AbortSignal): Promise<() => void>;
 }
 
@@ -239,15 +239,15 @@ export function createSlots(count: number): Slots {
   };
 }
 
-// The end of patience: what has not unwound 30 s after an abort is left behind (04 §9).
+// A bounded wait for cancelled work: after 30 s it is abandoned (04 §9).
 
 const GRACE_MS = 30_000;
-/** Beyond the lease of a lost tree: its tools are killed by then. */
+/** Longer than the lease of a lost tree: its tools are killed by then. */
 const LOST_MS = 2000;
 
 /**
- * Settles like `work`; once the signal has aborted, waits for it 30 s more and then rejects with the abort's reason.
- * @param about the fields of the log line for work that is left behind
+ * Settles like `work`. Once the signal has aborted, waits 30 s more and then rejects with the abort's reason.
+ * @param about the fields of the log line for abandoned work
  */
 export function withGrace<T>(
   { clock, log }: { readonly clock: Clock; readonly log: Logger },
@@ -275,9 +275,9 @@ export function withGrace<T>(
   });
 }
 
-// Interrupting a turn so that it can be resumed (04 §13).
+// Interrupts a turn so that it can be resumed (04 §13).
 
-/** Why something is ended over a fault of the journal. */
+/** Why work ends after a fault of the journal. */
 export const FAULT = new Cancelled('shutdown', 'internal error');
 
 export type InterruptReason = 'restart' | 'budget';
@@ -292,7 +292,7 @@ export class Interrupted extends Error {
   }
 }
 
-/** Throws where the tree is another node's now: nothing of it is run or stored here any more (16 §4.4). */
+/** Throws where another node owns the tree now: nothing of the tree runs or is stored here any more (16 §4.4). */
 export function throwIfLost(signal: AbortSignal, thrown?: unknown): void {
   if (thrown instanceof TreeLost) throw thrown;
   if (signal.reason instanceof TreeLost) throw signal.reason;
@@ -303,7 +303,7 @@ interface Stopping {
   readonly config: Config;
 }
 
-/** Whether the process stops in a way that lets its turns go on after the next start. */
+/** Whether the process stops in a way that lets its turns resume after the next start. */
 export function isHandOver({ draining, config }: Stopping, signal: AbortSignal): boolean {
   if (!draining.value || config.recovery.on_start === 'cancel') return false;
   return !signal.aborted || (signal.reason instanceof Cancelled && signal.reason.reason === 'shutdown');

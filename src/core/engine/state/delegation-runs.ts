@@ -1,4 +1,4 @@
-// Delegations that were asked for from outside, without a turn: who calls, and what runs in this process (19 §3.1).
+// Delegations without a turn, requested over the API: their caller, and the ones that run in this process (19 §3.1).
 import type { Write } from '#core/ports/journal-writer.ts';
 import type { WorkerSpawner } from '#core/ports/tool-port.ts';
 import type { Cancelled } from '#protocol/abort.ts';
@@ -11,7 +11,7 @@ import type { TurnRecord } from '#protocol/turn.ts';
 import { cancelScope, createSlots, type Slots } from './concurrency.ts';
 import type { TurnRun } from './turn-run.ts';
 
-/** Who delegates: a turn that runs, or a session that is asked from outside. */
+/** The delegating caller: a running turn, or a session that the API requested it for. */
 export type Caller = Pick<
   TurnRun,
   'session' | 'toolset' | 'scope' | 'signal' | 'clocks' | 'tree' | 'caps' | 'call_event_id'
@@ -20,16 +20,16 @@ export type Caller = Pick<
   /** Of the calling turn. */
   readonly model: Pick<ModelEntry, 'id'> | null;
   readonly history: readonly StoredMessage[];
-  /** Where there is no turn. */
+  /** Without a turn. */
   readonly outside?: OutsideCall;
 };
 
 export interface OutsideCall {
   /** Tools that a planner of this session may have. */
   readonly tools: readonly string[];
-  /** What is stored with the delegation. */
+  /** Stored together with the delegation. */
   readonly claim: (delegation: DelegationRecord) => readonly Write[];
-  /** The delegation is stored. */
+  /** Called once the delegation is stored. */
   readonly onStored: (delegation: DelegationRecord) => void;
 }
 
@@ -45,15 +45,15 @@ interface OutsideRun {
 }
 
 export interface OutsideRuns {
-  /** One session's places for its delegations, as many as a turn has for its tool calls (09 §9.1). */
+  /** Slots of one session for its delegations, as many as a turn has for its tool calls (09 §9.1). */
   slots(session: SessionId): Slots;
   add(run: OutsideRun): void;
   get(toolUseId: string): OutsideRun | null;
-  /** Those of a tree. */
+  /** The runs of a tree. */
   listTree(root: SessionId): readonly OutsideRun[];
-  /** Those with a delegation that waits or runs. */
+  /** Sessions with a delegation that waits or runs. */
   sessions(): readonly SessionId[];
-  /** Aborts those of one session and resolves when nothing of them runs any more. */
+  /** Aborts the runs of one session and resolves when they have settled. */
   stop(session: SessionId, reason: Cancelled): Promise<void>;
   /** Resolves when nothing runs. */
   whenIdle(): Promise<void>;
@@ -90,18 +90,18 @@ export function createOutsideRuns(places: number): OutsideRuns {
   };
 }
 
-// What the rooms below a delegation are handed of it: a worker for a tool that spawns one, and the end of those left open.
+// The worker port for the rooms below a delegation: spawns a worker for a tool call, and ends workers that were left open.
 
 export type Entry = NonNullable<ToolDefinition['spawns']>;
 
 export interface Workers {
-  /** The spawner of one tool call, by the door it came in; null where the session is too deep to delegate (04 §11). */
+  /** The spawner of one tool call, by the kind of its tool; null where the session is too deep to delegate (04 §11). */
   spawner(run: TurnRun, call: ToolUseBlock, entry: Entry): WorkerSpawner | null;
   /**
    * Ends the workers of a turn that have no running loop, and closes their delegations. Doing it twice changes nothing.
-   * @param only the delegation of this tool call, when the others are to stay
+   * @param only closes this tool call's delegation; the others stay open
    */
   closeUnder(turnId: TurnId, reason: Cancelled, only?: ToolUseId): Promise<void>;
-  /** Takes the delegations of a tree up again that were interrupted and that no turn will. */
+  /** Resumes the interrupted delegations of a tree that no turn will resume. */
   resumeOutside(root: SessionId, only?: ToolUseId): Promise<void>;
 }

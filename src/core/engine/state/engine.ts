@@ -1,4 +1,4 @@
-// What every verb of the engine works with: ports, pure tables, and the few things that live in memory only.
+// The parts of the engine: ports, pure tables, and its state in memory.
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
 import type { PriceTable } from '#core/policy/pricing/price-table.ts';
 import type { Prompt } from '#core/policy/pricing/prompt-tokens.ts';
@@ -55,7 +55,7 @@ export interface ModelCatalog {
   readonly unpriced: Set<string>;
 }
 
-/** What routing remembers and what it is advised. */
+/** Routing memory and the recommender. */
 export interface RoutingState {
   readonly routes: RouteMemory;
   readonly recommender: Recommender | null;
@@ -77,7 +77,7 @@ export interface WorkspaceAccess {
 /** Reserved money and limits. */
 export interface Budgets {
   readonly budget: Budget;
-  /** What other nodes spend of the limits of a day is watched there; null = no other spends of them. */
+  /** Watches other nodes' spend of the limits of a day; null = no other node spends. */
   readonly dayLimit: DayLimit | null;
 }
 
@@ -86,7 +86,7 @@ export interface LiveSessions {
   readonly locks: SessionLocks;
   readonly places: TurnPlaces;
   readonly starts: SessionStarts;
-  /** Sessions being ended: they take no further turn. */
+  /** Sessions being ended: they accept no further turn. */
   readonly ending: Set<SessionId>;
   /** Turns that ran when the last process died: only their resumption is a risk that counts (04 §13). */
   readonly crashed: Set<TurnId>;
@@ -119,7 +119,7 @@ export interface Cluster {
   readonly trees: Trees;
 }
 
-/** All parts: only the door's verbs take them together. */
+/** All parts: only the files at the top of this room take them together. */
 export interface Engine
   extends Runtime,
     Storage,
@@ -134,7 +134,7 @@ export interface Engine
     GatewayState,
     Cluster {}
 
-/** Everything but what the engine makes for itself and keeps in memory. */
+/** All parts but those that the engine makes for itself and keeps in memory. */
 export type EngineDeps = Omit<
   Engine,
   | keyof LiveSessions
@@ -149,7 +149,7 @@ export type EngineDeps = Omit<
   | 'draining'
 >;
 
-// What the rooms take where it is more than three parts: with the parts of the rooms that they call.
+// Combinations of more than three parts that a folder takes, with the parts of the folders that it calls.
 
 export type MoneyEngine = Runtime & Storage & ModelCatalog & Budgets & GatewayState;
 export type ApprovalEngine = Runtime & Storage & WorkspaceAccess & Approvals;
@@ -167,12 +167,12 @@ export type DelegationEngine = TurnEngine;
 export type GatewayEngine = RoutingEngine & MoneyEngine & LiveSessions;
 export type TreeEngine = WorkspaceAccess & Budgets & LiveSessions & Delegations & GatewayState;
 
-/** A text fit for an event or a record. */
+/** A text fit for an event or a record: shortened, without credentials. */
 export function safeText(engine: Pick<Runtime, 'secrets'>, text: string, workspace: string | null): string {
   return scrub(text, { secrets: engine.secrets, workspace });
 }
 
-/** A name, path or command fit for an event: without credentials, otherwise as it is. */
+/** A name, path or command fit for an event: without credentials, otherwise unchanged. */
 export function safeName(engine: Pick<Runtime, 'secrets'>, name: string): string {
   return scrubSecrets(name, engine.secrets);
 }

@@ -1,4 +1,4 @@
-// What sessions know of files' contents, and which delegation changed what when: memory only (20 §1).
+// The file contents that sessions have seen, and the changes of each delegation: memory only (20 §1).
 
 import type { FileKnowledge } from '#core/ports/tool-port.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
@@ -16,7 +16,7 @@ export interface FileLedger {
   ): void;
   /** Which of these another delegation of the same planner turn changed after this worker, or one below it, had read them. */
   overlaps(worker: SessionId, paths: readonly string[]): readonly string[];
-  /** Nothing is known of the session any more. */
+  /** Drops the memory of a session. */
   forget(session: SessionId): void;
 }
 
@@ -57,7 +57,7 @@ export function createFileLedger(): FileLedger {
       return;
     }
   }
-  /** The worker's delegation and those it works under. */
+  /** The worker's delegation and the delegations above it. */
   function* listEnclosing(session: SessionId): Generator<OpenDelegation> {
     for (let at = delegations.get(session); at !== undefined; at = delegations.get(at.planner)) yield at;
   }

@@ -1,4 +1,4 @@
-// What the gateway keeps in memory: calls that are open, decisions that stand, who waits for money. Empty after a restart.
+// The gateway's state in memory: open calls, kept decisions, calls that wait for money. Empty after a restart.
 
 import type { MeterReading } from '#core/ports/gateway-relay.ts';
 import type { EventId, SessionId } from '#protocol/ids.ts';
@@ -7,13 +7,13 @@ import type { ErrorClass } from '#protocol/scalars.ts';
 
 /** How a call ended. */
 export interface Outcome {
-  /** Null where no answer came. */
+  /** Null without an answer. */
   readonly reading: MeterReading | null;
-  /** Null = the answer came whole. */
+  /** Null = the answer is complete. */
   readonly error_class: ErrorClass | null;
   /** 11.7. */
   readonly error_detail: string | null;
-  /** What is written of a failure; never a provider's own words, which may quote the client's. */
+  /** Recorded message of a failure; never a provider's own text, which may quote the client's. */
   readonly message: string;
   /** It counts against the provider, and not only against the client. */
   readonly counts: boolean;
@@ -27,18 +27,18 @@ export interface GatewayCall {
   readonly scope: AbortController;
   /** Resolves when its outcome is stored. Never rejects. */
   readonly done: Promise<void>;
-  /** Its answer is made in the background: nothing runs here. */
+  /** The provider makes its answer in the background: nothing runs here. */
   readonly background: boolean;
 }
 
 /** An answer that a provider made or makes in the background. */
 export interface BackgroundAnswer {
-  /** Name of the key that came with its call. */
+  /** Name of the API key of its call. */
   readonly caller: string;
   readonly adapter: string;
   readonly model: string;
   readonly session_id: SessionId;
-  /** Aborts when its call is ended from elsewhere. */
+  /** Aborts when its call is ended, e.g. with its session. */
   readonly signal: AbortSignal;
   /** Stores the outcome of its call; a second one is ignored. Never rejects. */
   finish(outcome: Outcome): Promise<void>;
@@ -48,36 +48,36 @@ export interface BackgroundAnswer {
 export interface StandingDecision {
   readonly root_session_id: SessionId;
   readonly model: ModelEntry;
-  /** The model name in the body in place of the client's; null = the name as it came. */
+  /** The model name in the body in place of the client's; null = the client's name. */
   readonly sent: string | null;
   /** Its `route.decided`. */
   readonly event_id: EventId;
 }
 
-/** A call that waits for money; `pool` is the one that refused it. */
+/** A call that waits for money; `pool` is the pool that refused it. */
 export interface MoneyWaiter {
   readonly pool: string;
 }
 
 export interface GatewayMemory {
   readonly calls: Set<GatewayCall>;
-  /** Calls from the head of their request until nothing of them is left to read or to send. */
+  /** Calls from the head of their request until their last byte is read and sent. */
   arrived: number;
-  /** By session, then by the name asked for; what was used last at the end. */
+  /** By session, then by the requested name; the one used last at the end. */
   readonly decisions: Map<SessionId, Map<string, StandingDecision>>;
   /** By the provider's id, the newest at the end. */
   readonly answers: Map<string, BackgroundAnswer>;
-  /** Calls that each session has begun. */
+  /** Number of calls that each session has begun. */
   readonly counts: Map<SessionId, number>;
-  /** Opening a session of this name: one at a time. */
+  /** Openings of sessions by name: one at a time. */
   readonly openings: Map<string, Promise<void>>;
-  /** In the order in which they came. */
+  /** In the order of arrival. */
   readonly waiting: MoneyWaiter[];
 }
 
-/** Sessions beyond it decide anew, and are counted anew from the store. */
+/** Sessions beyond it decide anew, and read their call count from the store again. */
 const MAX_SESSIONS = 4096;
-/** Names that one session has asked for. */
+/** Names per session. */
 const MAX_NAMES = 64;
 
 export function createGatewayMemory(): GatewayMemory {
@@ -92,14 +92,14 @@ export function createGatewayMemory(): GatewayMemory {
   };
 }
 
-/** The decision that stands, which counts as used now; null where none does. */
+/** The kept decision, which now counts as used; null where none is kept. */
 export function readDecision(memory: GatewayMemory, session: SessionId, name: string): StandingDecision | null {
   const decision = memory.decisions.get(session)?.get(name) ?? null;
   if (decision !== null) keepDecision(memory, session, name, decision);
   return decision;
 }
 
-/** Keeps the decision as the one used last; beyond the bounds the one goes that was used longest ago. */
+/** Keeps the decision as the one used last. Beyond the bounds the least recently used decision is dropped. */
 export function keepDecision(
   memory: GatewayMemory,
   session: SessionId,
@@ -117,7 +117,7 @@ function putLast<K, V>(map: Map<K, V>, key: K, value: V, most: number): void {
   if (map.size > most) map.delete(map.keys().next().value!);
 }
 
-/** Of every session of the tree: they decide anew. */
+/** Drops the decisions of every session of the tree: they decide anew. */
 export function dropDecisions(memory: GatewayMemory, root: SessionId): void {
   for (const [session, names] of memory.decisions)
     if ([...names.values()].some((decision) => decision.root_session_id === root)) memory.decisions.delete(session);

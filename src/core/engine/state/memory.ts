@@ -1,4 +1,4 @@
-// Money that running calls hold, and what is remembered of limits: in memory only, made again after a restart (14).
+// Money of running calls, warned limits, open approvals, routing and prompt memory: in memory only, rebuilt after a restart (14).
 
 import { hashPromptChains, type KnownPrompt, type Prompt } from '#core/policy/pricing/prompt-tokens.ts';
 import { type Availability, emptyAvailability } from '#core/policy/registry/availability.ts';
@@ -32,17 +32,17 @@ export interface BudgetRefusal {
   readonly left_usd: Usd;
 }
 
-/** Reservations live in memory only: after a crash every open call is closed before anything runs. */
+/** Reservations are in memory only: after a crash every open call is closed before anything runs. */
 export interface Budget {
   /** By pool. */
   readonly reserved: Map<string, Pusd>;
   /** Counts settlements and waiters that left: a check whose sums were read before one is made again. */
   settlements: number;
-  /** Called behind each settlement. */
+  /** Called after each settlement. */
   readonly settled: Set<() => void>;
-  /** Trees that wait, each for a higher limit than the one here, which refused; after a restart made again from their turns (14 §3). */
+  /** Trees that wait, each for a higher limit than its value here, which refused; after a restart rebuilt from their turns (14 §3). */
   readonly paused: Map<SessionId, Pusd>;
-  /** Limits that were warned about, by key, with their amount then. */
+  /** Limits that were warned about, by key, with the amount at that time. */
   readonly warned: Map<string, Pusd>;
 }
 
@@ -50,7 +50,7 @@ export function createBudget(): Budget {
   return { reserved: new Map(), settlements: 0, settled: new Set(), paused: new Map(), warned: new Map() };
 }
 
-// Questions to a person that wait for an answer in this process. The row in the store is the truth; this is only who wakes up.
+// Approvals that wait for an answer in this process. The row in the store is the truth; these are only the waiters.
 
 export interface OpenApproval {
   /** The answer that is being stored; a second answer waits until storing it has settled. */
@@ -60,15 +60,15 @@ export interface OpenApproval {
   /** Checks an edited input as the original was checked. */
   recheck(input: Readonly<Record<string, unknown>>): Promise<readonly Issue[]>;
   settle(answer: Answer): void;
-  /** Not even its end could be stored. */
+  /** The approval could not even be closed in the store. */
   fail(error: unknown): void;
   /** The server stops: no answer is possible any more, and the next start requests the approval again. */
   interrupt(): void;
-  /** No answer came of a claim: a deadline or a cancellation that fell into it still counts. */
+  /** The claim brought no answer: a deadline or a cancellation that fell into it still counts. */
   releaseClaim(): void;
 }
 
-/** Claims an unclaimed approval at once, until `store` has settled. */
+/** Claims an open approval at once, until `store` has settled. */
 export async function claim<T>(open: OpenApproval, store: () => Promise<T>): Promise<T> {
   let over = () => {};
   open.claim = new Promise((resolve) => {
@@ -88,7 +88,7 @@ export function createOpenApprovals(): OpenApprovals {
   return new Map();
 }
 
-// What routing remembers between turns: provider availability and the policy files. In memory, healthy after a restart.
+// Routing state between turns: provider availability and the policy files. In memory; every provider starts as available.
 
 export interface RouteMemory {
   availability: Availability;
@@ -98,14 +98,14 @@ export interface RouteMemory {
   readonly workspaces: Map<string, PolicyLayer>;
 }
 
-/** A workspace beyond it is read anew when it comes back, its last good parse forgotten. */
+/** A workspace beyond it is read anew at its next use, without its last good parse. */
 const MAX_WORKSPACES = 1000;
 
 export function createRouteMemory(): RouteMemory {
   return { availability: emptyAvailability(), global: UNREAD, workspaces: new Map() };
 }
 
-/** A copy to decide on without a trace. */
+/** A copy for a decision that must change nothing. */
 export function forkMemory(memory: RouteMemory): RouteMemory {
   return { ...memory, workspaces: new Map(memory.workspaces) };
 }
@@ -116,7 +116,7 @@ export function rememberWorkspace({ workspaces }: RouteMemory, path: string, lay
   if (workspaces.size > MAX_WORKSPACES) workspaces.delete(workspaces.keys().next().value!);
 }
 
-// When sessions began by the monotonic clock: a wall clock that is set changes no duration while their process lives.
+// Start of sessions by the monotonic clock: a changed wall clock changes no duration within one process.
 
 /** Monotonic milliseconds by session, the oldest first. Forgotten with the session's end. */
 export type SessionStarts = Map<SessionId, number>;
@@ -126,7 +126,7 @@ interface Timed {
   readonly clock: Clock;
 }
 
-/** Of a session beyond it the wall clock is asked, as of one of an earlier process. */
+/** Sessions beyond it use the wall clock, as sessions of an earlier process do. */
 const MAX_STARTS = 10_000;
 
 export function noteStart({ starts, clock }: Timed, id: SessionId): void {
@@ -134,14 +134,14 @@ export function noteStart({ starts, clock }: Timed, id: SessionId): void {
   if (starts.size > MAX_STARTS) starts.delete(starts.keys().next().value!);
 }
 
-/** Seconds, never negative. @param createdAt wall time, asked where no other is left */
+/** Seconds, never negative. @param createdAt wall time, used where no monotonic time is kept */
 export function secondsSince({ starts, clock }: Timed, id: SessionId | null, createdAt: number): number {
   const began = id === null ? undefined : starts.get(id);
   const elapsed = began === undefined ? clock.now() - createdAt : clock.monotonic() - began;
   return Math.max(0, Math.round(elapsed)) / 1000;
 }
 
-// Input tokens that providers reported, by the prompt they were reported for: in memory only, empty after a restart (14 §2).
+// Input tokens that providers reported, by their prompt: in memory only, empty after a restart (14 §2).
 
 /** A prompt by its hashes. */
 export interface PromptTrace {
@@ -168,7 +168,7 @@ export interface KnownPrompts {
 }
 
 const MAX_SESSIONS = 2048;
-/** Clients of one session take turns: its own conversation, its title, its small questions. */
+/** Prompts per session: a client mixes its own conversation, its title and small requests in one session. */
 const MAX_CHAINS = 8;
 const MAX_HEADS = 4096;
 const LARGE_PART_BYTES = 1024;
@@ -177,7 +177,7 @@ export function createKnownPrompts(): KnownPrompts {
   return { sessions: new Map(), heads: new Map() };
 }
 
-/** What is known of this prompt in its session, and of its head in any other; and its trace. */
+/** Known counts of this prompt in its session, and of its head in any other; and its trace. */
 export function lookUpPrompt(
   memory: KnownPrompts,
   session: SessionId,
@@ -217,7 +217,7 @@ function isSame(a: ReadonlySet<string>, b: ReadonlySet<string>): boolean {
   return a.size === b.size && [...a].every((key) => b.has(key));
 }
 
-/** The key used longest ago makes room. */
+/** Drops the least recently used key. */
 function putLast<Key, Value>(map: Map<Key, Value>, key: Key, value: Value, most: number): void {
   map.delete(key);
   map.set(key, value);

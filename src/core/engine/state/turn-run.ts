@@ -1,4 +1,4 @@
-// The locals of one running turn: what it was admitted with, and what it has done so far. Dies with the turn.
+// The state of one running turn: fixed at its admission, and its progress. Ends with the turn.
 
 import type { Window } from '#core/policy/context/window.ts';
 import type { LimitReached } from '#core/policy/turn-machine.ts';
@@ -25,7 +25,7 @@ export interface WorkerClock {
   /** Stops the time; pairs with `resume`, and pairs nest. */
   pause(): void;
   resume(): void;
-  /** Seconds of running time so far, downtime and open approvals left out. */
+  /** Seconds of running time so far, without downtime and open approvals. */
   activeSeconds(): number;
   /** Ends the clock; it never expires after that. */
   stop(): void;
@@ -67,24 +67,23 @@ export function startWorkerClock(
       if (holds === 0) run();
     },
     activeSeconds: () => (used + (since === null ? 0 : clock.monotonic() - since)) / 1000,
-    // A pause without an end.
     stop: pause,
   };
 }
 
-// A model call that is ready to leave.
+// A model call that is ready to be sent.
 
 export interface ModelRequest {
   readonly purpose: Purpose;
   readonly request: CanonicalRequest;
-  /** Tokens, by the guess that routing uses. */
+  /** Tokens, by the estimate that routing uses. */
   readonly estimated: number;
   /** Tokens as they count against the window (10 §7). */
   readonly load: number;
   readonly window: Window;
 }
 
-// What is known of the tool calls of one message while their turn runs.
+// The known results and starts of one message's tool calls.
 
 /** Results by call; a call without one did not finish. */
 export type ToolResults = ReadonlyMap<ToolUseId, ToolResultBlock>;
@@ -92,26 +91,26 @@ export type ToolResults = ReadonlyMap<ToolUseId, ToolResultBlock>;
 /** The `tool.called` of a call. */
 export interface StartedCall {
   readonly event_id: EventId;
-  /** Of the input that ran, which a person may have edited. */
+  /** Of the input that ran, which an approver may have edited. */
   readonly input_hash: string;
 }
 
-/** What the delegations of one top-level turn share, descendants' included (04 §10). */
+/** Shared by the delegations of one top-level turn, descendants' included (04 §10). */
 export interface DelegationTree {
   delegations: number;
 }
 
-/** What a worker's turns share. */
+/** Shared by a worker's turns. */
 export interface WorkerRun {
   readonly tool_use_id: ToolUseId;
   readonly task: string;
-  /** Files that its planner referred it to. */
+  /** Files that its planner referenced. */
   readonly files: readonly string[];
-  /** Slot 5's candidate and why it proposes. */
+  /** Slot 5's candidate, and the reason for it. */
   readonly tier_model: string | null;
   readonly tier_reason: string;
   readonly output_schema: JsonSchema | null;
-  /** What is left of `max_tokens`; null = no cap. */
+  /** Remainder of `max_tokens`; null = no cap. */
   output_tokens_left: number | null;
   readonly clock: WorkerClock;
 }
@@ -126,14 +125,14 @@ interface TurnTally {
   cost_pusd: Pusd;
 }
 
-/** What is fixed when the turn is admitted or taken up again. */
+/** The part of a turn that is fixed when it is admitted or resumed. */
 export interface TurnPlan {
   readonly session: SessionRecord;
   readonly turn: TurnRecord;
   /** 1 for the session's first turn. */
   readonly turn_index: number;
   readonly routing: RoutingDecisionRecord;
-  /** The tools at its start; its calls take their definition, checks and work from here. */
+  /** The tools at its start; its calls take their definition, checks and implementation from here. */
   readonly toolset: ToolSet;
   /** Offered for the whole turn, in wire order. */
   readonly tools: readonly ToolDefinition[];
@@ -146,23 +145,23 @@ export interface TurnPlan {
   /** Clocks that pause while an approval of this turn is open: its worker's and every ancestor's. */
   readonly clocks: readonly WorkerClock[];
   readonly tree: DelegationTree;
-  /** Money caps of the delegations this turn works under, its own worker's and every ancestor's. */
+  /** Money caps of the delegations above this turn, its own worker's and every ancestor's. */
   readonly caps: readonly DelegationCap[];
   /** Calls that had started before a restart; empty in a turn that runs for the first time. */
   readonly called: ReadonlyMap<ToolUseId, StartedCall>;
-  /** Taken up again after a restart or a pause. */
+  /** Resumed after a restart or a pause. */
   readonly resumed: boolean;
 }
 
-/** How far the turn is; only the functions below change it. */
+/** The turn's progress; only the functions below change it. */
 export interface TurnProgress {
   /** The session's messages, oldest first, this turn's appended as they are stored. */
   readonly history: StoredMessage[];
-  /** Of the session, oldest first; the list is made anew with each. */
+  /** Of the session, oldest first; each change makes a new list. */
   checkpoints: readonly Checkpoint[];
-  /** The provider rejected a request as too large that was estimated to fit, and room was made for it: once a turn. */
+  /** The provider rejected a request as too large that was estimated to fit, and room was made for it: once per turn. */
   overflow_answered: boolean;
-  /** Prepared with the step before it, and announced there where no limit has to be checked first; null once it is made. */
+  /** Prepared with the step before it, and announced there where no limit has to be checked first; null once it is sent. */
   next_call: { readonly prepared: ModelRequest; readonly started: EventId | null } | null;
   /** Parent of the next `llm.call_started`. */
   cause: EventId;
@@ -178,18 +177,18 @@ export interface TurnProgress {
   refusal: BudgetRefusal | null;
 }
 
-/** What the turn has used so far. */
+/** Tokens, calls and money that the turn has used so far. */
 export interface TurnCounts {
   readonly tally: TurnTally;
 }
 
-/** The model of the turn; it may be gone when an interrupted turn is taken up again. */
+/** The model of the turn; it may be gone when an interrupted turn is resumed. */
 export interface ServingModel {
   readonly model: ModelEntry;
   readonly adapter: ProviderAdapter;
 }
 
-/** What closing a turn needs: everything but the model. */
+/** The fields that closing a turn takes: all but the model. */
 export interface TurnBase extends TurnPlan, TurnProgress, TurnCounts {}
 
 export interface TurnRun extends TurnBase, ServingModel {}
@@ -206,22 +205,22 @@ export function newTally(): TurnTally {
   };
 }
 
-/** A turn as a line of the log names it. */
+/** The fields of a turn in a log line. */
 export function logFields({ session, turn }: TurnRun): { readonly session_id: string; readonly turn_id: string } {
   return { session_id: session.id, turn_id: turn.id };
 }
 
-/** How a turn ended, for a caller that waits for it in this process. */
+/** How a turn ended, for a caller in this process. */
 export type TurnEnd =
   | { readonly status: 'completed'; readonly stop_reason: NonNullable<TurnRecord['stop_reason']> }
   | { readonly status: 'cancelled'; readonly reason: NonNullable<TurnRecord['cancel_reason']> }
   | { readonly status: 'failed'; readonly message: string }
   /** Interrupted, without a terminal event. */
   | { readonly status: 'interrupted'; readonly reason: 'restart' | 'budget' }
-  /** The tree is another node's: it goes on there. */
+  /** Another node owns the tree and continues there. */
   | { readonly status: 'lost' };
 
-// What a turn's run comes to as it goes on: the one place that changes it, each time right behind what was stored.
+// The functions that change a turn's progress, each called right behind the stored step.
 
 /** The tally with one more model call in it. */
 export function addToTally(tally: TurnTally, usage: Usage, cost: Pusd): TurnTally {
@@ -242,7 +241,7 @@ export function countModelCall(run: TurnRun, usage: Usage, cost: Pusd): void {
   if (run.worker?.output_tokens_left != null) run.worker.output_tokens_left -= usage.output_tokens;
 }
 
-/** A whole answer. `settled` is how many of its tool calls were settled with it, `last` the event of the last of them. */
+/** A complete answer. `settled` is how many of its tool calls were settled with it, `last` the event of the last of them. */
 export function recordAnswer(
   run: TurnRun,
   message: StoredMessage,
@@ -262,7 +261,7 @@ export function recordAnswer(
   recordSettledCalls(run, how.settled);
 }
 
-/** What there was of an answer that was cut off. */
+/** The partial answer of a call that was cut off. */
 export function recordPartialAnswer(run: TurnRun, message: StoredMessage): void {
   run.history.push(message);
   run.final_message_id = message.id;
@@ -271,7 +270,7 @@ export function recordPartialAnswer(run: TurnRun, message: StoredMessage): void 
 /** @param event the newest of their terminal events, where the next model call is to follow from it */
 export function recordSettledCalls(run: TurnBase, count: number, event: EventId | null = null): void {
   run.tally.tool_calls += count;
-  // Two that settle together may be heard of in another order than they are stored in.
+  // Two calls that settle together may arrive here in another order than they are stored in.
   if (event !== null && event > run.cause) run.cause = event;
 }
 
@@ -279,7 +278,7 @@ export function recordMessages(run: TurnBase, messages: readonly StoredMessage[]
   run.history.push(...messages);
 }
 
-/** Messages that were sent to the turn. @param event the `turn.steered` of the last of them, which the next call follows from */
+/** Messages for the turn. @param event the `turn.steered` of the last of them, which the next call follows from */
 export function recordInputs(run: TurnBase, messages: readonly StoredMessage[], event: EventId): void {
   recordMessages(run, messages);
   run.cause = event;
@@ -297,7 +296,7 @@ export function setNextCall(run: TurnRun, call: NonNullable<TurnRun['next_call']
   run.next_call = call;
 }
 
-/** The call that was prepared ahead, to be made now. */
+/** Takes the call that was prepared ahead. */
 export function takeNextCall(run: TurnRun): TurnRun['next_call'] {
   const call = run.next_call;
   run.next_call = null;

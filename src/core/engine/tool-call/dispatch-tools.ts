@@ -1,4 +1,4 @@
-// The tool step: all calls of one message at once, their results in block order (09 §4, §9.1, 04 §8).
+// The tool step: runs all calls of one message at once, their results in block order (09 §4, §9.1, 04 §8).
 import { InsufficientContextRequestSchema } from '#protocol/delegate.ts';
 import { draft } from '#protocol/event.ts';
 import type { ToolResultBlock, ToolUseBlock } from '#protocol/message.ts';
@@ -16,7 +16,7 @@ import { runTool } from './run-tool.ts';
 import { CANCELLED_TEXT, errorResult } from './tool-results.ts';
 
 export interface Dispatched {
-  /** One result per call, unless the turn was interrupted: then of those that had settled by then. */
+  /** One result per call; after an interruption, the results that had settled by then. */
   readonly results: ToolResults;
   /** Why calls are still open. */
   readonly interrupted: Interrupted | null;
@@ -56,7 +56,7 @@ export async function dispatchTools(
     for (const sibling of calls)
       if (!results.has(sibling.id)) results.set(sibling.id, await cancelSibling(engine, run, sibling));
   }
-  // Every call is waited for, whatever happens to one of them: a tool must not go on behind a turn that has ended.
+  // Every call is awaited, even after a fault of another one: a tool must not outlive its turn.
   for (const batch of splitBatches(
     run,
     calls.filter((c) => !results.has(c.id)),
@@ -68,7 +68,7 @@ export async function dispatchTools(
   return { results, interrupted };
 }
 
-/** In order: what runs side by side, and each barrier alone. */
+/** In order: groups that run in parallel, and each barrier alone. */
 function splitBatches(
   run: Pick<TurnPlan, 'tools'>,
   calls: readonly ToolUseBlock[],

@@ -1,4 +1,4 @@
-// One tool call, in the three steps every call takes: prepare, execute, finalize (09 §4).
+// Runs one tool call, in the three steps of every call: prepare, execute, finalize (09 §4).
 
 import { keyOfTool } from '#core/policy/tools/tool-names.ts';
 import type { SharedFile, Tool, ToolContext, ToolSet } from '#core/ports/tool-port.ts';
@@ -38,16 +38,16 @@ import {
   type ToolOutcome,
 } from './tool-results.ts';
 
-// What is checked before a call may run, and the context it runs in (09 §4 steps 3-4, 09 §1).
+// The checks before a call may run, and its context (09 §4 steps 3-4, 09 §1).
 
 export interface InputFaults {
-  /** `path: message` problems, of the schema or of the tool's own rules. */
+  /** `path: message` issues, from the schema or the tool's own rules. */
   readonly issues: readonly Issue[];
-  /** The first path that may not be used, with the field that holds it. */
+  /** The first path outside the allowed files, with its field. */
   readonly outside: (Refusal & { readonly field: string }) | null;
 }
 
-/** What is wrong with an input: its form, else its paths, else what only the tool knows. Throws what `tool.check` throws. */
+/** The faults of an input: of its form, else its paths, else the tool's own check. Throws the errors of `tool.check`. */
 export async function findInputFaults(
   toolset: ToolSet,
   tool: Tool,
@@ -131,10 +131,10 @@ interface Prepared {
   readonly definition: ToolDefinition;
   readonly context: ToolContext;
   readonly input: Input;
-  /** Set when a person changed the input before it ran. */
+  /** Set when the approver edited the input before it ran. */
   readonly edited: Input | null;
   readonly stop: AbortController;
-  /** Its `tool.called`, when it had started before a restart. */
+  /** The call's `tool.called`, when it had started before a restart. */
   readonly called: EventId | null;
 }
 
@@ -219,7 +219,8 @@ export async function runTool(
 }
 
 /**
- * After a restart: whether a call that had started may be started again. An input that a person had edited is gone with the process, and the one they rejected must not run in its place.
+ * After a restart: whether a call that had started may be started again. An input that the approver had edited was lost
+ * with the process, and the rejected original must not run in its place.
  */
 function canRunAgain(definition: ToolDefinition, call: ToolUseBlock, called: StartedCall): boolean {
   if (definition.restartable) return true;
@@ -227,7 +228,7 @@ function canRunAgain(definition: ToolDefinition, call: ToolUseBlock, called: Sta
   return harmless && called.input_hash === sha256Hex(canonicalJson(call.input));
 }
 
-/** A call that must not start any more: left open when the turn goes on after a restart, cancelled otherwise. */
+/** A call that must not start any more: stays open when the turn resumes after a restart, is cancelled otherwise. */
 async function refuseStopped(
   engine: Runtime & Storage & Budgets,
   run: TurnPlan & TurnProgress,
@@ -243,7 +244,7 @@ function toPlainInput(tool: Tool, input: Input): Record<string, unknown> {
   return { ...(tool.plain?.(input) ?? input) };
 }
 
-/** An edited input is checked like the original; it is not asked about again. */
+/** An edited input is checked like the original; it needs no second approval. */
 async function recheckEdit(
   engine: Runtime & Storage & WorkspaceAccess,
   run: TurnPlan,
@@ -288,7 +289,7 @@ async function executeTool(
   try {
     if (stop.signal.aborted) throw stop.signal.reason;
     const work = tool.execute(input, context);
-    // A worker is never left behind: each of its calls and tools is, and its closing events must come before this one.
+    // A worker is never abandoned: each of its calls and tools is, and its closing events must come before this one.
     output = await (definition.spawns
       ? work
       : withGrace(engine, stop.signal, work, { ...logFields(run), what: call.name }));
@@ -337,7 +338,7 @@ async function announceToolCall(
   return events[0]!.id;
 }
 
-/** An input may ask for less time than the limit, never for more. */
+/** An input may request less time than the limit, never more. */
 function effectiveLimit(limit: number | null, input: Input): number | null {
   const asked = input.timeout_seconds;
   return limit !== null && typeof asked === 'number' && asked > 0 ? Math.min(limit, asked) : limit;

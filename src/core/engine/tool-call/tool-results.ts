@@ -77,9 +77,9 @@ export function buildAnswers(
   return { messages, writes };
 }
 
-// How a call's end is stored: its result and its one terminal event in one transaction (09 §4 step 9, 09 §7).
+// The stored end of a call: its result and its one terminal event in one transaction (09 §4 step 9, 09 §7).
 
-/** Why a call ended without an answer of its tool. */
+/** Why a call ended without its tool's answer. */
 export interface Refusal {
   readonly error_class: ToolErrorClass;
   readonly text: string;
@@ -94,16 +94,16 @@ export interface ToolOutcome {
   readonly event_id: EventId;
 }
 
-/** The `tool.called` of a call and when it began, monotonic milliseconds. */
+/** The `tool.called` of a call and its start in monotonic milliseconds. */
 export interface Started {
   readonly parent: EventId;
   readonly began: number;
 }
 
-/** The text of an unexpected fault: what really happened is in the log only. */
+/** The text of an unexpected fault: its details are in the log only. */
 export const OPAQUE_TEXT = 'Tool execution failed.';
 
-/** @param how `edited` is the input that ran, when a person had changed it */
+/** @param how `edited` is the input that ran, when the approver had changed it */
 export async function settleCompleted(
   engine: Runtime & Storage & Budgets,
   run: TurnPlan & TurnProgress,
@@ -155,7 +155,7 @@ export async function settleCompleted(
   return { status, result, event_id: events.at(-1)!.id };
 }
 
-/** With the call's end: a read that is cut before it runs again after a restart, and would report it twice. */
+/** Stored with the call's end: a read that is cut off before it runs again after a restart, and would be reported twice. */
 function skillLoadedEvents(
   run: TurnPlan & TurnProgress,
   call: ToolUseBlock,
@@ -173,7 +173,7 @@ function skillLoadedEvents(
   ];
 }
 
-/** What a call that ran did to the workspace, as far as it is known (20 §1). */
+/** The workspace changes of a call that ran, as far as known (20 §1). */
 function describeChanges(
   run: Pick<TurnPlan, 'tools'>,
   call: ToolUseBlock,
@@ -194,7 +194,7 @@ function countBytes(result: ToolResultBlock): number {
   return bytes;
 }
 
-/** What a person changed, as the model reads it (13 §7.5). */
+/** The approver's edits, as the model reads them (13 §7.5). */
 function editNote(before: Input, after: Input): string {
   // A whole definition replaces the input and shares no key with it.
   if ('yaml' in after && !('yaml' in before)) return `[input edited by user before execution] ${JSON.stringify(after)}`;

@@ -1,4 +1,4 @@
-// Trees whose turn was lost twice without coming to anything: any of them may be what ends its nodes (16 §4.3).
+// Trees whose turn was lost twice without progress: any of them may be the one that kills its nodes (16 §4.3).
 
 import type { SessionId } from '#protocol/ids.ts';
 import { TreeLost } from '#protocol/journal-batch.ts';
@@ -6,7 +6,7 @@ import { forgetLimit } from '../money/budget-limits.ts';
 import type { Cluster, Runtime, Storage, TreeEngine } from '../state/engine.ts';
 import { dropDecisions, listCallsInTree } from '../state/gateway-memory.ts';
 
-/** What shows that a turn does no harm; so does time. */
+/** Evidence that a turn does no harm; time is evidence too. */
 const PROGRESS_EVENTS: readonly string[] = [
   'llm.call_completed',
   'llm.call_failed',
@@ -18,9 +18,9 @@ const PROGRESS_EVENTS: readonly string[] = [
 const HARMLESS_AFTER_MS = 5000;
 
 interface Suspects {
-  /** Whether the tree's turn is one: it was taken up before without coming to anything, and lost so again. */
+  /** Whether the tree is suspect: its turn was resumed before, made no progress, and was lost again. */
   includes(root: SessionId): Promise<boolean>;
-  /** Resumes it when the one before it has come to something: were they at work together, all would be blamed for one. */
+  /** Resumes one suspect at a time, each after the progress of the one before: in parallel, all would be blamed for one. */
   resumeInTurn(root: SessionId, resume: () => Promise<void>): Promise<void>;
 }
 
@@ -64,11 +64,11 @@ export function createSuspects(engine: Runtime & Storage & Cluster): Suspects {
   };
 }
 
-// A tree that another node may take: what runs of it here stops and stores nothing, and nothing of it is remembered (16 §4.4).
+// Drops a tree that another node may take: its work here stops and stores nothing, and its memory is dropped (16 §4.4).
 
 /**
- * Resolves when nothing of it runs any more.
- * @param patienceMs after which tools that do not end by themselves are killed
+ * Resolves when nothing of the tree runs any more.
+ * @param patienceMs after this time, tools that do not end by themselves are killed
  */
 export async function loseTree(engine: TreeEngine, root: SessionId, patienceMs: number): Promise<void> {
   const lost = new TreeLost(root, patienceMs);
@@ -81,7 +81,7 @@ export async function loseTree(engine: TreeEngine, root: SessionId, patienceMs: 
     for (const { scope } of left) if (!scope.signal.aborted) scope.abort(lost);
     await Promise.all(left.map(({ done }) => done));
   }
-  // What is being admitted, resumed or ended finds that nothing can be stored.
+  // A turn that is being admitted, resumed or ended finds that nothing can be stored.
   while (engine.locks.isHeld(root)) await engine.locks.whenDecided(root);
   forgetLimit(engine, 'session', root);
   dropDecisions(engine.gateway, root);

@@ -39,13 +39,13 @@ export interface AdmissionRequest {
   readonly before: Batch | null;
   /** Parent of `turn.started` without such a batch. */
   readonly parent_event: EventId | null;
-  /** For a worker: the names its delegation granted. */
+  /** For a worker: the names in its delegation. */
   readonly tool_names: readonly string[] | null;
   /** Writes the idempotency row beside the turn. */
   readonly claim: ((turn: TurnRecord) => Write) | null;
 }
 
-/** `events` are those of the whole batch, what came before the turn first. */
+/** `events` are those of the whole batch, the ones in front of the turn first. */
 export type Admission =
   | { readonly ok: true; readonly run: TurnRun; readonly events: readonly Event[] }
   | {
@@ -56,9 +56,9 @@ export type Admission =
     };
 
 /**
- * Decides the route and, unless it is refused, stores turn, user message, `turn.started` and `route.decided` together,
- * and with them `llm.call_started` of the first call where no money has to be reserved for it and it fits its window.
- * A refusal stores its `route.decided` alone, behind what was to come before the turn. Throws `JournalConflict('turn_in_flight')` when another turn is open.
+ * Decides the route. Unless it is refused, stores turn, user message, `turn.started` and `route.decided` together, with
+ * `llm.call_started` of the first call where no money has to be reserved and the call fits its window. A refusal stores
+ * its `route.decided` alone, behind the batch in front of the turn. Throws `JournalConflict('turn_in_flight')` when another turn is open.
  */
 export async function admitTurn(engine: AdmissionEngine, request: AdmissionRequest): Promise<Admission> {
   const { session, worker, before } = request;

@@ -1,4 +1,4 @@
-// Ending a turn whose last step is behind it: one transaction with the one terminal event (00 §3 step 7).
+// Ends a turn after its last step: one transaction with the one terminal event (00 §3 step 7).
 
 import { measureHistory } from '#core/policy/context/session-history.ts';
 import { routingRecord } from '#core/policy/routing/chain.ts';
@@ -43,9 +43,9 @@ import {
 } from '../tool-call/tool-results.ts';
 
 /**
- * Ends a turn: what its newest message still waits for is answered, model calls that were announced get their outcome,
- * messages it has not read are counted, and the one terminal event comes last, in one transaction.
- * @param text what a tool call without a result is answered with
+ * Ends a turn in one transaction: open calls of its newest message are answered, announced model calls get their
+ * outcome, unread messages are counted, and the one terminal event comes last.
+ * @param text the answer for a tool call without a result
  */
 export async function endTurn(
   engine: Runtime & Storage,
@@ -68,7 +68,7 @@ export async function endTurn(
   }
 }
 
-/** Ends a turn whose model has finished, unless a message for it came at the last moment: null then. */
+/** Ends a turn whose model has finished. Null when a message for the turn arrived at the last moment. */
 export async function completeTurn(
   engine: Runtime & Storage,
   run: TurnBase,
@@ -79,7 +79,7 @@ export async function completeTurn(
   return (await storeEnd(engine, run, ending, { closing, unread: 0 })) ? ending : null;
 }
 
-/** False when another number of messages than `unread` waits for the turn. */
+/** False when the number of waiting messages is not `unread`. */
 async function storeEnd(
   engine: Runtime & Storage,
   run: TurnBase,
@@ -107,8 +107,8 @@ interface Closing extends ReturnType<typeof buildAnswers> {
 }
 
 /**
- * Answers what the newest message still waits for: with the stored results, and with `text` where there is none.
- * The store is asked, since a fault may have come between a result and this turn's own memory of it.
+ * Answers the open calls of the newest message: with the stored results, and with `text` where there is none. Reads the
+ * store, since a fault may have come between a result and this turn's own memory of it.
  */
 async function closeCalls(engine: Runtime & Storage, run: TurnBase, text: string): Promise<Closing> {
   const calls = findUnansweredCalls(run);
@@ -138,7 +138,7 @@ function findUnansweredCalls(run: TurnPlan & TurnProgress) {
   return toolUses(asked.content).filter((call) => !answered.has(call.id));
 }
 
-// The locals of a turn that was interrupted, rebuilt from what is stored of it (04 §13).
+// Rebuilds the state of an interrupted turn from the store (04 §13).
 
 interface Rebuilt {
   readonly run: TurnBase;
@@ -233,18 +233,18 @@ export function findContextRequest(
   calls: readonly ToolCallState[],
 ): InsufficientContextRequest | null {
   const questions = last ? toolUses(last.content).filter((c) => toolset.definition(c.name)?.requests_context) : [];
-  // Before the answers are stored the batch is not over: its other calls have to be rejected first.
+  // The batch is over once its answers are stored: before that, its other calls have to be rejected.
   const valid = questions.find(({ id }) => calls.some((c) => c.id === id && c.status === 'succeeded' && c.answered));
   return valid ? (InsufficientContextRequestSchema.safeParse(valid.input).data ?? null) : null;
 }
 
-// Ending a turn without a running loop: after a crash, or when it was interrupted and will not be resumed (04 §13).
+// Ends a turn without a running loop: after a crash, or when it was interrupted and will not be resumed (04 §13).
 
 const SHUTDOWN = new Cancelled('shutdown');
 
 /**
- * Ends the session's open turn, if it has one, with everything below it. For a caller that holds the session's lock:
- * such a turn was interrupted, or lost its loop to a fault of the journal.
+ * Ends the session's open turn, if it has one, with everything below it. The caller holds the session's lock: such a
+ * turn was interrupted, or lost its loop to a fault of the journal.
  */
 export async function endOpenTurn(
   engine: TurnEndEngine,
@@ -256,7 +256,7 @@ export async function endOpenTurn(
 }
 
 /**
- * Ends a turn that has no running loop: it is rebuilt as if it were to go on, and cancelled (01 §11.5). Doing it twice
+ * Ends a turn that has no running loop: rebuilds it as for a resumption, and cancels it (01 §11.5). Doing it twice
  * changes nothing.
  */
 export async function endUnfinishedTurn(
@@ -271,14 +271,14 @@ export async function endUnfinishedTurn(
   const toolset = engine.tools.knownTools(session.workspace_path);
   const alone = { scope, toolset, worker: null, clocks: [], tree: { delegations: 0 }, caps: [] };
   const { run } = await rebuildRun(engine, session, turn, alone);
-  // What a call did whose process died is unknown.
+  // The effect of a call whose process died is unknown.
   const text = reason.reason === 'shutdown' && reason !== FAULT ? RESTART_TEXT : CANCELLED_TEXT;
   await endTurn(engine, run, { status: 'cancelled', by: reason }, text);
 }
 
-// Putting a turn down where it stands: no terminal event, everything stored so far is kept for its resumption (04 §13).
+// Interrupts a turn at its current step: no terminal event, everything stored so far is kept for its resumption (04 §13).
 
-/** Interrupts the turn. A turn that was cancelled at the last moment ends instead, since nothing else would end it. */
+/** Interrupts the turn. A turn that was cancelled at the last moment ends instead: otherwise it would stay open. */
 export async function interruptTurn(
   engine: TurnEndEngine,
   run: TurnPlan & TurnCounts,

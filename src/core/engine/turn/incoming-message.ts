@@ -1,4 +1,4 @@
-// What a caller may send in a message, checked and made self-contained: files are read once, here (10 §8, 05 §3.2 step 3).
+// Checks a caller's message and makes it self-contained: files are read once, here (10 §8, 05 §3.2 step 3).
 import { checkImage, checkImages, MAX_IMAGES } from '#core/policy/context/image-blocks.ts';
 import { parseOverride } from '#core/policy/routing/override.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
@@ -23,10 +23,10 @@ import { readAttachments } from '../definitions/session-files.ts';
 import { sessionEndedError, sessionIsWorkerError } from '../session/session-records.ts';
 import type { LiveSessions, ModelCatalog, Runtime, Storage, WorkspaceAccess } from '../state/engine.ts';
 
-/** A block as it arrives. */
+/** A block as the caller sends it. */
 export type IntakeBlock = TextBlock | IntakeImage;
 
-/** Its bytes, or with `file_ref` a path in the workspace. */
+/** The image's bytes, or with `file_ref` a path in the workspace. */
 interface IntakeImage extends Pick<ImageBlock, 'type' | 'media_type'> {
   readonly source: { readonly kind: 'base64' | 'file_ref'; readonly data: string };
 }
@@ -41,7 +41,7 @@ export interface PreparedMessage {
 }
 
 /**
- * Form, images and override: everything that can be wrong with a message before something is touched.
+ * Form, images and override: every check of a message, before anything changes.
  * Throws `validation_error` that names the block, `unknown_alias` or `override_missing_body`.
  */
 export async function prepareMessage(
@@ -99,7 +99,7 @@ async function readBlocks(
   const issues: Issue[] = [];
   if (given.length < 1 || given.length > MAX_BLOCKS)
     throw validationError([{ path: 'content', message: `must have 1 to ${MAX_BLOCKS} blocks` }]);
-  // Before a file is read for one of them.
+  // Before a file is read for a model that cannot take it.
   if (given.filter((b) => b.type === 'image').length > MAX_IMAGES)
     throw validationError([{ path: 'content', message: `holds more than ${MAX_IMAGES} images` }]);
   const blocks: ContentBlock[] = [];
@@ -120,7 +120,7 @@ async function readBlocks(
   return blocks;
 }
 
-/** The image as a base64 block, or what is wrong with it. */
+/** The image as a base64 block, or its error. */
 async function readImage(
   engine: Pick<WorkspaceAccess, 'workspaces'>,
   session: SessionRecord,
@@ -133,11 +133,11 @@ async function readImage(
   return read.media_type === media_type ? read : `${data} is ${read.media_type}, not ${media_type}`;
 }
 
-// A message for a turn that runs: stored at once, read at its next step boundary (20 §4).
+// A message for a running turn: stored at once, read at its next step boundary (20 §4).
 
 const MAX_CHARACTERS = 20_000;
 
-/** What is answered to a message that joined a turn. */
+/** The response to a message that joined a turn. */
 export interface SteeringReceipt {
   readonly turn_id: TurnId;
   readonly session_id: SessionRecord['id'];
@@ -147,7 +147,7 @@ export interface SteeringReceipt {
   readonly input_id: string;
 }
 
-/** Throws `validation_error` for what no running turn can take, whether one runs or not. */
+/** Throws `validation_error` for content that no running turn can take, whether one runs or not. */
 export function checkSteering({ content, override }: PreparedMessage, attachments: readonly string[]): void {
   const issues: Issue[] = [];
   if (attachments.length > 0) issues.push({ path: 'attachments', message: 'cannot steer a turn' });
@@ -161,8 +161,8 @@ export function checkSteering({ content, override }: PreparedMessage, attachment
 }
 
 /**
- * Gives the message to the session's open turn. Null when there is none: the session's lock is then held for `turnId`,
- * and an ordinary turn may start. A turn that is being cancelled or admitted is waited for.
+ * Gives the message to the session's open turn. Null when no turn is open: the session's lock is then held for
+ * `turnId`, and an ordinary turn may start. Waits for a turn that is being cancelled or admitted.
  * Throws `session_is_worker`, `session_already_ended`, or `turn_in_flight` when too many messages wait.
  */
 export async function steerOrReserve(

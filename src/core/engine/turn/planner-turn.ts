@@ -13,7 +13,7 @@ import type { ToolResults, TurnBase, TurnCounts, TurnEnd, TurnPlan, TurnRun } fr
 import { endTurn, endUnfinishedTurn, rebuildRun } from './end-turn.ts';
 import { runTurn } from './run-turn.ts';
 
-// What a turn that is taken up again stores first, and its end when its model is gone (04 §13).
+// The first step of a resumed turn, and its end when its model is gone (04 §13).
 
 /** Back to `in_flight`, with `turn.resumed`. A pause for money is no failed attempt. */
 export async function announceResumed(engine: Storage & LiveSessions, run: TurnPlan & TurnCounts): Promise<void> {
@@ -49,7 +49,7 @@ export async function failModelGone(engine: Runtime & Storage & Delegations, run
   });
 }
 
-/** Runs the turn under the lock that the caller has reserved. */
+/** Runs the turn. The caller has reserved the session's lock. */
 export function startTopLevelTurn(engine: TurnEngine, run: TurnRun, known?: ToolResults): void {
   const { scope, session } = run;
   let end: TurnEnd | null = null;
@@ -63,7 +63,7 @@ export function startTopLevelTurn(engine: TurnEngine, run: TurnRun, known?: Tool
       end = await runTurn(engine, run, known);
     } catch (thrown) {
       // Its end could not be stored: the turn would stay open for ever (16 §4.4).
-      engine.trees.giveUp(session.root_session_id);
+      engine.trees.release(session.root_session_id);
       throw thrown;
     } finally {
       timer?.cancel();
@@ -71,11 +71,11 @@ export function startTopLevelTurn(engine: TurnEngine, run: TurnRun, known?: Tool
       leave();
     }
   });
-  // The limit may have been raised while the last of the tree was still coming to its stop.
+  // The limit may have been raised while the last part of the tree was still stopping.
   void turn.done.then(() => (end?.status === 'interrupted' ? resumeIfPaid(engine, session.id) : undefined));
 }
 
-/** Goes on with a turn that waits for money, unless its tree still has to wait. Never rejects. */
+/** Resumes a turn that waits for money, unless its tree still has to wait. Never rejects. */
 export async function resumeIfPaid(engine: TurnEngine, sessionId: SessionId): Promise<void> {
   if (engine.draining.value) return;
   try {
@@ -87,16 +87,16 @@ export async function resumeIfPaid(engine: TurnEngine, sessionId: SessionId): Pr
     if (session) await resumeTopLevelTurn(engine, session, turn);
   } catch (err) {
     engine.log.error({ err, session_id: sessionId }, 'a turn that waited for money could not be resumed');
-    if (err instanceof StorageFault) engine.trees.giveUp(sessionId);
+    if (err instanceof StorageFault) engine.trees.release(sessionId);
   }
 }
 
-/** A turn that crashed the server this often is ended instead of tried again. */
+/** A turn that crashed the server this often is ended instead of resumed. */
 const MAX_ATTEMPTS = 3;
 
 /**
- * Starts a top-level turn again where it stands; resolves when it runs. A turn whose lock is held is left alone, and
- * while the server drains every turn is.
+ * Resumes a top-level turn at its last step; resolves when it runs. A turn whose lock is held is left alone, and while
+ * the server drains every turn is.
  */
 export async function resumeTopLevelTurn(engine: TurnEngine, session: SessionRecord, turn: TurnRecord): Promise<void> {
   if (engine.draining.value || engine.locks.reserve(session.id, turn.id).held) return;
@@ -129,7 +129,7 @@ export async function resumeTopLevelTurn(engine: TurnEngine, session: SessionRec
   }
 }
 
-/** Workers that the turn and everything below it has had: a restart gives it no new ones to spend (04 §10). */
+/** Number of workers of the turn and of everything below it: a restart must not reset the cap (04 §10). */
 async function countWorkers(engine: Pick<Storage, 'store'>, turn: TurnRecord): Promise<number> {
   // No call of this turn has a smaller id than the turn itself; parents come before their children.
   const query = { recursive: true, after: `tu_${turn.id}`, limit: 1000 };

@@ -1,4 +1,4 @@
-// The turn loop: ask the machine what is next, do it, until a terminal event is stored (00 §3, 04 §3.1).
+// The turn loop: computes the next step, runs it, until a terminal event is stored (00 §3, 04 §3.1).
 
 import { next, type Step } from '#core/policy/turn-machine.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
@@ -35,9 +35,7 @@ import { buildAnswers, FAILED_TEXT } from '../tool-call/tool-results.ts';
 import { completeTurn, endTurn, interruptTurn } from './end-turn.ts';
 import { newUserMessage } from './incoming-message.ts';
 
-// The tool messages of a finished batch, the messages that came meanwhile, and the model call that sends both (00 §3 step 5).
-
-/** Stores the tool messages of a finished batch in one transaction with the messages that came meanwhile, and announces the call that sends them. */
+/** Stores the tool messages of a finished batch in one transaction with the messages that came meanwhile, and announces the call that sends them (00 §3 step 5). */
 export async function storeAnswers(
   engine: Runtime & Storage & WorkspaceAccess,
   run: TurnRun,
@@ -59,13 +57,13 @@ export async function storeAnswers(
   if (prepared) setNextCall(run, { prepared, started: events[read]!.id });
 }
 
-// Messages sent to a turn that runs: read at its next step boundary (20 §4).
+// Messages for a running turn: read at its next step boundary (20 §4).
 
-/** What waits for the turn, as the messages it becomes. */
+/** The messages that wait for the turn, in their stored form. */
 export interface Inputs {
   readonly messages: readonly StoredMessage[];
   readonly writes: readonly Write[];
-  /** For each message its `turn.steered`, then the message for those who watch. */
+  /** For each message its `turn.steered`, then the message for stream clients. */
   readonly emit: readonly (EventDraft | Transient)[];
 }
 
@@ -103,7 +101,7 @@ export async function collectInputs(
 }
 
 /**
- * Reads what waits for a turn that would end here, so that one more model call follows.
+ * Reads the waiting messages of a turn that would end here, so that one more model call follows.
  * @returns `limited` where no call may follow
  */
 export async function readInputs(engine: Runtime & Storage, run: TurnBase): Promise<'read' | 'nothing' | 'limited'> {
@@ -116,7 +114,7 @@ export async function readInputs(engine: Runtime & Storage, run: TurnBase): Prom
   return 'read';
 }
 
-// What a running turn does next, and its next call where that is certain before the step in hand is stored (00 §3).
+// Computes a running turn's next step, and its next call where that is certain before the current step is stored (00 §3).
 
 export function decideNextStep(
   engine: Pick<Runtime, 'config'>,
@@ -134,8 +132,8 @@ export function decideNextStep(
 }
 
 /**
- * The call that follows once `history` is stored, to be announced in the same transaction. Null where the turn may go
- * another way, money has to be reserved first, or room has to be made in the window.
+ * The call that follows once `history` is stored, to be announced in the same transaction. Null where the turn may take
+ * another step, money has to be reserved first, or room has to be made in the window.
  */
 export async function prepareCertainCall(
   engine: Runtime & Storage & WorkspaceAccess,
@@ -144,14 +142,14 @@ export async function prepareCertainCall(
 ): Promise<ModelRequest | null> {
   if (decideNextStep(engine, run, history).kind !== 'call_model') return null;
   const volatile = await readVolatilePrompt(engine, run.session);
-  // Last, behind everything that may take time.
+  // Last, since everything that takes time comes before it.
   if ((await listLimits(engine, run.session, run.caps)).length > 0) return null;
   if (!canAnnounce(engine, run.signal)) return null;
   const prepared = buildModelRequest(engine, { ...run, history }, volatile);
   return isCrowded(engine, prepared) ? null : prepared;
 }
 
-/** Whether no stop is in sight. A call that is announced all the same is rejected, and costs two events. */
+/** Whether no stop is in sight. A call that is announced and then stopped is rejected, and costs two events. */
 export function canAnnounce(engine: Pick<Runtime, 'draining'>, signal: AbortSignal): boolean {
   return !signal.aborted && !engine.draining.value;
 }
@@ -172,8 +170,8 @@ function maxLlmCalls(engine: Pick<Runtime, 'config'>, run: Pick<TurnPlan, 'sessi
 }
 
 /**
- * Runs an admitted turn to its terminal event, or puts it down where it can be taken up again. Nothing is thrown but
- * the journal's own faults. A cancellation is honoured between steps and inside them; its closing cannot be cancelled.
+ * Runs an admitted turn to its terminal event, or interrupts it where it can be resumed. Only the journal's own faults
+ * are thrown. A cancellation counts between steps and inside them; the closing itself cannot be cancelled.
  * @param known results of the newest message's tool calls from before a restart
  */
 export async function runTurn(engine: TurnLoopEngine, run: TurnRun, known: ToolResults = new Map()): Promise<TurnEnd> {
@@ -182,8 +180,8 @@ export async function runTurn(engine: TurnLoopEngine, run: TurnRun, known: ToolR
     for (;;) {
       throwIfLost(run.signal);
       const step = decideNextStep(engine, run);
-      // The calls of a stopped turn are dispatched all the same: each is rejected with its own terminal event.
-      // So is a call that is announced: it is made, rejected at once, and so has its outcome.
+      // The calls of a stopped turn are dispatched too: each is rejected with its own terminal event.
+      // An announced call is sent too: it is rejected at once, and so has its outcome.
       const owed = step.kind === 'run_tools' || run.next_call?.started != null;
       if (run.signal.aborted && !owed) return await stopTurn(engine, run);
       if (step.kind === 'finish') {
@@ -228,7 +226,7 @@ export async function runTurn(engine: TurnLoopEngine, run: TurnRun, known: ToolR
   } catch (thrown) {
     if (thrown instanceof TreeLost) return { status: 'lost' };
     engine.log.error({ err: thrown, session_id: run.session.id, turn_id: run.turn.id }, 'a turn failed unexpectedly');
-    // When one of these is refused too the turn stays open: the next operation on it, or the next start, ends it whole.
+    // If the store refuses one of these too, the turn stays open: the next operation on it, or the next start, ends it.
     await closeOpenParts(engine, run.session, run.turn.id, FAULT);
     return endTurn(engine, run, {
       status: 'failed',
@@ -254,7 +252,7 @@ async function endOverBudget(engine: TurnLoopEngine, run: TurnRun, refusal: Budg
 /** An aborted turn ends as cancelled, unless the process stops and the turn goes on after its next start. */
 async function stopTurn(engine: TurnLoopEngine, run: TurnBase): Promise<TurnEnd> {
   if (isHandOver(engine, run.signal)) return interruptTurn(engine, run, 'restart');
-  // Nothing else would end workers that were interrupted before the cancellation came.
+  // Workers that were interrupted before the cancellation would stay open otherwise.
   const by = cancelledBy(run.signal);
   await engine.workers.closeUnder(run.turn.id, by);
   return endTurn(engine, run, { status: 'cancelled', by });

@@ -345,7 +345,7 @@ describe('a worker whose tier model cannot serve', () => {
     expect(delegation!.usage_summary.model).toBe(model);
   });
 
-  it('runs nothing where a dearer fallback is forbidden, and the planner reads why', async () => {
+  it('runs nothing where a costlier fallback is forbidden, and the planner reads why', async () => {
     const t = await withPicture({ config: { delegation: { allow_costlier_fallback: false } } });
     const session = await go(t);
     expect(ofWorkers(t, session)).toMatchObject([
@@ -363,7 +363,7 @@ describe('a worker whose tier model cannot serve', () => {
     expect(t.rows()).toMatchObject({ turns: 1, delegations: 1 });
   });
 
-  it('still runs where the fallback is no dearer', async () => {
+  it('still runs where the fallback is no costlier', async () => {
     const t = await withPicture({
       config: { delegation: { allow_costlier_fallback: false } },
       files: { [FILE]: 'default: gpt' },

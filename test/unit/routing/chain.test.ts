@@ -399,7 +399,7 @@ describe('a worker', () => {
   });
 });
 
-describe('a dearer fallback', () => {
+describe('a costlier fallback', () => {
   const image = { is_worker: true, worker_tier_model: HAIKU, has_images: true };
 
   it('is flagged', () => {
@@ -421,7 +421,7 @@ describe('a dearer fallback', () => {
     ]);
   });
 
-  it('is neither when the fallback costs less, and an unpriced winner counts as dearer', () => {
+  it('is neither when the fallback costs less, and an unpriced winner counts as costlier', () => {
     const fallback = (from: string, to: string) =>
       decide(
         { is_worker: true, worker_tier_model: from, has_tool_definitions: false, has_system_prompt: false },

@@ -23,9 +23,18 @@ export function addQueryCommands(program: Command, context: CommandContext, ask:
         'metis sessions --status running',
       ),
     )
-      .addOption(new Option('--limit <n>', 'how many at most').default(20).argParser(createNumberParser(1, 100_000)))
-      .addOption(new Option('--status <status...>', 'only these').choices(['idle', 'running', 'interrupted', 'ended']))
-      .option('--workers', "the workers' sessions too")
+      .addOption(
+        new Option('--limit <n>', 'maximum number of sessions').default(20).argParser(createNumberParser(1, 100_000)),
+      )
+      .addOption(
+        new Option('--status <status...>', 'only sessions of these statuses').choices([
+          'idle',
+          'running',
+          'interrupted',
+          'ended',
+        ]),
+      )
+      .option('--workers', 'include sessions of workers')
       .action((flags: ServerFlags & SessionsFlags) =>
         ask(flags, async (server) => (await import('#cli/sessions.ts')).listSessions(context, server, flags)),
       ),
@@ -41,17 +50,17 @@ export function addQueryCommands(program: Command, context: CommandContext, ask:
         'after',
         `
 Groups: model, provider, session, parent_session, root_session, is_worker, day,
-hour, delegation_tier, worker_name, workspace; two are separated by a comma,
-none gives the total alone.`,
+hour, delegation_tier, worker_name, workspace. Separate two by a comma; none
+gives the total alone.`,
       ),
     )
-      .option('--group-by <dimensions>', 'one or two groups', 'model')
+      .option('--group-by <dimensions>', 'one or two groups, separated by a comma', 'model')
       .addOption(
-        new Option('--since <when>', '24h, 7d, 2w, a day like 2026-01-31, a time, or all')
+        new Option('--since <when>', 'start: 24h, 7d, 2w, a day like 2026-01-31, a time, or all')
           .default('7d')
           .argParser(parseSince),
       )
-      .addOption(new Option('--session <id>', "one planner's session with its workers").argParser(parseSessionId))
+      .addOption(new Option('--session <id>', 'only this session and its workers').argParser(parseSessionId))
       .action((flags: ServerFlags & CostFlags) =>
         ask(flags, async (server) => (await import('#cli/cost.ts')).showCost(context, server, flags)),
       ),
@@ -59,12 +68,12 @@ none gives the total alone.`,
   program.addCommand(
     withServerFlags(
       createCommand('events', 'Print the events of a session.', 'metis events sess_01JZ... --follow --workers')
-        .argument('<session>', 'its id; metis sessions lists them')
-        .option('--follow', 'go on with what happens, also over a restart of the server, until the session ends')
-        .option('--workers', 'the events of its workers too'),
+        .argument('<session>', 'id of the session; metis sessions lists them')
+        .option('--follow', 'print new events until the session ends; survives a server restart')
+        .option('--workers', 'include events of workers'),
     ).action((session: string, flags: ServerFlags & EventsFlags) => {
       const stopped = new AbortController();
-      // Ctrl-C and a reader that left end the following, and nothing else.
+      // Ctrl-C and a closed output end the stream, and nothing else.
       void Promise.race([context.stopSignal(), context.outputClosed]).then(() => stopped.abort());
       return ask(flags, async (server) =>
         (await import('#cli/events.ts')).showEvents(context, server, session, { ...flags, signal: stopped.signal }),
@@ -77,7 +86,7 @@ none gives the total alone.`,
         withServerFlags(
           createCommand(
             'check',
-            'Say whether a routing file is valid.',
+            'Check whether a routing file is valid.',
             'metis routing check .metis/routing.yaml',
           ).argument('<file>', 'the file to check; it is not loaded'),
         ).action((file: string, flags: ServerFlags) =>
@@ -88,12 +97,12 @@ none gives the total alone.`,
         withServerFlags(
           createCommand(
             'explain',
-            'Show which model a message would get and why; runs and stores nothing.',
+            'Show which model a message would get, and why; starts no turn.',
             'metis routing explain "say hello" --workspace .',
           )
             .argument('<text>', 'the message')
-            .option('--workspace <dir>', "the session's workspace; the current folder when left out")
-            .option('--model <model>', 'id or alias the session is set to'),
+            .option('--workspace <dir>', "the session's workspace; default: the current folder")
+            .option('--model <model>', 'model of the session, id or alias'),
         ).action((text: string, flags: ServerFlags & { workspace?: string; model?: string }) =>
           ask(flags, async (server) => (await import('#cli/routing.ts')).explainRoute(context, server, text, flags)),
         ),
@@ -101,14 +110,14 @@ none gives the total alone.`,
   );
 }
 
-/** `metis trust`: the files of a workspace that widen what runs without a question (20 §11). */
+/** `metis trust`: files of a workspace that extend what runs without approval (20 §11). */
 export function createTrustCommand(context: CommandContext, ask: Ask): Command {
-  const about = 'Trust a file of a workspace that widens what runs without a question; lists them without a file.';
+  const about = 'Trust a file that extends what runs without approval; without a file: list such files.';
   return withServerFlags(createCommand('trust', about, 'metis trust .metis/workers/tester.yaml'))
-    .argument('[file]', 'the file: it is shown, and you are asked')
-    .option('--workspace <dir>', 'whose file; the current folder when left out')
-    .option('--remove', 'take the trust back')
-    .option('--sha256 <hex>', 'trust the file without a question if it has this SHA-256')
+    .argument('[file]', 'the file; you see it and confirm')
+    .option('--workspace <dir>', 'the workspace of the file; default: the current folder')
+    .option('--remove', 'revoke the trust')
+    .option('--sha256 <hex>', 'trust the file without a prompt if it has this SHA-256')
     .action((file: string | undefined, flags: ServerFlags & TrustFlags) =>
       ask(flags, async (server) => {
         const { changeTrust, listTrust } = await import('#cli/trust.ts');
@@ -117,25 +126,25 @@ export function createTrustCommand(context: CommandContext, ask: Ask): Command {
     );
 }
 
-/** @param ask finds the server of a command of this program, and ends with the exit code of the body */
+/** @param ask finds the server, runs the body with it and ends with the exit code of the body */
 export function createWorkersCommand(context: CommandContext, ask: Ask): Command {
   const own = (name: string, description: string, example: string) =>
     withServerFlags(createCommand(name, description, example)).option(
       '--workspace <dir>',
-      'whose workers; the current folder when left out',
+      'the workspace of the workers; default: the current folder',
     );
   const parts = () => import('#cli/worker-definitions.ts');
   const about = 'Ask a running server about the named workers of a workspace.';
   return createCommand('workers', about, 'metis workers list')
     .addCommand(
-      own('list', 'List the workers and what each may touch.', 'metis workers list').action(
+      own('list', 'List the workers and the folders that each may use.', 'metis workers list').action(
         (flags: WorkersCommandFlags) =>
           ask(flags, async (server) => (await parts()).listWorkers(context, server, flags)),
       ),
     )
     .addCommand(
       own('show', 'Print the definition of a worker; exits 1 if it cannot be called.', 'metis workers show evaluator')
-        .argument('<name>', 'the worker')
+        .argument('<name>', 'name of the worker')
         .action((name: string, flags: WorkersCommandFlags) =>
           ask(flags, async (server) => (await parts()).showWorker(context, server, name, flags)),
         ),

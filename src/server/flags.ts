@@ -1,10 +1,10 @@
-// The flags that commands share, and how their values are read.
+// Flags that several commands share, and the parsers of their values.
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { parseSinceTime } from '#cli/terminal.ts';
 import { SESSION_ID_PATTERN } from '#protocol/ids.ts';
 import { fromPusd, toPusd, USD_LIMIT_PATTERN, ZERO_PUSD } from '#protocol/money.ts';
 
-/** A command with its example: no `--help` is without one. */
+/** Creates a command with examples in its help. */
 export function createCommand(name: string, description: string, ...examples: readonly string[]): Command {
   const title = examples.length === 1 ? 'Example' : 'Examples';
   return new Command(name)
@@ -13,7 +13,7 @@ export function createCommand(name: string, description: string, ...examples: re
     .exitOverride();
 }
 
-/** Of every command that loads the configuration. */
+/** Adds the flags of commands that load the configuration. */
 export function withConfigFlags(command: Command, { address = false } = {}): Command {
   // Every command takes the same flags, so that one set of them works for all.
   for (const option of [
@@ -22,8 +22,8 @@ export function withConfigFlags(command: Command, { address = false } = {}): Com
   ])
     command.addOption(option.hideHelp(!address));
   return command
-    .addOption(new Option('--data <dir>', 'data folder instead of ~/.metis'))
-    .addOption(new Option('--config <file>', 'configuration file instead of the shipped and the personal one'))
+    .addOption(new Option('--data <dir>', 'data folder; default: ~/.metis'))
+    .addOption(new Option('--config <file>', 'configuration file, in place of the shipped and the personal one'))
     .addOption(
       new Option('--set <key=value>', 'set one configuration key; may be repeated').argParser(
         (pair: string, before: string[] = []) => [...before, pair],
@@ -31,35 +31,35 @@ export function withConfigFlags(command: Command, { address = false } = {}): Com
     );
 }
 
-/** Of those for which the address to bind counts too. */
+/** Adds the flags of commands that also use the address to bind. */
 export function withAddressFlags(command: Command): Command {
   return withConfigFlags(command, { address: true });
 }
 
-/** Of a command that asks a running server, of its data folder unless it is named (19 §5). */
+/** The flag of commands that use a running server; without it, the server of the data folder (19 §5). */
 export function createServerOption(): Option {
   const text = 'address of the server; else the one of the data folder, or the configured one';
   return new Option('--server <url>', text).argParser(parseServerUrl);
 }
 
-/** Of every command that asks a running server. */
+/** Adds the flags of commands that use a running server. */
 export function withServerFlags(command: Command): Command {
   return command
     .addOption(createServerOption())
-    .addOption(new Option('--token <token>', 'its access token; METIS_TOKEN when left out'))
-    .addOption(new Option('--data <dir>', 'the data folder whose server is asked; ~/.metis when left out'))
-    .addOption(new Option('--json', 'the answer as JSON'));
+    .addOption(new Option('--token <token>', 'access token of the server; default: METIS_TOKEN'))
+    .addOption(new Option('--data <dir>', 'data folder of the server; default: ~/.metis'))
+    .addOption(new Option('--json', 'print the answer as JSON'));
 }
 
-/** Of every command that speaks a protocol and finds its server, or starts one. */
+/** Adds the flags of commands that serve a protocol and find or start a server. */
 export function withDoorFlags(command: Command): Command {
   return withConfigFlags(command)
     .addOption(
-      new Option('--server <url>', 'the server to ask; else the one of the data folder, or one of its own').argParser(
+      new Option('--server <url>', 'address of the server; else the one of the data folder, or a new one').argParser(
         parseServerUrl,
       ),
     )
-    .addOption(new Option('--token <token>', 'its access token; METIS_TOKEN when left out'));
+    .addOption(new Option('--token <token>', 'access token of the server; default: METIS_TOKEN'));
 }
 
 /** The address of a server as typed, with or without `http://`. */
@@ -69,7 +69,9 @@ function parseServerUrl(text: string): string {
     throw new InvalidArgumentError('It must be an address like 127.0.0.1:8420 or http://127.0.0.1:8420.');
   const { username, password } = new URL(url);
   if (username !== '' || password !== '')
-    throw new InvalidArgumentError('It takes no user and password; give the token with --token or METIS_TOKEN.');
+    throw new InvalidArgumentError(
+      'It must not contain a user or password; set the token with --token or METIS_TOKEN.',
+    );
   return url;
 }
 
@@ -81,16 +83,16 @@ export function createNumberParser(least: number, most: number): (text: string) 
   };
 }
 
-/** Rejects what is no session id: a report for it would show $0. */
+/** Rejects any other text: a report for an unknown id would show $0. */
 export function parseSessionId(text: string): string {
   if (!SESSION_ID_PATTERN.test(text))
     throw new InvalidArgumentError('It must be the id of a session; metis sessions lists them.');
   return text;
 }
 
-/** What is more than blanks. */
+/** Rejects a blank text. */
 export function parseWords(text: string): string {
-  if (text.trim() === '') throw new InvalidArgumentError('It must say something.');
+  if (text.trim() === '') throw new InvalidArgumentError('It must not be blank.');
   return text;
 }
 

@@ -28,12 +28,12 @@ type Finish = (code: Promise<number>) => Promise<void>;
 function createDemoCommand(context: CommandContext, finish: Finish): Command {
   return createCommand(
     'demo',
-    'Watch a planner hand work to three workers; needs no key and no network.',
+    'Show a planner that delegates to three workers; needs no key and no network.',
     'metis demo --keep',
     'metis demo --workers',
   )
-    .option('--keep', 'leave the server running afterwards')
-    .option('--workers', 'the job of named workers: three pitch decks, judged')
+    .option('--keep', 'keep the server running afterwards')
+    .option('--workers', 'run the demo of named workers, which judge three pitch decks')
     .addOption(
       new Option('--provider <name>', 'use real models instead of scripted ones').choices(['anthropic', 'openai']),
     )
@@ -46,31 +46,31 @@ function createBenchmarkCommand(context: CommandContext, finish: Finish): Comman
   return withConfigFlags(
     createCommand(
       'benchmark',
-      'Run workloads with delegation and by the planner alone, and compare their cost.',
+      'Run workloads with and without delegation, and compare their cost.',
       'metis benchmark examples/benchmark --scripted',
       'metis benchmark ./workloads --budget 2.00',
     )
       .argument('<folder>', 'a folder with a workload.yaml, or a folder of such folders')
-      .option('--model <model>', "the planner's model, id or alias; the first of the tier deep when left out")
+      .option('--model <model>', "the planner's model, id or alias; default: the first of tier deep")
       .addOption(
         new Option(
           '--delegation-policy <policy>',
-          'PLANNER-planner-WORKER-worker: the models of planner and workers',
+          'models of planner and workers: PLANNER-planner-WORKER-worker',
         ).argParser(parsePolicyFlag),
       )
       .addOption(
-        new Option('--budget <usd>', 'the most that all runs together may cost').default('1').argParser(parseUsd),
+        new Option('--budget <usd>', 'limit of the cost of all runs together').default('1').argParser(parseUsd),
       )
-      .option('--scripted', 'play the scenario of each workload; needs no key')
-      .option('--approve', 'let every tool call pass, commands too; without it they are denied')
-      .option('--json', 'the result as JSON'),
+      .option('--scripted', 'use the scripted scenario of each workload; needs no key')
+      .option('--approve', 'approve every tool call, commands too; without it they are denied')
+      .option('--json', 'print the result as JSON'),
   )
     .addHelpText(
       'after',
       `
-Each run has a copy of the workspace and a data folder of its own: it is not in
-the reports of your server, nor under its limit of the day. The check of a
-workload runs what models wrote, as you.
+Each run has its own copy of the workspace and its own data folder. It is not in
+the reports of your server and does not count towards its daily limit. The check
+of a workload runs code that models wrote, with your permissions.
 Exit code: 0 every run passed, 1 otherwise, 130 interrupted.`,
     )
     .action((folder: string, flags: BenchmarkFlags) =>
@@ -80,18 +80,18 @@ Exit code: 0 every run passed, 1 otherwise, 130 interrupted.`,
 
 function parsePolicyFlag(text: string): string {
   if (parsePolicy(text) === null)
-    throw new InvalidArgumentError('It must be like sonnet-planner-haiku-worker, with ids or aliases of models.');
+    throw new InvalidArgumentError('It must name two models by id or alias, like sonnet-planner-haiku-worker.');
   return text;
 }
 
 const BEGINNING = `
 Begin with:
-  $ metis demo                       a planner and workers at work; needs no key
-  $ metis run "what is this about?"  one task in this folder, answered on stdout
-  $ metis serve                      the server that the other commands ask
-  $ metis help run                   what a command takes, with an example`;
+  $ metis demo                       show a planner with workers; needs no key
+  $ metis run "what is this about?"  run one task in this folder
+  $ metis serve                      run the server that other commands use
+  $ metis help run                   show the arguments of a command`;
 
-/** `ended` hears the exit code of the command that ran. Throws `CommanderError` for what cannot be parsed. */
+/** @param ended receives the exit code of the command. Throws `CommanderError` for arguments that cannot be parsed. */
 export function createProgram(context: CommandContext, ended: (code: number) => void): Command {
   const finish = async (code: Promise<number>) => ended(await code);
   const ask = (flags: ServerFlags, body: (server: ServerAddress) => Promise<number>) =>
@@ -109,26 +109,28 @@ export function createProgram(context: CommandContext, ended: (code: number) => 
     withConfigFlags(
       createCommand(
         'run',
-        'Run one task and show it at work: the tree on stderr, the answer on stdout.',
+        'Run one task: progress on stderr, the answer on stdout.',
         'metis run "Which tests are missing?" --workspace . --budget 0.50',
         'metis run "Write the changelog" --json > events.jsonl',
       )
-        .addArgument(new Argument('<task>', 'what is to be done').argParser(parseWords))
-        .option('--workspace <dir>', 'the folder to work in; the current one when left out')
-        .option('--model <model>', "the planner's model, id or alias; routing decides when left out")
-        .option('--worker <name>', 'the named worker of the workspace that does it')
-        .addOption(new Option('--budget <usd>', 'the most it may cost with all its workers').argParser(parseUsd))
-        .option('--approve', 'let every tool call pass without asking; the server must allow it')
-        .option('--json', 'every event of the tree as a line of JSON on stdout instead of the answer')
+        .addArgument(new Argument('<task>', 'the task, as one argument').argParser(parseWords))
+        .option('--workspace <dir>', 'the folder to work in; default: the current folder')
+        .option('--model <model>', "the planner's model, id or alias; default: chosen by routing")
+        .option('--worker <name>', 'the named worker of the workspace that runs the task')
+        .addOption(
+          new Option('--budget <usd>', 'limit of the cost of the task with all its workers').argParser(parseUsd),
+        )
+        .option('--approve', 'approve every tool call; the server must allow it')
+        .option('--json', 'print every event as a line of JSON instead of the answer')
         .addOption(createServerOption())
-        .option('--token <token>', 'its access token; METIS_TOKEN when left out'),
+        .option('--token <token>', 'access token of the server; default: METIS_TOKEN'),
     )
       .addHelpText(
         'after',
         `
-Where no server answers and none was named, one runs for this task alone, on the
-same data folder. What needs approval is asked at the terminal; without one it
-is denied. Ctrl-C cancels, a second one leaves.
+If no server answers and none was named, the command runs one for this task, on
+the same data folder. Approvals are requested at the terminal; without one they
+are denied. Ctrl-C cancels the task, a second Ctrl-C exits.
 Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded.`,
       )
       .action((task: string, flags: RunCommandFlags) =>
@@ -139,7 +141,7 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded.`,
   program.addCommand(createBenchmarkCommand(context, finish));
   program.addCommand(
     withDoorFlags(
-      createCommand('acp', 'Speak ACP on stdin and stdout: Metis as the agent of an editor.', 'metis acp'),
+      createCommand('acp', 'Serve ACP on stdin and stdout, as the agent of an editor.', 'metis acp'),
     ).action((flags: AttachFlags) =>
       finish(import('./commands/mcp-acp.ts').then(({ serveAcp }) => serveAcp(context, flags))),
     ),
@@ -148,13 +150,11 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded.`,
     withDoorFlags(
       createCommand(
         'mcp',
-        'Speak MCP on stdin and stdout, so that any agent can delegate to workers.',
+        'Serve MCP on stdin and stdout, so that any agent can delegate to workers.',
         'metis mcp --workspace . --budget 1.00',
       )
-        .option('--workspace <dir>', 'the folder that workers work in; the current one when left out')
-        .addOption(
-          new Option('--budget <usd>', 'the most that all workers of this client may cost').argParser(parseUsd),
-        ),
+        .option('--workspace <dir>', 'the folder that workers work in; default: the current folder')
+        .addOption(new Option('--budget <usd>', 'limit of the cost of all workers of this client').argParser(parseUsd)),
     ).action((flags: McpFlags) =>
       finish(import('./commands/mcp-acp.ts').then(({ serveMcp }) => serveMcp(context, flags))),
     ),
@@ -180,10 +180,10 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded.`,
     withAddressFlags(
       createCommand(
         'doctor',
-        'Check data folder, keys, prices and port, and say what to do.',
+        'Check data folder, keys, prices and port, and suggest fixes.',
         'metis doctor',
         'metis doctor --online',
-      ).option('--online', 'try every key with its provider, by one request that costs nothing'),
+      ).option('--online', 'check every key by a free request to its provider'),
     ).action((flags: DoctorFlags) =>
       finish(import('./commands/doctor.ts').then(({ doctor }) => doctor(context, flags))),
     ),
@@ -193,7 +193,7 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded.`,
       withAddressFlags(
         createCommand(
           'check',
-          'Say whether the server would accept its configuration.',
+          'Check whether the server would accept its configuration.',
           'metis config check --config server.yaml',
         ),
       ).action((flags: ConfigFlags) =>
@@ -203,29 +203,25 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded.`,
   );
   program.addCommand(
     withConfigFlags(
-      createCommand(
-        'backup',
-        'Copy the database to a new file, also while a server runs.',
-        'metis backup metis-monday.db',
-      ),
+      createCommand('backup', 'Copy the database to a new file; the server may run.', 'metis backup metis-monday.db'),
     )
-      .argument('<file>', 'the copy; must not exist')
+      .argument('<file>', 'the new file; must not exist')
       .action((file: string, flags: ConfigFlags) =>
         finish(import('./commands/database.ts').then(({ backup }) => backup(context, flags, file))),
       ),
   );
   program.addCommand(
     withConfigFlags(
-      createCommand('prune', 'Delete old events; costs and messages stay.', 'metis prune --days 30 --dry-run'),
+      createCommand('prune', 'Delete old events; keeps costs and messages.', 'metis prune --days 30 --dry-run'),
     )
       .addOption(
-        new Option('--days <n>', 'age from which events go; trace.retention_days when left out').argParser(
+        new Option('--days <n>', 'age of deleted events in days; default: trace.retention_days').argParser(
           createNumberParser(1, 36_500),
         ),
       )
-      .option('--dry-run', 'count, and change nothing')
+      .option('--dry-run', 'count the events and delete none')
       .addOption(createServerOption())
-      .addOption(new Option('--token <token>', 'its access token; METIS_TOKEN when left out'))
+      .addOption(new Option('--token <token>', 'access token of the server; default: METIS_TOKEN'))
       .action((flags: PruneFlags) =>
         finish(import('./commands/database.ts').then(({ prune }) => prune(context, flags))),
       ),
@@ -233,14 +229,15 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded.`,
   program.addCommand(
     createCommand('rollups', 'Work on the cost sums of the database.', 'metis rollups verify')
       .addCommand(
-        withConfigFlags(createCommand('verify', 'Compare sums, ledger and events.', 'metis rollups verify')).action(
-          (flags: ConfigFlags) =>
-            finish(import('./commands/database.ts').then(({ verifyRollups }) => verifyRollups(context, flags))),
+        withConfigFlags(
+          createCommand('verify', 'Compare the sums with the ledger and the events.', 'metis rollups verify'),
+        ).action((flags: ConfigFlags) =>
+          finish(import('./commands/database.ts').then(({ verifyRollups }) => verifyRollups(context, flags))),
         ),
       )
       .addCommand(
         withConfigFlags(
-          createCommand('rebuild', 'Make the sums again; no server may have the file.', 'metis rollups rebuild'),
+          createCommand('rebuild', 'Rebuild the sums; no server may have the database open.', 'metis rollups rebuild'),
         ).action((flags: ConfigFlags) =>
           finish(import('./commands/database.ts').then(({ rebuildCostSums }) => rebuildCostSums(context, flags))),
         ),
@@ -249,12 +246,12 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded.`,
   program.addCommand(
     createCommand(
       'completion',
-      'Print what makes the shell complete commands and flags.',
+      'Print a completion script for your shell.',
       'source <(metis completion bash)',
       'source <(metis completion zsh)',
       'metis completion fish > ~/.config/fish/completions/metis.fish',
     )
-      .addArgument(new Argument('<shell>', 'which shell').choices(SHELLS))
+      .addArgument(new Argument('<shell>', 'your shell').choices(SHELLS))
       .action((shell: Shell) => {
         context.stdout.write(completionScript(program, shell));
       }),
@@ -266,16 +263,16 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded.`,
 function withHelp(program: Command): Command {
   program.helpCommand(false);
   return program.addCommand(
-    createCommand('help', 'Say what a command takes.', 'metis help routing explain')
-      .argument('[command...]', 'the command and the one below it')
+    createCommand('help', 'Show the arguments and flags of a command.', 'metis help routing explain')
+      .argument('[command...]', 'a command, and its subcommand')
       .action((names: string[]) => {
-        let asked = program;
+        let command = program;
         for (const name of names) {
-          const found = asked.commands.find((candidate) => candidate.name() === name);
+          const found = command.commands.find((candidate) => candidate.name() === name);
           if (found === undefined) program.error(`error: unknown command '${names.join(' ')}'`);
-          asked = found;
+          command = found;
         }
-        asked.outputHelp();
+        command.outputHelp();
       }),
   );
 }

@@ -122,7 +122,7 @@ describe('sessions and cost', () => {
     [['sessions', '--status', 'asleep'], 2, /Allowed choices are/],
     [['cost', '--session', 'sess_x'], 2, /must be the id of a session/],
     [['sessions', '--server', '127.0.0.1:1'], 1, /^metis: no server answers at http:\/\/127.0.0.1:1; metis serve/],
-    [['sessions', '--server', 'http://me:word@127.0.0.1:1'], 2, /It takes no user and password/],
+    [['sessions', '--server', 'http://me:word@127.0.0.1:1'], 2, /It must not contain a user or password/],
     [['events', 'sess_x', '--follow', '--server', '127.0.0.1:1'], 1, /^metis: no server answers/],
   ])('%j says what is wrong', async (args, code, message) => {
     const answer = await run(args, { home: home.path });

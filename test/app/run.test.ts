@@ -377,7 +377,7 @@ describe('exit codes', () => {
   it.each([
     [['--nope', 'x'], /unknown option '--nope'/],
     [[], /missing required argument 'task'/],
-    [[' '], /must say something/],
+    [[' '], /must not be blank/],
     [['x', '--budget', 'much'], /must be an amount in US dollars above 0/],
     [['x', '--budget', '0'], /must be an amount in US dollars above 0/],
     [['x', '--workspace', '/nowhere/at/all'], /^metis: .*workspace/m],

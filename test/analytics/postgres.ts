@@ -52,7 +52,10 @@ export async function startDatabase(service: string, statementMs?: number): Prom
     clock,
     log,
   });
-  await trees.join({ url: '' }, { running: () => 0, inUse: () => true, takeUp: async () => {}, lost: async () => {} });
+  await trees.join(
+    { url: '' },
+    { running: () => 0, inUse: () => true, takeUp: async () => {}, abandonTree: async () => {} },
+  );
   const kept = { keepCurrent: () => {}, forget: () => {} };
   const journal = createJournal({ pool, trees, ids, clock, bus: createBus(log), log, ...kept });
   const all = async (sql: string, ...values: unknown[]) =>

@@ -186,16 +186,18 @@ describe('reading and writing', () => {
     const data = Buffer.alloc(200_000, 'abc');
     await writeFile(join(root, 'big'), data);
     const path = await files.resolve('big', 'read');
-    expect((await files.read(path)).equals(data)).toBe(true);
+    expect((await files.readFile(path)).equals(data)).toBe(true);
     const parts: Buffer[] = [];
     for await (const part of files.chunks(path)) parts.push(part);
     expect(parts.length).toBeGreaterThan(1);
     expect(Buffer.concat(parts).equals(data)).toBe(true);
-    expect((await failure(files.read(path, 199_999))).message).toBe('file too large: big has more than 199999 bytes');
+    expect((await failure(files.readFile(path, 199_999))).message).toBe(
+      'file too large: big has more than 199999 bytes',
+    );
   });
 
   it('names a missing file as the model did', async () => {
-    const error = await failure(files.read(await files.resolve('dir/none', 'read')));
+    const error = await failure(files.readFile(await files.resolve('dir/none', 'read')));
     expect([error.error_class, error.message]).toEqual(['execution_error', 'file not found: dir/none']);
   });
 
@@ -203,7 +205,7 @@ describe('reading and writing', () => {
     const path = await files.resolve('a.txt', 'read');
     await unlink(path.absolute);
     await symlink(join(base, 'outside', 'secret'), path.absolute);
-    expect((await failure(files.read(path))).error_class).toBe('permission_denied');
+    expect((await failure(files.readFile(path))).error_class).toBe('permission_denied');
   });
 
   it('refuses a file whose folder became a link to outside between check and read', async () => {
@@ -211,7 +213,7 @@ describe('reading and writing', () => {
     const path = await files.resolve('dir/secret', 'read');
     await rm(join(root, 'dir'), { recursive: true });
     await symlink(join(base, 'outside'), join(root, 'dir'));
-    expect((await failure(files.read(path))).error_class).toBe('permission_denied');
+    expect((await failure(files.readFile(path))).error_class).toBe('permission_denied');
     expect((await failure(files.write(path, 'overwritten'))).error_class).toBe('permission_denied');
     expect(await readFile(join(base, 'outside', 'secret'), 'utf8')).toBe('secret');
   });
@@ -227,7 +229,7 @@ describe('reading and writing', () => {
     execFileSync('mkfifo', [join(root, 'pipe')]);
     for (const name of ['pipe', 'dir']) {
       const path = await files.resolve(name, 'read');
-      expect((await failure(files.read(path))).message).toBe(`not a regular file: ${name}`);
+      expect((await failure(files.readFile(path))).message).toBe(`not a regular file: ${name}`);
       expect((await failure(files.write(path, 'x'))).message).toBe(`not a regular file: ${name}`);
     }
   });

@@ -82,7 +82,7 @@ it("the server's data folder is out of reach of file tools, in whatever workspac
   expect([await files(root).below(listed, entry), files(root).readable('data/.env')]).toEqual([null, false]);
   // What it made for a worker in there is a workspace like any other.
   const made = files(join(data, 'worktrees', 'w'));
-  expect(await made.read(await made.resolve('a', 'read'))).toEqual(Buffer.from('work'));
+  expect(await made.readFile(await made.resolve('a', 'read'))).toEqual(Buffer.from('work'));
 });
 
 describe('memory text', () => {

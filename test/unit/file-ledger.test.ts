@@ -16,11 +16,11 @@ describe('overlaps', () => {
     ledger.open(under('root', 'a'), id('A'));
     ledger.open(under('root', 'b'), id('B'));
     ledger.open(under('B', 'c'), id('C'));
-    ledger.knowledge(id('A')).read('x', '1');
-    ledger.knowledge(id('C')).wrote('x', '2');
-    ledger.knowledge(id('A')).read('x', '2');
-    ledger.knowledge(id('A')).wrote('x', '3');
-    ledger.knowledge(id('A')).wrote('y', '3');
+    ledger.knowledge(id('A')).recordRead('x', '1');
+    ledger.knowledge(id('C')).recordWrite('x', '2');
+    ledger.knowledge(id('A')).recordRead('x', '2');
+    ledger.knowledge(id('A')).recordWrite('x', '3');
+    ledger.knowledge(id('A')).recordWrite('y', '3');
     expect(ledger.overlaps(id('A'), ['x', 'y'])).toEqual(['x']);
     expect(ledger.overlaps(id('C'), ['x'])).toEqual([]);
     expect(ledger.overlaps(id('B'), ['x', 'y'])).toEqual(['x']);
@@ -34,8 +34,8 @@ describe('overlaps', () => {
     const ledger = createFileLedger();
     ledger.open(under('one', 'a'), id('A'));
     ledger.open(under('two', 'b'), id('B'));
-    ledger.knowledge(id('A')).read('x', '1');
-    ledger.knowledge(id('B')).wrote('x', '2');
+    ledger.knowledge(id('A')).recordRead('x', '1');
+    ledger.knowledge(id('B')).recordWrite('x', '2');
     expect(ledger.overlaps(id('A'), ['x'])).toEqual([]);
   });
 });
@@ -44,12 +44,12 @@ describe('what is known of files', () => {
   it('is bounded: the oldest is forgotten, of the session that was longest unused', () => {
     const ledger = createFileLedger();
     const [old, busy] = [ledger.knowledge(id('old')), ledger.knowledge(id('busy'))];
-    old.read('first', '1');
-    old.read('second', '1');
-    for (let i = 0; i < 49_999; i++) busy.read(`f${i}`, '1');
+    old.recordRead('first', '1');
+    old.recordRead('second', '1');
+    for (let i = 0; i < 49_999; i++) busy.recordRead(`f${i}`, '1');
     expect([old.hash('first'), old.hash('second'), busy.hash('f0')]).toEqual([null, '1', '1']);
-    busy.read('one more', '1');
-    busy.read('and more', '1');
+    busy.recordRead('one more', '1');
+    busy.recordRead('and more', '1');
     expect([old.hash('second'), busy.hash('f0'), busy.hash('and more')]).toEqual([null, null, '1']);
     ledger.forget(id('busy'));
     expect(busy.hash('and more')).toBeNull();

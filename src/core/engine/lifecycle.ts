@@ -200,7 +200,7 @@ export function createTreeWork(engine: Engine): TreeWork {
         giveUpUnstorableTree(engine, root, err);
       });
     },
-    lost: (root, patienceMs) => loseTree(engine, root, patienceMs),
+    abandonTree: (root, patienceMs) => loseTree(engine, root, patienceMs),
   };
 }
 

@@ -322,7 +322,7 @@ async function describeFile(
   widenings: ReadonlyMap<string, readonly string[]>,
 ): Promise<TrustedFileInfo> {
   const stored = (await engine.store.trustedFiles.list(root)).find((file) => file.path === path) ?? null;
-  const current = await engine.library.read(root, path);
+  const current = await engine.library.readText(root, path);
   const sha256 = current.ok ? current.value.sha256 : null;
   return {
     path,
@@ -336,7 +336,7 @@ async function describeFile(
 }
 
 async function readFile(engine: Pick<Toolbox, 'library'>, root: string, path: string) {
-  const read = await engine.library.read(root, path);
+  const read = await engine.library.readText(root, path);
   if (!read.ok) throw new AppError('not_found', `${path} in ${root} ${read.error}`, { resource: 'file' });
   return read.value;
 }

@@ -229,7 +229,7 @@ export interface ConfirmationReader {
    */
   allOpen(root?: SessionId): Promise<readonly ConfirmationRow[]>;
   /** Whether an `identical` answer of this tree covers the key. */
-  granted(rootSessionId: SessionId, keyHash: string): Promise<boolean>;
+  isGranted(rootSessionId: SessionId, keyHash: string): Promise<boolean>;
 }
 
 /** Money as the ledger has it. */

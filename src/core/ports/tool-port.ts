@@ -52,8 +52,8 @@ export type ToolInput = Readonly<Record<string, unknown>>;
 export interface FileKnowledge {
   /** Null = unknown: never read, or before a restart. */
   hash(path: string): string | null;
-  read(path: string, hash: string): void;
-  wrote(path: string, hash: string): void;
+  recordRead(path: string, hash: string): void;
+  recordWrite(path: string, hash: string): void;
 }
 
 /** The skills of a session. Both throw `ToolError('execution_error')` where there is none of the name, or a broken one. */

@@ -44,7 +44,7 @@ export interface TreeWork {
    * Called with each tree that this node no longer owns: it must neither run nor store it. Resolves when nothing runs.
    * @param patienceMs milliseconds after which work that still runs is killed
    */
-  lost(root: SessionId, patienceMs: number): Promise<void>;
+  abandonTree(root: SessionId, patienceMs: number): Promise<void>;
 }
 
 export interface Trees {

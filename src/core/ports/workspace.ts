@@ -41,7 +41,7 @@ export interface WorkspaceFiles {
    * Opens without following a link swapped in meanwhile; regular files only.
    * Throws `ToolError('execution_error')`, also for a file of more than `limitBytes` (default 64 MiB).
    */
-  read(path: ConfinedPath, limitBytes?: number): Promise<Buffer>;
+  readFile(path: ConfinedPath, limitBytes?: number): Promise<Buffer>;
   /** As `read`, for a file of any size: its bytes in order, a piece at a time. */
   chunks(path: ConfinedPath): AsyncIterable<Buffer>;
   /** SHA-256 of a file's content in hex; null when nothing is there. Throws as `read`. */
@@ -132,7 +132,7 @@ export interface WorkerLibrary {
   /** As it is on the disk now, valid or not; null when no file of the workspace has the name. */
   find(root: string, name: string): Promise<FoundWorker | null>;
   /** A text file of the workspace, up to the size of a definition, with its digest; else why there is none to be read. */
-  read(root: string, path: string): Promise<Result<{ readonly text: string; readonly sha256: string }, string>>;
+  readText(root: string, path: string): Promise<Result<{ readonly text: string; readonly sha256: string }, string>>;
   /** Every one by name, invalid ones included. Only files that changed since the last time are read. */
   list(root: string): Promise<readonly FoundWorker[]>;
   /** A definition that is in no file of the workspace, with its prompt and schema from there. */

@@ -129,7 +129,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
   let dropped = false;
   const lostListeners: ((root: SessionId) => void)[] = [];
   let self: NodeSelf = options.selfAt({ url: '' });
-  let work: TreeWork = { running: () => 0, inUse: () => false, takeUp: async () => {}, lost: async () => {} };
+  let work: TreeWork = { running: () => 0, inUse: () => false, takeUp: async () => {}, abandonTree: async () => {} };
   let draining = false;
 
   const places = () => options.roots.filterPlaces(self.places);
@@ -140,7 +140,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
     if (entry === undefined) return;
     entries.delete(root);
     dropped = true;
-    const stopped = Promise.all([work.lost(root as SessionId, lease.leftMs()), unused(entry)])
+    const stopped = Promise.all([work.abandonTree(root as SessionId, lease.leftMs()), unused(entry)])
       .catch((err: unknown) => log.error({ err, session_id: root }, 'a tree that was lost did not stop'))
       .then(() => {
         leaving.delete(root);

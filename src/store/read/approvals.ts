@@ -60,6 +60,6 @@ export function createConfirmationReader({ all, get }: Reads): ConfirmationReade
         ? await all<ConfirmationRowStored>(OPEN)
         : await all<ConfirmationRowStored>(OPEN_OF_TREE, root)
       ).map(confirmationRow),
-    granted: async (rootSessionId, keyHash) => (await get(GRANT, rootSessionId, keyHash)) !== undefined,
+    isGranted: async (rootSessionId, keyHash) => (await get(GRANT, rootSessionId, keyHash)) !== undefined,
   };
 }

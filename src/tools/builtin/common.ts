@@ -37,7 +37,7 @@ export async function checkStale(context: ToolContext, given: string, unread: Un
   const files = workspaceFiles(context);
   const path = await files.resolve(given, 'write');
   if (unread === 'allowed' && context.known.hash(path.relative) === null) return;
-  const data = await files.read(path, MAX_CHECKED_BYTES).catch((error: unknown) => {
+  const data = await files.readFile(path, MAX_CHECKED_BYTES).catch((error: unknown) => {
     // The file is missing or too large.
     if (error instanceof ToolError) return null;
     throw error;

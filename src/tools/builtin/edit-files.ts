@@ -45,13 +45,13 @@ export const editFile: ToolFactory = () => ({
     const path = await files.resolve(input.path as string, 'write');
     await files.exclusive(path, async () => {
       context.signal.throwIfAborted();
-      const data = await files.read(path, MAX_FILE_BYTES);
+      const data = await files.readFile(path, MAX_FILE_BYTES);
       refuseStale(context, path, { now: hashContent(data), unread: 'allowed' });
       const text = utf8Text(data, path.given, files.binary_hint);
       const at = onlyOccurrence(text, old, path.given);
       const edited = `${text.slice(0, at)}${input.new}${text.slice(at + old.length)}`;
       await files.write(path, edited);
-      context.known.wrote(path.relative, hashContent(edited));
+      context.known.recordWrite(path.relative, hashContent(edited));
     });
     return toolText(`Edited ${path.given}`, { files_modified: [path.relative] });
   },
@@ -101,7 +101,7 @@ export const writeFile: ToolFactory = () => ({
       const now = await files.hash(path, context.signal);
       refuseStale(context, path, { now, unread: 'refused' });
       await files.write(path, content);
-      context.known.wrote(path.relative, hashContent(content));
+      context.known.recordWrite(path.relative, hashContent(content));
       return now === null;
     });
     return toolText(`Wrote ${Buffer.byteLength(content)} bytes to ${path.given}`, {

@@ -70,7 +70,7 @@ export function createHitList(files: WorkspaceFiles, wanted: number): HitList {
 async function readSnippets(files: WorkspaceFiles, path: string, lines: readonly number[]): Promise<readonly string[]> {
   let text: string;
   try {
-    const data = await files.read(await files.resolve(path, 'read'), MAX_FILE_BYTES);
+    const data = await files.readFile(await files.resolve(path, 'read'), MAX_FILE_BYTES);
     text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(data);
   } catch (error) {
     if (error instanceof ToolError || error instanceof TypeError) return [];

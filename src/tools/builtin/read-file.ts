@@ -130,7 +130,7 @@ export const readFile: ToolFactory = () => ({
       window.push(decode(data));
     }
     window.push(decode());
-    context.known.read(path.relative, digest.digest('hex'));
+    context.known.recordRead(path.relative, digest.digest('hex'));
     const { text, total, last, cut } = window.end();
 
     if (sliced && offset > total && !(total === 0 && offset === 1)) {

@@ -43,7 +43,7 @@ export function createWorkspaceFiles(root: string, dataFolder: string | null = n
       if (isOutsideData(path.absolute)) return path;
       throw new ToolError('permission_denied', `Path '${formatPath(given)}' is protected`);
     },
-    read: readWhole,
+    readFile: readWhole,
     chunks,
     hash,
     entries,

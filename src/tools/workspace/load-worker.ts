@@ -325,7 +325,7 @@ async function readBeside(
   if (directory === null) return err('its folder leads out of the workspace');
   const files = createWorkspaceFiles(directory);
   try {
-    const source = decodeSource(await files.read(await files.resolve(inner, 'read'), MAX_SCHEMA_FILE));
+    const source = decodeSource(await files.readFile(await files.resolve(inner, 'read'), MAX_SCHEMA_FILE));
     if (!source.ok) return source;
     sources.push({ path: shown, sha256: source.value.sha256 });
     return ok(source.value.text);

@@ -136,7 +136,7 @@ export function createSkills(globalPath: string, log: OnceLogger): Skills {
       if (found === null) return null;
       const files = createWorkspaceFiles(found.folder);
       const confined = await files.resolve(path, 'read');
-      const data = await files.read(confined, MAX_FILE_BYTES);
+      const data = await files.readFile(confined, MAX_FILE_BYTES);
       try {
         return new TextDecoder('utf-8', { fatal: true }).decode(data);
       } catch {

@@ -92,7 +92,7 @@ export function createWorkerLibrary(log: Logger): WorkerLibrary {
       if (located === undefined) return null;
       return loadCached(root, cachedWorkers(root), located);
     },
-    read: (root, path) => readSource(root, path),
+    readText: (root, path) => readSource(root, path),
     change: (root, fn) => runExclusive(`${root}\0workers`, fn),
     complete: (root, definition) => completeWorker(root, definition, once),
     save: async (root, name, yaml) => {

@@ -80,9 +80,9 @@ export function createSandboxFiles(root: string, files: WorkspaceFiles, given: r
     roots: boxes.map((box) => ({ prefix: `${box.name}/`, absolute: `${folderPrefix(root)}${box.path}` })),
     binary_hint: '; pass it as an attachment to a worker',
     resolve,
-    async read(path, limitBytes) {
+    async readFile(path, limitBytes) {
       await refuseLarge(path);
-      return files.read(path, Math.min(limitBytes ?? Number.POSITIVE_INFINITY, requireSandbox(path).max_bytes));
+      return files.readFile(path, Math.min(limitBytes ?? Number.POSITIVE_INFINITY, requireSandbox(path).max_bytes));
     },
     async *chunks(path) {
       await refuseLarge(path);

@@ -65,7 +65,7 @@ async function readInstructions(
 /** Null when the file is missing, outside, too large or no supported image. */
 async function readImage(files: WorkspaceFiles, path: string): Promise<ImageBlock | null> {
   try {
-    const data = await files.read(await files.resolve(path, 'read'), MAX_IMAGE_BYTES);
+    const data = await files.readFile(await files.resolve(path, 'read'), MAX_IMAGE_BYTES);
     const type = imageType(data);
     if (type === null || faultOfSize(data, type) !== null) return null;
     return { type: 'image', source: { kind: 'base64', data: data.toString('base64') }, media_type: type };

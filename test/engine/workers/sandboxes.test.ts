@@ -138,7 +138,7 @@ describe('a path in its sandbox', () => {
   it('holds files up to its size, for reading and for writing', async () => {
     fs.writeFileSync(path.join(root, 'data/large.md'), 'x'.repeat(101));
     const large = await files.resolve('input/large.md', 'read');
-    await expect(files.read(large)).rejects.toThrow(
+    await expect(files.readFile(large)).rejects.toThrow(
       "file_too_large: input/large.md has 101 bytes, at most 100 are allowed in 'input'",
     );
     await expect(async () => {
@@ -155,7 +155,7 @@ describe('a path in its sandbox', () => {
     const reading = await files.resolve('input/a.md', 'read');
     fs.rmSync(path.join(root, 'data/a.md'));
     fs.symlinkSync(path.join(base, 'outside/secret.md'), path.join(root, 'data/a.md'));
-    await expect(files.read(reading)).rejects.toThrow(/escapes/);
+    await expect(files.readFile(reading)).rejects.toThrow(/escapes/);
     const writing = await files.resolve('out/sub/b.md', 'write');
     fs.symlinkSync(path.join(base, 'outside'), path.join(root, 'results/sub'));
     await expect(files.write(writing, 'x')).rejects.toThrow(/escapes/);

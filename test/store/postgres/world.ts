@@ -128,7 +128,10 @@ export async function openSchema(url: string, start: number, options: NodeOption
     clock,
     log,
   });
-  await trees.join({ url: `http://${name}` }, { running: () => 0, inUse: () => true, takeUp, lost: async () => {} });
+  await trees.join(
+    { url: `http://${name}` },
+    { running: () => 0, inUse: () => true, takeUp, abandonTree: async () => {} },
+  );
   let open = true;
   const close = async () => {
     if (!open) return;

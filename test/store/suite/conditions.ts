@@ -214,7 +214,7 @@ export function conditionSuite(openWorld: OpenStore): void {
           emit: [],
         });
       await world.journal.commit({ writes: [{ kind: 'confirmation.insert', confirmation: row }], emit: [] });
-      expect(await world.store.confirmations.granted(session.id, 'k')).toBe(false);
+      expect(await world.store.confirmations.isGranted(session.id, 'k')).toBe(false);
       const [first, second] = await Promise.allSettled([resolve('approve'), resolve('reject')]);
       expect(first.status).toBe('fulfilled');
       expect(second).toMatchObject({ status: 'rejected', reason: conflict('confirmation_resolved') });
@@ -222,7 +222,7 @@ export function conditionSuite(openWorld: OpenStore): void {
         decision: 'approve',
         input: { path: 'a.txt' },
       });
-      expect(await world.store.confirmations.granted(session.id, 'k')).toBe(true);
+      expect(await world.store.confirmations.isGranted(session.id, 'k')).toBe(true);
     });
 
     test('an idempotency key is stored with its effect, once, until it has expired', async () => {

@@ -101,7 +101,7 @@ async function decideSubject(
     trust: await engine.workspaces.readTrust(session.workspace_path),
     toolName: covered.name,
     approvalMode: session.approval_mode,
-    granted: await engine.store.confirmations.granted(session.root_session_id, keyHash),
+    granted: await engine.store.confirmations.isGranted(session.root_session_id, keyHash),
   });
 }
 

@@ -76,11 +76,11 @@ export function createFileLedger(): FileLedger {
   return {
     knowledge: (session) => ({
       hash: (path) => known.get(session)?.get(path) ?? null,
-      read(path, hash) {
+      recordRead(path, hash) {
         recordRead(session, path);
         remember(session, path, hash);
       },
-      wrote(path, hash) {
+      recordWrite(path, hash) {
         recordRead(session, path);
         recordChange(session, path);
         remember(session, path, hash);

@@ -102,7 +102,8 @@ export function formatChanges(changes: WorkerChanges): string | null {
 
 function formatNames(paths: readonly string[]): string {
   const shown = paths.slice(0, MAX_NAMED).map((path) => cutText(path.replace(/\p{C}/gu, '?'), MAX_NAME_CHARS));
-  return paths.length > MAX_NAMED ? `${shown.join(', ')} and ${paths.length - MAX_NAMED} more` : shown.join(', ');
+  if (paths.length <= MAX_NAMED) return shown.join(', ');
+  return `${shown.join(', ')} and ${paths.length - MAX_NAMED} more`;
 }
 
 const MAX_PLANNER_CHARS = 100_000;
@@ -191,16 +192,18 @@ export function plannerTexts(result: PlannerResult & WorkerChanges): {
   };
 }
 
-function outputTexts(result: PlannerResult): readonly string[] {
+function formatOutput(result: PlannerResult): string {
   const { failure_mode, output, worker_session_id } = result;
-  const whole =
-    failure_mode !== null
-      ? JSON.stringify({ error: errorText(result), output: output ?? '', worker_session_id })
-      : typeof output === 'string'
-        ? output
-        : JSON.stringify(output ?? '');
+  if (failure_mode !== null)
+    return JSON.stringify({ error: errorText(result), output: output ?? '', worker_session_id });
+  if (typeof output === 'string') return output;
+  return JSON.stringify(output ?? '');
+}
+
+function outputTexts(result: PlannerResult): readonly string[] {
+  const whole = formatOutput(result);
   if (whole.length <= MAX_PLANNER_CHARS) return whole === '' ? [] : [whole];
-  const note = `[cut at ${MAX_PLANNER_CHARS} characters; the rest is in worker session ${worker_session_id}]`;
+  const note = `[cut at ${MAX_PLANNER_CHARS} characters; the rest is in worker session ${result.worker_session_id}]`;
   return [cutText(whole, MAX_PLANNER_CHARS), note];
 }
 

@@ -36,11 +36,12 @@ function readOtherModels(body: Json, tools: readonly Json[]): OtherModel[] {
 /** Tokens of a prompt from which the provider writes a summary of it before it answers; null = never. */
 function readCompactionThreshold({ context_management }: Json): number | null {
   const given = isMapping(context_management) ? context_management.edits : context_management;
-  const edits = (Array.isArray(given) ? given : []).filter(isMapping);
+  const edits = toList(given).filter(isMapping);
   const thresholds = edits
     .filter(({ type }) => typeof type === 'string' && type.startsWith('compact'))
     .map(({ trigger, compact_threshold }) => readCount(isMapping(trigger) ? trigger.value : compact_threshold));
-  return thresholds.length === 0 ? null : Math.min(...thresholds.map((tokens) => tokens ?? LEAST_COMPACTED));
+  if (thresholds.length === 0) return null;
+  return Math.min(...thresholds.map((tokens) => tokens ?? LEAST_COMPACTED));
 }
 
 function readToolModels(tool: Json): OtherModel[] {
@@ -56,10 +57,10 @@ function readToolModels(tool: Json): OtherModel[] {
 
 /** Names alone, or objects with a name. */
 function readNamedModels(member: string, entries: unknown): OtherModel[] {
-  return (Array.isArray(entries) ? entries : []).flatMap((entry: unknown) => {
-    const name = isMapping(entry) ? entry.model : entry;
-    if (typeof name !== 'string') return [];
-    return [{ ...createFallback(member, name), output_tokens: isMapping(entry) ? readCount(entry.max_tokens) : null }];
+  return toList(entries).flatMap((entry) => {
+    if (typeof entry === 'string') return [createFallback(member, entry)];
+    if (!isMapping(entry) || typeof entry.model !== 'string') return [];
+    return [{ ...createFallback(member, entry.model), output_tokens: readCount(entry.max_tokens) }];
   });
 }
 
@@ -240,18 +241,21 @@ function isReference({ encrypted_content, content, audio }: Json, type: string):
 function countDataBytes(item: Json): number {
   const { source, image_url: url } = item;
   if (isMapping(source)) return measureText(source.data);
-  return isMapping(url) ? measureText(url.url) : measureText(url);
+  if (isMapping(url)) return measureText(url.url);
+  return measureText(url);
 }
 
 function measureText(value: unknown): number {
-  return typeof value === 'string' ? value.length : 0;
+  if (typeof value !== 'string') return 0;
+  return value.length;
 }
 
 function readMessageText(item: unknown): string {
   if (!isMapping(item)) return '';
   if (typeof item.content === 'string') return item.content;
   const text = toList(item.content).find((part) => isMapping(part) && typeof part.text === 'string');
-  return isMapping(text) ? String(text.text) : '';
+  if (!isMapping(text)) return '';
+  return String(text.text);
 }
 
 function hasSystem(wire: ClientWire, body: Json, items: readonly unknown[]): boolean {
@@ -262,23 +266,29 @@ function hasSystem(wire: ClientWire, body: Json, items: readonly unknown[]): boo
 
 function isStructured(wire: ClientWire, body: Json): boolean {
   if (wire === 'messages') return isMapping(body.output_config) && body.output_config.format != null;
-  const { response_format, text } = body;
-  const format = wire === 'chat' ? response_format : isMapping(text) ? text.format : null;
+  if (wire === 'chat') return isJsonSchema(body.response_format);
+  return isMapping(body.text) && isJsonSchema(body.text.format);
+}
+
+function isJsonSchema(format: unknown): boolean {
   return isMapping(format) && format.type === 'json_schema';
 }
 
-/** Blocks in an array, or one that stands alone. */
+/** Blocks in an array, or a single one. */
 function listBlocks(value: unknown): readonly unknown[] {
-  return isMapping(value) ? [value] : toList(value);
+  if (isMapping(value)) return [value];
+  return toList(value);
 }
 
 function toList(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
+  if (!Array.isArray(value)) return [];
+  return value;
 }
 
 // Counts in a client's body.
 
 /** A whole number from 1, however it is written. */
 export function readCount(value: unknown): number | null {
-  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 1 ? value : null;
+  if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 1) return null;
+  return value;
 }

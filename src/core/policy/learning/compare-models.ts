@@ -47,11 +47,7 @@ export function compareModels(
 export function takeBest(comparisons: readonly ModelComparison[], limit: number): ModelComparison[] {
   const readSaving = ({ saving_per_day_usd }: ModelComparison) => toPusd(saving_per_day_usd);
   return comparisons
-    .toSorted(
-      (a, b) =>
-        RANK[a.verdict] - RANK[b.verdict] ||
-        (readSaving(a) === readSaving(b) ? 0 : readSaving(a) > readSaving(b) ? -1 : 1),
-    )
+    .toSorted((a, b) => RANK[a.verdict] - RANK[b.verdict] || compareDescending(readSaving(a), readSaving(b)))
     .slice(0, limit);
 }
 
@@ -88,7 +84,9 @@ function judgePair(cheaper: Outcome, costlier: Outcome): Pick<ModelComparison, '
   const spread = Z * Math.sqrt(a.variance + b.variance);
   const [low, high] = [a.share - b.share - spread, a.share - b.share + spread];
   const difference = cheaper.score_mean - costlier.score_mean;
-  return { difference, verdict: high < 0 ? 'worse' : low >= -MARGIN ? 'as_good' : 'undecided' };
+  if (high < 0) return { difference, verdict: 'worse' };
+  if (low >= -MARGIN) return { difference, verdict: 'as_good' };
+  return { difference, verdict: 'undecided' };
 }
 
 function adjustShare({ score_mean, scored_turns }: Outcome) {
@@ -102,8 +100,12 @@ function compareSavings(
   b: Pair & Pick<ModelComparison, 'verdict'>,
 ): number {
   if (a.verdict !== b.verdict) return RANK[a.verdict] - RANK[b.verdict];
-  const [x, y] = [computeDailySaving(a), computeDailySaving(b)];
-  return x === y ? 0 : x > y ? -1 : 1;
+  return compareDescending(computeDailySaving(a), computeDailySaving(b));
+}
+
+function compareDescending(a: bigint, b: bigint): number {
+  if (a === b) return 0;
+  return a > b ? -1 : 1;
 }
 
 function toSide(outcome: Outcome, tierOf: (model: string) => SideOfComparison['tier'] | undefined): SideOfComparison {

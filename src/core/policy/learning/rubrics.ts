@@ -18,6 +18,8 @@ export const JUDGED_TYPES = [
 /** In hundredths, so that their sum is exact. */
 const ALL = 150;
 const MANY_TOOL_CALLS = 20;
+/** By the number of negative flags; 0.5 beyond them. */
+const CONFIDENCE_BY_FAULTS = [0.9, 0.55];
 const EMPTY = 'empty_assistant_response';
 const REFUSAL = 'assistant_refusal_detected';
 const CONTENT: Readonly<Record<string, number>> = { [EMPTY]: 0.4, [REFUSAL]: 0.5 };
@@ -37,7 +39,7 @@ export function judgeTurn(completed: PayloadOf<'turn.completed'>, events: readon
     ['tool_cycle_count_reasonable', 'tool_cycle_count_excessive', 10, completed.tool_call_count <= MANY_TOOL_CALLS],
   ];
   const flags = checks.filter(([, , , holds]) => holds).map(([good]) => good);
-  const weight = checks.reduce((sum, [, , points, holds]) => sum + (holds ? points : 0), 0);
+  const weight = checks.filter(([, , , holds]) => holds).reduce((sum, [, , points]) => sum + points, 0);
   const content = detectContentFlag(text);
   const negative = [
     ...checks.filter(([, , , holds]) => !holds).map(([, bad]) => bad),
@@ -46,7 +48,7 @@ export function judgeTurn(completed: PayloadOf<'turn.completed'>, events: readon
   return {
     score: (weight / ALL) * (content === null ? 1 : CONTENT[content]!),
     // Never below what enters means: the worst turns count most.
-    confidence: negative.length === 0 ? 0.9 : negative.length === 1 ? 0.55 : 0.5,
+    confidence: CONFIDENCE_BY_FAULTS[negative.length] ?? 0.5,
     rubric_id: TURN_RUBRIC,
     rubric_version: '1.2.0',
     signals: { flags, flags_negative: negative },
@@ -113,19 +115,21 @@ export function judgeSession({ disposition, turns, delegations_total, delegation
   const judged = scores.length > 0;
   const mean = judged ? scores.reduce((sum, score) => sum + score, 0) / scores.length : UNKNOWN;
   const min = judged ? scores.reduce((least, score) => Math.min(least, score)) : UNKNOWN;
-  const base = 0.5 * mean + 0.3 * min + (disposition === 'completed' ? 0.2 : 0);
+  const completed = disposition === 'completed';
+  const base = 0.5 * mean + 0.3 * min + (completed ? 0.2 : 0);
   const failed = delegations_total === 0 ? 0 : delegations_failed / delegations_total;
+  const checks: readonly (readonly [good: string, bad: string, holds: boolean])[] = [
+    ['completed', 'not_completed', completed],
+    ['no_delegation_failed', 'delegation_failed', failed === 0],
+  ];
   return {
     score: base * (1 - 0.4 * failed),
     confidence: judged ? 0.7 : 0.4,
     rubric_id: SESSION_RUBRIC,
     rubric_version: '1.1.0',
     signals: {
-      flags: [...(disposition === 'completed' ? ['completed'] : []), ...(failed === 0 ? ['no_delegation_failed'] : [])],
-      flags_negative: [
-        ...(disposition === 'completed' ? [] : ['not_completed']),
-        ...(failed === 0 ? [] : ['delegation_failed']),
-      ],
+      flags: checks.filter(([, , holds]) => holds).map(([good]) => good),
+      flags_negative: checks.filter(([, , holds]) => !holds).map(([, bad]) => bad),
       child_eval_ids: turns.slice(-MAX_NAMED).map(({ eval_id }) => eval_id),
       mean_turn_score: mean,
       min_turn_score: min,

@@ -39,13 +39,10 @@ function plain(issue: ZodIssue, at: readonly PropertyKey[], schema: z.ZodType | 
   const path = [...at, ...issue.path];
   if (issue.code === 'unrecognized_keys') {
     const known = schema === null ? [] : knownKeys(schema, path);
-    return issue.keys.map((key, i) => {
-      const meant = i < MAX_SUGGESTIONS ? nearestKey(key, known) : null;
-      return {
-        path: [...path, key],
-        message: meant === null ? 'unknown key' : `unknown key; did you mean "${meant}"?`,
-      };
-    });
+    return issue.keys.map((key, i) => ({
+      path: [...path, key],
+      message: describeUnknownKey(key, i < MAX_SUGGESTIONS ? known : []),
+    }));
   }
   // A map's key has its own rules; they are nested one level down.
   if (issue.code === 'invalid_key') return issue.issues.flatMap((inner) => plain(inner, path, schema));
@@ -54,6 +51,12 @@ function plain(issue: ZodIssue, at: readonly PropertyKey[], schema: z.ZodType | 
     if (meant !== null) return meant.flatMap((inner) => plain(inner, path, schema));
   }
   return [{ path, message: plainMessage(issue) }];
+}
+
+function describeUnknownKey(key: string, known: readonly string[]): string {
+  const meant = nearestKey(key, known);
+  if (meant === null) return 'unknown key';
+  return `unknown key; did you mean "${meant}"?`;
 }
 
 /** The first branch whose outer type fits the value; null when none does. */
@@ -71,16 +74,21 @@ function plainMessage(issue: ZodIssue): string {
   switch (issue.code) {
     case 'invalid_type':
       if (!message.startsWith('Invalid input: ')) return message;
-      return message.endsWith('received undefined') ? 'is required' : `must be ${nameKind(issue.expected)}`;
+      if (message.endsWith('received undefined')) return 'is required';
+      return `must be ${nameKind(issue.expected)}`;
     case 'invalid_value':
-      return /^Invalid (input|option): /.test(message) ? `must be ${describeChoice(issue.values)}` : message;
+      if (!/^Invalid (input|option): /.test(message)) return message;
+      return `must be ${describeChoice(issue.values)}`;
     case 'invalid_union':
       if ('options' in issue && Array.isArray(issue.options)) return `must be ${describeChoice(issue.options)}`;
-      return message === 'Invalid input' ? nameKinds(issue) : message;
+      if (message !== 'Invalid input') return message;
+      return nameKinds(issue);
     case 'too_small':
-      return message.startsWith('Too small: ') ? lowerBound(issue) : message;
+      if (!message.startsWith('Too small: ')) return message;
+      return lowerBound(issue);
     case 'too_big':
-      return message.startsWith('Too big: ') ? upperBound(issue) : message;
+      if (!message.startsWith('Too big: ')) return message;
+      return upperBound(issue);
     case 'invalid_format':
       return message.replace(/^Invalid string: /, '');
     default:
@@ -99,22 +107,27 @@ function nameKinds({ errors }: UnionIssue): string {
     if (issue.code === 'invalid_type') return [nameKind(issue.expected)];
     return issue.code === 'invalid_value' ? issue.values.map(quoteValue) : [];
   });
-  return `must be ${kinds.length === 0 ? 'of another form' : [...new Set(kinds)].join(' or ')}`;
+  if (kinds.length === 0) return 'must be of another form';
+  return `must be ${[...new Set(kinds)].join(' or ')}`;
 }
 
 function describeChoice(values: readonly unknown[]): string {
-  const more = values.length > MAX_CHOICES ? `, … (${values.length} in all)` : '';
-  return `${values.length > 1 ? 'one of ' : ''}${values.slice(0, MAX_CHOICES).map(quoteValue).join(', ')}${more}`;
+  const listed = values.slice(0, MAX_CHOICES).map(quoteValue).join(', ');
+  if (values.length <= 1) return listed;
+  if (values.length <= MAX_CHOICES) return `one of ${listed}`;
+  return `one of ${listed}, … (${values.length} in all)`;
 }
 
 function quoteValue(value: unknown): string {
-  return typeof value === 'string' ? JSON.stringify(value) : String(value);
+  if (typeof value === 'string') return JSON.stringify(value);
+  return String(value);
 }
 
 function lowerBound({ origin, minimum, inclusive }: z.core.$ZodIssueTooSmall): string {
   const measure = describeMeasure(origin, minimum);
   if (measure === null) return `must be ${inclusive ? 'at least' : 'more than'} ${minimum}`;
-  return Number(minimum) === 1 ? 'must not be empty' : `must have at least ${minimum} ${measure}`;
+  if (Number(minimum) === 1) return 'must not be empty';
+  return `must have at least ${minimum} ${measure}`;
 }
 
 function upperBound({ origin, maximum, inclusive }: z.core.$ZodIssueTooBig): string {
@@ -123,11 +136,13 @@ function upperBound({ origin, maximum, inclusive }: z.core.$ZodIssueTooBig): str
   return `must have at most ${maximum} ${measure}`;
 }
 
-/** What is counted; null for numbers. */
+const MEASURES: Readonly<Record<string, string>> = { string: 'character', array: 'item', set: 'item' };
+
+/** The noun of what is counted; null for numbers. */
 function describeMeasure(origin: string, count: number | bigint): string | null {
-  const one = Number(count) === 1;
-  if (origin === 'string') return one ? 'character' : 'characters';
-  return origin === 'array' || origin === 'set' ? `item${one ? '' : 's'}` : null;
+  const noun = MEASURES[origin];
+  if (noun === undefined) return null;
+  return Number(count) === 1 ? noun : `${noun}s`;
 }
 
 // Faults that zod found, as lines a person can act on: `<key path>: <problem>`.

@@ -74,12 +74,12 @@ export function parsePolicy(
 
   const errors: string[] = [];
   const modelRef = (value: unknown, at: string): string | null => {
-    const id = typeof value === 'string' ? registry.resolveAlias(value) : null;
-    if (id === null) {
-      errors.push(
-        `${at}: ${typeof value === 'string' ? unknownModel(value) : 'must be a model id or alias as a string'}`,
-      );
+    if (typeof value !== 'string') {
+      errors.push(`${at}: must be a model id or alias as a string`);
+      return null;
     }
+    const id = registry.resolveAlias(value);
+    if (id === null) errors.push(`${at}: ${unknownModel(value)}`);
     return id;
   };
   const unknown = Object.keys(root).filter((key) => !SECTIONS.has(key));
@@ -88,10 +88,9 @@ export function parsePolicy(
   if (version !== 1) {
     errors.push(`schema_version: unsupported version ${JSON.stringify(version)}; only 1 is supported`);
   }
-  const foreign = kind === 'workspace' ? 'global_default' : 'default';
-  if (root[foreign] != null) {
-    errors.push(`${foreign}: belongs in the ${kind === 'workspace' ? 'global' : 'workspace'} file`);
-  }
+  const otherKind = kind === 'workspace' ? 'global' : 'workspace';
+  const foreign = DEFAULT_KEY[otherKind];
+  if (root[foreign] != null) errors.push(`${foreign}: belongs in the ${otherKind} file`);
   const key = DEFAULT_KEY[kind];
   const file: PolicyFile = {
     default_model: root[key] == null ? null : modelRef(root[key], key),
@@ -99,16 +98,19 @@ export function parsePolicy(
     pattern: root.pattern == null ? null : readPattern(root.pattern, errors),
     rules: root.rules == null ? [] : compileRules(root.rules, 'rules', errors, modelRef),
   };
-  return errors.length > 0 ? err(limitErrors(errors)) : ok(file);
+  if (errors.length > 0) return err(limitErrors(errors));
+  return ok(file);
 }
 
 /** One line each, though an error quotes names from the file. */
 function limitErrors(errors: readonly string[]): string[] {
   const lines = errors.slice(0, MAX_ERRORS).map((line) => {
     const plain = line.replaceAll(/\s+/g, ' ');
-    return plain.length > MAX_ERROR_LENGTH ? `${plain.slice(0, MAX_ERROR_LENGTH)}...` : plain;
+    if (plain.length <= MAX_ERROR_LENGTH) return plain;
+    return `${plain.slice(0, MAX_ERROR_LENGTH)}...`;
   });
-  return errors.length > MAX_ERRORS ? [...lines, `and ${errors.length - MAX_ERRORS} more`] : lines;
+  if (errors.length > MAX_ERRORS) lines.push(`and ${errors.length - MAX_ERRORS} more`);
+  return lines;
 }
 
 /** Which of the two files must be meant: only a workspace's has a `default`. */
@@ -180,7 +182,8 @@ function readTiers(
   const [fast, balanced, deep] = TIERS.map((tier) =>
     value[tier] == null ? null : modelRef(value[tier], `tiers.${tier}`),
   );
-  return fast != null && balanced != null && deep != null ? { fast, balanced, deep } : null;
+  if (fast == null || balanced == null || deep == null) return null;
+  return { fast, balanced, deep };
 }
 
 // A block is complete by itself: a missing key has the built-in default, not the configured value.
@@ -197,13 +200,14 @@ function readPattern(value: unknown, errors: string[]): PatternConfig | null {
 /** One line for each reference to a model without a usable adapter, `<path>: <problem>`. */
 export function policyWarnings(file: PolicyFile, kind: PolicyKind, registry: ModelRegistry): readonly string[] {
   const references: (readonly [string, string | null])[] = [
-    [kind === 'global' ? 'global_default' : 'default', file.default_model],
+    [DEFAULT_KEY[kind], file.default_model],
     ...Object.entries(file.tiers ?? {}).map(([tier, model]) => [`tiers.${tier}`, model] as const),
     ...file.rules.map(({ use }, i) => [`rules[${i}].use`, use] as const),
   ];
-  return references.flatMap(([path, model]) =>
-    model === null || registry.isConfigured(model)
-      ? []
-      : [`${path}: ${model} is registered but its adapter has no credentials here; routing will pass it over`],
-  );
+  return references
+    .filter(([, model]) => model !== null && !registry.isConfigured(model))
+    .map(
+      ([path, model]) =>
+        `${path}: ${model} is registered but its adapter has no credentials here; routing will pass it over`,
+    );
 }

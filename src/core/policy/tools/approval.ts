@@ -49,7 +49,8 @@ export function ruleFor(
 ): ToolRule | null {
   const group = tool.group !== undefined && Object.hasOwn(rules, tool.group) ? tool.group : null;
   const key = keyOfTool(rules, tool.name) ?? group;
-  return key === null ? null : (rules[key] ?? null);
+  if (key === null) return null;
+  return rules[key] ?? null;
 }
 
 /** The first line of 09 §5.2 that matches. */
@@ -115,7 +116,8 @@ export function projectedModifications(
 /** Every path in the input's path fields: strings, and strings in arrays. */
 export function givenPaths(fields: readonly string[], input: Readonly<Record<string, unknown>>): string[] {
   return fields
-    .flatMap((field) => (Object.hasOwn(input, field) ? input[field] : []))
+    .filter((field) => Object.hasOwn(input, field))
+    .flatMap((field) => input[field])
     .filter((value): value is string => typeof value === 'string');
 }
 
@@ -125,8 +127,10 @@ export function commandSummary(
   input: Readonly<Record<string, unknown>>,
   secrets: readonly string[],
 ): string | null {
-  const command = tool.command_field === undefined ? null : input[tool.command_field];
-  return typeof command === 'string' ? scrubExcerpt(command, MAX_COMMAND, secrets) : null;
+  if (tool.command_field === undefined) return null;
+  const command = input[tool.command_field];
+  if (typeof command !== 'string') return null;
+  return scrubExcerpt(command, MAX_COMMAND, secrets);
 }
 
 const MAX_PAYLOAD = 65_536;

@@ -43,7 +43,8 @@ function currentNode(node: JsonSchema): JsonSchema {
   const walked: Record<string, unknown> = Object.fromEntries(entries.map(([key, value]) => [key, walk(key, value)]));
   const types = Array.isArray(node.type) ? node.type : [node.type];
   const isArray = types.includes('array') || Array.isArray(node.items) || Array.isArray(node.prefixItems);
-  return isArray ? { ...walked, ...itemKeywords(node) } : walked;
+  if (!isArray) return walked;
+  return { ...walked, ...itemKeywords(node) };
 }
 
 function walk(key: string, value: unknown): unknown {
@@ -55,7 +56,8 @@ function walk(key: string, value: unknown): unknown {
 }
 
 function subschema(value: unknown): unknown {
-  return isMapping(value) ? currentNode(value) : value;
+  if (!isMapping(value)) return value;
+  return currentNode(value);
 }
 
 /** A closed tuple gets `maxItems`: providers accept an object alone as `items`. */
@@ -66,8 +68,8 @@ function itemKeywords(node: JsonSchema): Record<string, unknown> {
   const length = Array.isArray(tuple) ? tuple.length : 0;
   const most = typeof node.maxItems === 'number' ? Math.min(node.maxItems, length) : length;
   return {
-    ...(isOldTuple && length > 0 ? { prefixItems: (tuple as unknown[]).map(subschema) } : {}),
+    ...(isOldTuple && length > 0 && { prefixItems: (tuple as unknown[]).map(subschema) }),
     items: isMapping(rest) ? currentNode(rest) : {},
-    ...(rest === false ? { maxItems: most } : {}),
+    ...(rest === false && { maxItems: most }),
   };
 }

@@ -43,11 +43,11 @@ export function flatSchema(root: JsonSchema): Result<JsonSchema, string> {
     const description = [kept.description, ...folding.notes].filter((text) => typeof text === 'string').join('\n');
     return ok({
       ...kept,
-      ...(description === '' ? {} : { description }),
+      ...(description !== '' && { description }),
       type: 'object',
       properties: Object.fromEntries(shape.properties),
-      ...(shape.required.size > 0 ? { required: [...shape.required] } : {}),
-      ...(shape.others === undefined ? {} : { additionalProperties: shape.others }),
+      ...(shape.required.size > 0 && { required: [...shape.required] }),
+      ...(shape.others !== undefined && { additionalProperties: shape.others }),
     });
   } catch (error) {
     if (error instanceof Impossible) return err(error.message);
@@ -114,13 +114,19 @@ class Folding {
     const properties = new Map(a.properties);
     for (const [name, schema] of b.properties)
       properties.set(name, properties.has(name) ? this.#all(properties.get(name), schema) : schema);
-    const differ = a.others !== undefined && b.others !== undefined && this.#text(a.others) !== this.#text(b.others);
-    const closed = a.others === false || b.others === false;
     return {
       properties,
       required: new Set([...a.required, ...b.required]),
-      others: closed ? false : differ ? undefined : (a.others ?? b.others),
+      others: this.#bothOthers(a.others, b.others),
     };
+  }
+
+  /** Undefined where the two differ: one schema cannot hold both. */
+  #bothOthers(a: unknown, b: unknown): unknown {
+    if (a === false || b === false) return false;
+    if (a === undefined || b === undefined) return a ?? b;
+    if (this.#text(a) !== this.#text(b)) return undefined;
+    return a ?? b;
   }
 
   /** A schema for values that one of these accepts. */
@@ -134,7 +140,7 @@ class Folding {
     const types = new Set(distinct.map((schema) => this.#text((schema as JsonSchema).type)));
     const { type, ...untyped } = rest;
     const merged = this.#distinct(values.flat());
-    return { ...untyped, ...(types.size === 1 && type !== undefined ? { type } : {}), enum: merged };
+    return { ...untyped, ...(types.size === 1 && type !== undefined && { type }), enum: merged };
   }
 
   /** A schema for values that both accept. */
@@ -168,11 +174,7 @@ class Folding {
     let node: unknown = this.#root;
     for (const part of ref.split('/').slice(1)) {
       const name = unescapePointer(part);
-      const next: unknown = Array.isArray(node)
-        ? node[Number(name)]
-        : isMapping(node)
-          ? ownValue(node, name)
-          : undefined;
+      const next = childValue(node, name);
       if (next === undefined) throw new Impossible(`refers to ${JSON.stringify(ref)}, which it does not have`);
       node = next;
     }
@@ -180,8 +182,10 @@ class Folding {
   }
 }
 
-function ownValue(node: JsonSchema, name: string): unknown {
-  return Object.hasOwn(node, name) ? node[name] : undefined;
+function childValue(node: unknown, name: string): unknown {
+  if (Array.isArray(node)) return node[Number(name)];
+  if (!isMapping(node) || !Object.hasOwn(node, name)) return undefined;
+  return node[name];
 }
 
 function unescapePointer(part: string): string {
@@ -196,22 +200,26 @@ function unescapePointer(part: string): string {
 function listedValues(schema: unknown): readonly unknown[] | null {
   if (!isMapping(schema) || !Object.keys(schema).every((key) => NARROWING.has(key))) return null;
   if ('const' in schema) return [schema.const];
-  return Array.isArray(schema.enum) ? schema.enum : null;
+  if (!Array.isArray(schema.enum)) return null;
+  return schema.enum;
 }
 
 function unionNote(key: 'anyOf' | 'oneOf', shapes: readonly Shape[]): string {
   const amount = key === 'oneOf' ? 'Exactly one' : 'At least one';
   const forms = shapes.map((shape, index) => `(${index + 1}) ${formText(shape)}`);
   const note = `${amount} of these combinations of properties is required: ${forms.join('; ')}.`;
-  return note.length > MAX_NOTE ? `${note.slice(0, MAX_NOTE)}...` : note;
+  if (note.length <= MAX_NOTE) return note;
+  return `${note.slice(0, MAX_NOTE)}...`;
 }
 
 function formText({ properties, required }: Shape): string {
   const needed = [...required].map((name) => {
     const values = listedValues(properties.get(name));
-    return values?.length === 1 ? `${name} = ${JSON.stringify(values[0])}` : name;
+    if (values?.length !== 1) return name;
+    return `${name} = ${JSON.stringify(values[0])}`;
   });
   const optional = [...properties.keys()].filter((name) => !required.has(name));
-  const parts = [needed.join(', '), optional.length > 0 ? `optional ${optional.join(', ')}` : ''];
-  return parts.filter((part) => part !== '').join(', ') || 'any';
+  const parts = [...needed];
+  if (optional.length > 0) parts.push(`optional ${optional.join(', ')}`);
+  return parts.join(', ') || 'any';
 }

@@ -34,7 +34,7 @@ describe.skipIf(browserEndpoint === null)('the approvals', () => {
       ),
     });
     const { page, errors, origins } = await openTab(`${url}/#/approvals`);
-    await page.getByRole('heading', { name: 'Nothing waits for you' }).waitFor();
+    await page.getByRole('heading', { name: 'No open approvals' }).waitFor();
     await expectAccessible(page);
     const session = await client.createSession({ workspace_path: workspace });
     await client.submitTurn(session.id, { content: 'three files' });
@@ -86,12 +86,12 @@ describe.skipIf(browserEndpoint === null)('the approvals', () => {
     await b.waitFor({ state: 'detached' });
     await until(() => c.evaluate((card) => card === document.activeElement));
     await page.keyboard.press('Tab');
-    await c.getByLabel('Reason for a rejection, told to the model').focus();
+    await c.getByLabel('Reason for a rejection, sent to the model').focus();
     await page.keyboard.type('not that one');
     await page.keyboard.press('Shift+Tab');
     await c.focus();
     await page.keyboard.press('r');
-    await page.getByRole('heading', { name: 'Nothing waits for you' }).waitFor();
+    await page.getByRole('heading', { name: 'No open approvals' }).waitFor();
     await page.getByText('“not that one”').waitFor();
     await until(async () => (await page.title()) === 'Approvals · Metis');
     await until(async () => (await client.getSession(session.id)).status === 'idle');
@@ -114,10 +114,10 @@ describe.skipIf(browserEndpoint === null)('the approvals', () => {
     // A page that is hidden polls no more: what it shows then came by the stream or was asked for because of it.
     await page.addInitScript(() => Object.defineProperty(document, 'visibilityState', { get: () => 'hidden' }));
     await page.goto(`${url}/?fresh#/sessions/${session.id}`);
-    await page.getByRole('heading', { name: 'Nothing was said yet' }).waitFor();
+    await page.getByRole('heading', { name: 'No messages yet' }).waitFor();
     await client.submitTurn(session.id, { content: 'write' });
     await page.locator('.approval').waitFor();
-    await page.locator('.waiting-line').getByText('planner waits for an approval').waitFor();
+    await page.locator('.waiting-line').getByText('planner is waiting for an approval').waitFor();
     expect(errors).toEqual([]);
   });
 
@@ -181,7 +181,7 @@ describe.skipIf(browserEndpoint === null)('the approvals', () => {
     await card.waitFor({ state: 'detached' });
     const said = page.getByRole('region', { name: 'Just decided' });
     await said.getByText('rejected').waitFor();
-    await said.getByText('by someone else').waitFor();
+    await said.getByText('by another user').waitFor();
     await said.getByText('“too early”').waitFor();
     expect(fs.existsSync(path.join(workspace, 'a.txt'))).toBe(false);
     expect(errors).toEqual([]);

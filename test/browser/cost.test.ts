@@ -90,14 +90,14 @@ describe.skipIf(browserEndpoint === null)('the cost view', () => {
     await choose(page, 'Prices', 'Current');
     const current = await server.client.getCost({ from: 'all', pricing: 'current', group_by: 'model' });
     await total(page).getByText(exactUsd(current.totals.cost_usd), { exact: true }).waitFor();
-    await page.getByRole('columnheader', { name: 'Stamped' }).waitFor();
+    await page.getByRole('columnheader', { name: 'At time of call' }).waitFor();
     const [row] = current.data;
     const cells = page.getByRole('row').filter({ hasText: row!.model!.split(':')[1]! });
     expect(await cells.locator('.number').evaluateAll((all) => all.map((cell) => cell.getAttribute('title')))).toEqual(
       expect.arrayContaining([exactUsd(row!.cost_usd), exactUsd(row!.stamped_cost_usd!)]),
     );
     // Down to the call, the sum of which is the row above them.
-    await choose(page, 'Group by', 'Session tree');
+    await choose(page, 'Group by', 'Session and workers');
     await page.getByRole('button', { name: 'Port the parser (12)' }).click();
     const nested = page.locator('.cost-table tr.nested').filter({ hasText: 'balanced' });
     await nested.getByRole('button').click();
@@ -144,9 +144,9 @@ describe.skipIf(browserEndpoint === null)('the cost view', () => {
 
   test('says what to do where nothing was spent, and reads its bars as a table', async () => {
     const { page } = await open('?range=custom&from=2001-01-01&to=2001-01-02');
-    await page.getByRole('heading', { name: 'Nothing was spent in this time' }).waitFor();
+    await page.getByRole('heading', { name: 'No cost in this period' }).waitFor();
     await choose(page, 'Range', '7 days');
-    await page.getByText('As a table').click();
+    await page.getByText('Show as table').click();
     const table = page.getByRole('region', { name: 'Spend by day' }).getByRole('row');
     await until(async () => (await table.count()) === 8);
   });

@@ -77,7 +77,7 @@ describe.skipIf(browserEndpoint === null)('workers of workers', () => {
       [own, cost.outer, cost.inner].map(exactUsd),
     );
     await page.goto(`${url}/#/overview?range=all`);
-    const dearest = page.locator('.list-panel').filter({ hasText: 'Dearest trees' }).locator('li');
+    const dearest = page.locator('.list-panel').filter({ hasText: 'Most expensive sessions' }).locator('li');
     await dearest.getByTitle(all, { exact: true }).waitFor();
     expect(await dearest.count()).toBe(1);
     await page.goto(`${url}/#/sessions`);

@@ -39,7 +39,7 @@ describe.skipIf(browserEndpoint === null)('sessions of the gateway', () => {
     await row(plain.id).waitFor();
     expect(await row(plain.id).locator('.door').count()).toBe(0);
 
-    await page.getByRole('button', { name: /^Door / }).click();
+    await page.getByRole('button', { name: /^Source / }).click();
     await page.getByRole('menuitemradio', { name: 'Gateway' }).click();
     await page.waitForURL(/sessions\?door=gateway$/);
     await row(plain.id).waitFor({ state: 'detached' });
@@ -50,7 +50,7 @@ describe.skipIf(browserEndpoint === null)('sessions of the gateway', () => {
     await expectWhole(page, 'the list');
 
     await row(claude.id).getByRole('link').click();
-    for (const fact of ['Door Gateway', `Client ${claude.client}`, 'Caller laptop'])
+    for (const fact of ['Source: Gateway', `Client: ${claude.client}`, 'Caller: laptop'])
       await page.getByText(fact, { exact: true }).waitFor();
     await page.getByRole('heading', { name: 'The client keeps the conversation' }).waitFor();
     expect(await page.getByRole('textbox').count()).toBe(0);
@@ -97,7 +97,7 @@ describe.skipIf(browserEndpoint === null)('sessions of the gateway', () => {
       expect(totals.call_count).toBeGreaterThan(0);
       return exactUsd(totals.cost_usd);
     };
-    await choose('Group by', 'Door');
+    await choose('Group by', 'Source');
     await page.getByRole('rowheader', { name: 'Gateway' }).getByRole('link').click();
     await page.waitForURL(/door=gateway/);
     await total.getByText(await spent({ door: 'gateway' }), { exact: true }).waitFor();

@@ -189,7 +189,7 @@ describe.skipIf(browserEndpoint === null)('a hostile', () => {
     page.on('request', (request) => asked.push(new URL(request.url()).pathname));
     for (const id of ['..', '.', '%2e%2e', '..%2fhealthz']) {
       await page.goto(`${url}/#/sessions/${id}`);
-      await page.getByText('The session cannot be shown').waitFor();
+      await page.getByText('The session could not be loaded').waitFor();
     }
     expect(asked.filter((path) => /^\/(?:stream|messages|turns|workers)?$/.test(path) && path !== '/')).toEqual([]);
     expect(asked.filter((path) => path === '/')).toHaveLength(1);
@@ -216,13 +216,13 @@ describe.skipIf(browserEndpoint === null)('a hostile', () => {
     await page.getByText('200+ open').waitFor();
     expect(await cards.count()).toBe(40);
     await page.goto(`${url}/#/sessions/${session.id}`);
-    await page.getByText('225 more wait').waitFor();
+    await page.getByText('225 more are waiting').waitFor();
     expect(await cards.count()).toBe(5);
     expect(details.size).toBeLessThan(60);
     // One that is answered makes room for the next.
     await cards.first().focus();
     await page.keyboard.press('a');
-    await page.getByText('224 more wait').waitFor();
+    await page.getByText('224 more are waiting').waitFor();
     // Which of them is first is open: they were asked at once.
     await until(() => fs.readdirSync(workspace).some((name) => /^f\d+\.txt$/.test(name)));
     expect(await cards.count()).toBe(5);

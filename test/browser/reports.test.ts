@@ -55,9 +55,9 @@ describe.skipIf(browserEndpoint === null)('the dashboard', () => {
       await stat('Saved').getByText(exactUsd(savings.data.savings_usd), { exact: true }).waitFor();
     };
     await shows();
-    await page.getByText('Nothing runs at the moment.').waitFor();
+    await page.getByText('No session is running.').waitFor();
     await page.getByText('No open approvals.').waitFor();
-    const dearest = page.locator('.list-panel').filter({ hasText: 'Dearest trees' }).locator('li');
+    const dearest = page.locator('.list-panel').filter({ hasText: 'Most expensive sessions' }).locator('li');
     expect(await dearest.count()).toBe(8);
     const trees = await client.getCost({ from: 'all', group_by: 'parent_session', limit: 1 });
     await dearest.first().getByTitle(exactUsd(trees.data[0]!.cost_usd)).waitFor();
@@ -65,12 +65,12 @@ describe.skipIf(browserEndpoint === null)('the dashboard', () => {
     const session = await client.createSession({ workspace_path: workspace });
     await client.submitTurn(session.id, { content: 'Something that asks' });
     const running = page.locator('.list-panel').filter({ hasText: 'Running' });
-    await running.getByText('waits for an approval').waitFor();
-    await page.locator('.list-panel').filter({ hasText: 'Waits for you' }).getByText('write_file').waitFor();
+    await running.getByText('waiting for an approval').waitFor();
+    await page.locator('.list-panel').filter({ hasText: 'Waiting for you' }).getByText('write_file').waitFor();
     await wholeAndAccessible(tab);
     const [open] = (await client.listConfirmations()).confirmations;
     await client.answerConfirmation(open!.confirmation_request_id, { decision: 'approve' });
-    await page.getByText('Nothing runs at the moment.').waitFor();
+    await page.getByText('No session is running.').waitFor();
     await until(async () => (await client.getSession(session.id)).status === 'idle');
     await shows();
   });
@@ -123,13 +123,13 @@ describe.skipIf(browserEndpoint === null)('the dashboard', () => {
     await client.createSession({ workspace_path: other });
     await tab.page.reload();
     const menus = tab.page.getByRole('button', { name: /^Workspace/ });
-    await tab.page.getByText('Nothing was learned in this workspace yet.').waitFor();
-    await tab.page.getByText('Nothing was learned here yet: each finished turn adds to it.').waitFor();
+    await tab.page.getByText('This workspace has no scored turns yet.').waitFor();
+    await tab.page.getByText('No task shapes yet. Each completed turn adds one.').waitFor();
     expect(await menus.count()).toBe(1);
     await menus.click();
     await tab.page.getByRole('menuitemradio', { name: new RegExp(`${path.basename(workspace)} `) }).click();
     await shapes.getByTitle(outcome!.model, { exact: true }).waitFor();
-    await tab.page.getByText(/ learned, none of them on two models\.| as well/).waitFor();
+    await tab.page.getByText(/ learned, none of them with two models\.| as good/).waitFor();
     await wholeAndAccessible(tab);
   });
 
@@ -156,8 +156,8 @@ test.skipIf(browserEndpoint === null)(
       scenario: { version: 1, strict: false, rules: [], fallback },
     });
     const { page, errors } = await openTab(`${url}/#/models`);
-    const panel = page.getByRole('region', { name: 'Quality beside cost' });
-    await page.getByText(/No session was opened yet.* about twenty scored turns on each/).waitFor();
+    const panel = page.getByRole('region', { name: 'Quality and cost' });
+    await page.getByText(/No session exists yet.* about twenty scored turns on each/).waitFor();
     const { models } = await client.listModels();
     for (const tier of ['balanced', 'fast'])
       for (let n = 0; n < 24; n += 1) {
@@ -169,7 +169,7 @@ test.skipIf(browserEndpoint === null)(
     const learned = async () => (await client.getQuality({ workspace_path: workspace })).data;
     await until(async () => (await learned()).scored_turns === 48);
     await page.reload();
-    await panel.getByText(/^debug does as well on fast as on balanced: \$.* a day less\.$/).waitFor();
+    await panel.getByText(/^debug is as good on fast as on balanced: saves \$.* per day\.$/).waitFor();
     await panel.getByTitle(exactUsd((await learned()).saving_per_day_usd), { exact: true }).waitFor();
     await expectWhole(page);
     expect(errors).toEqual([]);

@@ -96,7 +96,7 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     const cards = page.getByRole('article', { name: /^Delegation/ });
     await cards.nth(1).waitFor();
     await cards.first().getByText('completed').waitFor();
-    await cards.first().getByText('Tools not given to this worker: memory_add').waitFor();
+    await cards.first().getByText('Tools that this worker did not get: memory_add').waitFor();
     await page.getByText('b.txt are written').first().waitFor();
     await page.locator('.turn-end').waitFor();
     expect(await page.locator('.markdown strong').first().textContent()).toBe('done');
@@ -219,7 +219,7 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     const card = page.getByRole('article', { name: /^Delegation/ });
     await page.getByRole('button', { name: /^Model/ }).click();
     await page.getByRole('menuitemradio', { name: /^balanced/ }).click();
-    await page.getByText('from the next turn on').waitFor();
+    await page.getByText('applies from the next turn').waitFor();
     await card.getByRole('button', { name: /Cancel/ }).click();
     await card.getByText('cancelled by user').waitFor();
     await page.getByText('so I stop too').waitFor();
@@ -249,7 +249,7 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     await page.keyboard.press('Enter');
     const card = page.getByRole('article', { name: 'Run write_file?' });
     await card.getByRole('figure', { name: 'Content of' }).getByText('draft').waitFor();
-    await page.getByText('waits for an approval').waitFor();
+    await page.getByText('waiting for an approval').waitFor();
     await expectAccessible(page);
     await card.focus();
     // A person types on at once: the editor has the focus before the next key.
@@ -271,7 +271,7 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     await done.locator('summary .tool-input').getByText('a.txt edited', { exact: true }).waitFor();
     await done.getByText('edited', { exact: true }).first().waitFor();
     await done.locator('summary').first().click();
-    await done.getByText('What the model asked for').click();
+    await done.getByText('Original input of the model').click();
     await done.getByText('"content": "draft"').waitFor();
     expect(errors).toEqual([]);
   });
@@ -356,7 +356,7 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     await client.createWorkerDefinition({ workspace_path: workspace, yaml });
     const { page, errors } = await openTab(`${url}/#/approvals`);
     const card = page.getByRole('article', { name: 'Create worker counter?' });
-    await card.getByText('there is a worker of this name by now').waitFor();
+    await card.getByText('a worker of this name exists already').waitFor();
     expect(await card.locator('.diff-out').allTextContents()).toContain('- instructions: You weigh.');
     expect(await card.locator('.diff-in').allTextContents()).toContain('+ instructions: You count.');
     await card.focus();
@@ -380,7 +380,7 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     await page.getByLabel('Message').fill('begin');
     await page.keyboard.press('Enter');
     await page.getByLabel('New cap').fill('5');
-    await page.getByText('waits for a higher budget').waitFor();
+    await page.getByText('waiting for a higher budget').waitFor();
     const told = await page.getByText('A call did not fit into the cap of $0.0001: $0.00 spent').textContent();
     const [, costs, cap] = /up to \$([\d.]+)\. A cap of \$([\d.]+) lets it pass/.exec(told!)!;
     expect(toPusd(cap!) - toPusd(costs!)).toBeLessThan(toPusd('0.000001'));
@@ -390,7 +390,7 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     // The worker asks, and waits for as long as this takes.
     const asked = page.getByRole('article', { name: 'Run write_file?' });
     await asked.waitFor();
-    await page.getByPlaceholder('Tell the running turn something…').fill('one more thing');
+    await page.getByPlaceholder('Add a message to the running turn…').fill('one more thing');
     await page.keyboard.press('Enter');
     await until(async () => (await client.listTurns(session.id)).turns[0]!.unread_inputs === 1);
     await asked.getByRole('button', { name: 'Approve' }).click();

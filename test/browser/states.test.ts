@@ -159,8 +159,8 @@ describe.skipIf(browserEndpoint === null)('every view', () => {
     await accessible(page, 'the overview while a session runs');
 
     for (const [place, menus] of [
-      ['sessions', ['State', 'Workspace', 'Door', 'Worker']],
-      ['workers', ['Workspace', 'Made by', 'Cost of']],
+      ['sessions', ['State', 'Workspace', 'Source', 'Worker']],
+      ['workers', ['Workspace', 'Created by', 'Cost in']],
       ['models', ['Range', 'Calls of', 'Workspace']],
       ['cost?range=all', ['Range', 'Group by', 'Prices', 'Model', 'Tier', 'Baseline']],
       ['overview', ['Range']],
@@ -180,7 +180,7 @@ describe.skipIf(browserEndpoint === null)('every view', () => {
     await page.locator('.cost-table button[aria-expanded]').first().click();
     await page.locator('.cost-table tr.nested button').first().click();
     await page.locator('.cost-table tr.call').first().waitFor();
-    await page.getByText('As a table').click();
+    await page.getByText('Show as table').click();
     await whole(page, 'the cost down to its calls');
     for (const question of ['range=all&model=no:model', 'range=custom&from=2026-02-02&to=2026-01-01']) {
       await show(`cost?${question}`);
@@ -199,7 +199,7 @@ describe.skipIf(browserEndpoint === null)('every view', () => {
     await page.getByRole('heading', { name: 'No turns yet' }).waitFor();
     await whole(page, 'the timeline of no turn');
     await show(`sessions/${ended.id}`);
-    await page.getByRole('heading', { name: 'Nothing was said yet' }).waitFor();
+    await page.getByRole('heading', { name: 'No messages yet' }).waitFor();
     await whole(page, 'an ended session');
 
     // A provider that refuses its key, and a routing policy that cannot be read.
@@ -214,7 +214,7 @@ describe.skipIf(browserEndpoint === null)('every view', () => {
     fs.writeFileSync(path.join(path.dirname(workspace), 'data/routing.yaml'), 'rules: [{ name: 5 }]\n');
     await until(async () => !(await after.client.getRoutingPolicy()).valid);
     await show('settings');
-    await page.getByText('not valid').waitFor();
+    await page.getByText('invalid').waitFor();
     await whole(page, 'settings with a routing policy that is not valid');
     expect(faults).toEqual([]);
     expect(errors).toEqual([]);
@@ -277,10 +277,10 @@ describe.skipIf(browserEndpoint === null)('every view', () => {
     }
     await whole(page, 'edits that are refused');
     await show(`sessions/${session.id}`);
-    await page.getByText('they stand here when').waitFor();
+    await page.getByText('They appear when').waitFor();
     await whole(page, 'more approvals in a session than it shows');
     await show('overview');
-    await page.locator('.list-panel').filter({ hasText: 'Waits for you' }).getByText('shell').waitFor();
+    await page.locator('.list-panel').filter({ hasText: 'Waiting for you' }).getByText('shell').waitFor();
     await accessible(page, 'the overview with approvals');
 
     await show('approvals');

@@ -63,7 +63,7 @@ describe.skipIf(browserEndpoint === null)('the named workers', () => {
     await row('reviewer').getByText('write notes').waitFor();
     await row('reviewer').getByText('read src').waitFor();
     await row('reviewer').getByText('shell').waitFor();
-    await row('helper').getByText('only read').waitFor();
+    await row('helper').getByText('read only').waitFor();
     await row('broken').getByText('cannot be called').waitFor();
     const problems = page.getByRole('region', { name: 'Problems' });
     await problems.getByRole('link', { name: '.metis/workers/broken.yaml:2' }).waitFor();
@@ -76,10 +76,10 @@ describe.skipIf(browserEndpoint === null)('the named workers', () => {
     await row('reviewer').locator('[title="1 call to models"]').waitFor();
 
     await row('reviewer').getByRole('link', { name: 'reviewer' }).press('Enter');
-    const limits = page.getByRole('region', { name: 'What it may touch' });
-    await limits.getByText('asks first').waitFor();
+    const limits = page.getByRole('region', { name: 'Permissions and limits' });
+    await limits.getByText('needs approval').waitFor();
     await limits.getByText('forbidden').waitFor();
-    await limits.getByText('up to 2 files, 10,000,000 bytes in all, .ts').waitFor();
+    await limits.getByText('up to 2 files, 10,000,000 bytes in total, .ts').waitFor();
     const definition = page.getByRole('figure', { name: 'Definition' });
     const { yaml } = await client.getWorkerDefinition('reviewer', { workspace_path: workspace });
     expect(await definition.locator('code').textContent()).toBe(yaml);
@@ -106,7 +106,7 @@ describe.skipIf(browserEndpoint === null)('the named workers', () => {
     const { page, errors } = await openTab(`${url}/#/workers`);
     await page.getByRole('link', { name: 'reviewer', exact: true }).waitFor();
     expect(await page.getByRole('link', { name: 'counter' }).count()).toBe(0);
-    await page.getByRole('button', { name: /Made by/ }).press('Enter');
+    await page.getByRole('button', { name: /Created by/ }).press('Enter');
     await page.getByRole('menuitemradio', { name: 'review the code' }).click();
     await page.getByRole('link', { name: 'counter' }).click();
     const file = path.join(workspace, '.metis/workers/counter.yaml');
@@ -207,28 +207,28 @@ describe.skipIf(browserEndpoint === null)('the named workers', () => {
     await page.getByRole('button', { name: 'New session' }).click();
     await page.getByLabel('Named worker').selectOption('reviewer');
     expect(await page.getByLabel('Named worker').locator('option').allTextContents()).not.toContain('broken');
-    await page.getByLabel('What would ask').selectOption('strict');
+    await page.getByRole('combobox', { name: 'Approvals' }).selectOption('strict');
     await page.getByLabel('First message').fill('judge it');
-    await page.getByLabel('Files handed over').fill('src/b.ts\n');
+    await page.getByLabel('Attached files').fill('src/b.ts\n');
     await expectAccessible(page);
     await page.getByRole('button', { name: 'Open session' }).click();
     // The session is open, its first message was refused: nothing that was written is lost.
     await page.getByRole('alert').getByText('b.ts').waitFor();
     expect(await page.getByLabel('Message').inputValue()).toBe('judge it');
-    expect(await page.getByLabel('Files handed over').inputValue()).toBe('src/b.ts\n');
+    expect(await page.getByLabel('Attached files').inputValue()).toBe('src/b.ts\n');
     await page.locator('.session-title').getByText('reviewer').waitFor();
-    await page.getByLabel('Files handed over').fill('src/a.ts');
+    await page.getByLabel('Attached files').fill('src/a.ts');
     await page.getByLabel('Message').press('Enter');
     await page.getByText('read it').waitFor();
     const [opened] = (await client.listSessions()).sessions;
     expect(opened).toMatchObject({ worker_name: 'reviewer', is_worker: false, approval_mode: 'strict' });
     // In the session too; what its policy refuses is told, and the message stays.
     await page.getByRole('button', { name: 'Files' }).click();
-    await page.getByLabel('Files handed over').fill('nowhere.ts');
+    await page.getByLabel('Attached files').fill('nowhere.ts');
     await page.getByLabel('Message').fill('judge it again');
     await page.keyboard.press('Enter');
     await page.getByRole('alert').getByText('nowhere.ts').waitFor();
-    await page.getByLabel('Files handed over').fill('src/a.ts');
+    await page.getByLabel('Attached files').fill('src/a.ts');
     await page.getByLabel('Message').press('Enter');
     await page.locator('.turn-end').nth(1).waitFor();
     expect(await page.getByText('read it').count()).toBe(2);

@@ -10,8 +10,8 @@ import { Arguments, DraftChange, WorkerReview } from './arguments.tsx';
 
 const SCOPES = [
   { value: 'once', label: 'Only this call' },
-  { value: 'identical', label: 'Calls just like it' },
-  { value: 'always', label: 'This tool, always' },
+  { value: 'identical', label: 'Identical calls' },
+  { value: 'always', label: 'All calls of this tool' },
 ] as const;
 type Scope = (typeof SCOPES)[number]['value'];
 
@@ -157,8 +157,8 @@ export function ApprovalCard(props: {
           <ScopeChoice allowed={confirmation.allowed_scopes} scope={scope} onScope={setScope} />
           <input
             class="approval-reason"
-            aria-label="Reason for a rejection, told to the model"
-            placeholder="Reason, if you reject"
+            aria-label="Reason for a rejection, sent to the model"
+            placeholder="Reason for a rejection"
             maxLength={500}
             value={reason}
             onInput={(event) => setReason(event.currentTarget.value)}
@@ -230,7 +230,7 @@ function ScopeChoice(props: {
   return (
     <select
       class="approval-scope"
-      aria-label="What an approval holds for"
+      aria-label="Scope of the approval"
       value={props.scope}
       onChange={(event) => props.onScope(event.currentTarget.value as Scope)}
     >
@@ -246,9 +246,7 @@ function ScopeChoice(props: {
 function Deadline({ at }: { readonly at: string }) {
   const left = Date.parse(at) - useNow();
   return (
-    <span class={left < 60_000 ? 'deadline soon' : 'deadline'}>
-      {left > 0 ? `${duration(left)} left` : 'time is up'}
-    </span>
+    <span class={left < 60_000 ? 'deadline soon' : 'deadline'}>{left > 0 ? `${duration(left)} left` : 'expired'}</span>
   );
 }
 

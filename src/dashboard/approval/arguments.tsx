@@ -62,7 +62,7 @@ export function WorkerReview(props: {
 }) {
   const { name, yaml } = props;
   const there = useDefinition(props.confirmation.root_session_id, name);
-  const head = there === null ? `${name}: a new worker` : `${name}: there is a worker of this name by now`;
+  const head = there === null ? `${name}: a new worker` : `${name}: a worker of this name exists already`;
   return <Diff name={`Definition of ${name}`} head={head} old={there} fresh={yaml} />;
 }
 

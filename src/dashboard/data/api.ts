@@ -31,7 +31,7 @@ export function createApi(token: string | null, onUnauthorized: () => void): Api
 /** What happened, for a person. */
 export function explain(error: unknown): string {
   if (error instanceof ApiError) return error.message;
-  if (error instanceof TypeError) return 'The server does not answer. It is asked again every few seconds.';
+  if (error instanceof TypeError) return 'The server does not answer. The page tries again every few seconds.';
   return error instanceof Error ? error.message : String(error);
 }
 

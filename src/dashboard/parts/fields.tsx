@@ -115,7 +115,7 @@ export function CapField(props: {
       placeholder={props.placeholder}
       required={props.required}
       pattern="\s*\$?[0-9]{1,6}(\.[0-9]{1,6})?\s*"
-      title="a decimal number such as 0.50, with six digits after the point at most"
+      title="Enter a decimal number such as 0.50, with at most six digits after the point."
       value={props.value}
       onInput={(event) => props.onValue(event.currentTarget.value)}
     />

@@ -48,7 +48,7 @@ export const DOOR_NAMES: Readonly<Record<Session['door'], string>> = {
   api: 'API',
   gateway: 'Gateway',
   mcp: 'MCP',
-  acp: 'ACP',
+  acp: 'Editor',
 };
 
 /** In a list: the client's own name, else the door's. */
@@ -79,9 +79,9 @@ export function DoorFacts({ session }: { readonly session: Session }) {
 
 function factsOf({ door, client, caller }: Session): readonly string[] {
   return [
-    ...(door === 'api' ? [] : [`Door ${DOOR_NAMES[door]}`]),
-    ...(client === null ? [] : [`Client ${client}`]),
-    ...(caller === '' ? [] : [`Caller ${caller}`]),
+    ...(door === 'api' ? [] : [`Source: ${DOOR_NAMES[door]}`]),
+    ...(client === null ? [] : [`Client: ${client}`]),
+    ...(caller === '' ? [] : [`Caller: ${caller}`]),
   ];
 }
 

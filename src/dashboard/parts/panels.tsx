@@ -43,7 +43,7 @@ export function Failure(props: {
     <div class="failure" role="alert">
       <Icon name="alert" />
       <div>
-        <strong>{props.title ?? 'That did not work'}</strong>
+        <strong>{props.title ?? 'The request failed'}</strong>
         <p>{explain(props.error)}</p>
       </div>
       {props.retry && (

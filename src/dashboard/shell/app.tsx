@@ -23,7 +23,10 @@ function TokenEntry(props: { readonly refused: boolean; readonly onToken: (token
         }}
       >
         <h1>Metis</h1>
-        <p>This server wants a token. It is kept in this tab's memory only and is gone when the tab is closed.</p>
+        <p>
+          This server requires a token. The page keeps it in the memory of this tab only and forgets it when the tab
+          closes.
+        </p>
         <label for={field}>Token</label>
         <input
           id={field}
@@ -38,7 +41,7 @@ function TokenEntry(props: { readonly refused: boolean; readonly onToken: (token
         />
         {props.refused && (
           <p class="field-error" id={said} role="alert">
-            The server does not accept this token. It is one of `server.auth_tokens` in its configuration.
+            The server does not accept this token. Enter one of `server.auth_tokens` of the server's configuration.
           </p>
         )}
         <button type="submit" class="button primary" disabled={token.trim() === ''}>
@@ -149,9 +152,9 @@ function Shell() {
               <header class="view-head">
                 <h1>Not found</h1>
               </header>
-              <Empty icon="search" title="There is no such page">
+              <Empty icon="search" title="This page does not exist">
                 <p>
-                  Nothing is shown at “{place.view}”. <a href="#/">Back to the start</a>
+                  The dashboard has no view “{place.view}”. <a href="#/">Open the overview</a>
                 </p>
               </Empty>
             </div>

@@ -54,11 +54,11 @@ export function SpendChart(props: { readonly title: string; readonly bars: reado
         <canvas
           ref={canvas}
           role="img"
-          aria-label={`${plural(bars.length, 'bar')}, ${exactUsd(props.total)} in all; the same as a table below`}
+          aria-label={`${plural(bars.length, 'bar')}, ${exactUsd(props.total)} in total; the table below shows the same data`}
         />
       </div>
       <details data-scrolls>
-        <summary>As a table</summary>
+        <summary>Show as table</summary>
         <Table label={props.title} columns={COLUMNS} rows={bars} rowKey={(bar) => bar.bucket} />
       </details>
     </figure>

@@ -14,9 +14,9 @@ import { placeOf } from '#dashboard/shell/place.ts';
 const KEPT = 8;
 const WORDS: Readonly<Record<string, { readonly word: string; readonly tone: Tone }>> = {
   approve: { word: 'approved', tone: 'ok' },
-  modify: { word: 'approved with other arguments', tone: 'ok' },
+  modify: { word: 'approved with edited arguments', tone: 'ok' },
   reject: { word: 'rejected', tone: 'bad' },
-  timeout: { word: 'not answered in time', tone: 'warn' },
+  timeout: { word: 'expired', tone: 'warn' },
   cancelled: { word: 'cancelled with its turn', tone: 'plain' },
 };
 
@@ -46,7 +46,7 @@ function Decided(props: { readonly decided: readonly Confirmation[]; readonly mi
       {props.decided.map((one) => {
         const { word, tone } = WORDS[one.decision ?? ''] ?? { word: one.decision ?? 'gone', tone: 'plain' };
         const by =
-          one.resolved_by !== 'user' ? '' : props.mine.has(one.confirmation_request_id) ? 'by you' : 'by someone else';
+          one.resolved_by !== 'user' ? '' : props.mine.has(one.confirmation_request_id) ? 'by you' : 'by another user';
         return (
           <p key={one.confirmation_request_id}>
             <code>{one.tool_name}</code> <Badge tone={tone}>{word}</Badge>{' '}
@@ -89,14 +89,14 @@ export function ApprovalsView() {
       </header>
       <div class="view-body approvals" ref={box}>
         {error !== null && open === null && (
-          <Failure error={error} title="The questions cannot be read" retry={reload} />
+          <Failure error={error} title="The approval requests could not be loaded" retry={reload} />
         )}
         {open === null && error === null && <Skeleton rows={3} height={120} />}
         {open?.length === 0 && (
-          <Empty icon="approvals" title="Nothing waits for you">
+          <Empty icon="approvals" title="No open approvals">
             <p>
-              A call that wants a person's word stands here until it is answered or its time is up. Which do is said by{' '}
-              <code>tool_confirmation</code> in the configuration.
+              A call that needs approval appears here until you answer it or it expires. The key{' '}
+              <code>tool_confirmation</code> of the configuration selects these calls.
             </p>
           </Empty>
         )}
@@ -113,7 +113,7 @@ export function ApprovalsView() {
         ))}
         {open !== null && open.length > shown && (
           <p class="quiet">
-            {count(open.length - shown)} more stand here when these are answered.{' '}
+            {count(open.length - shown)} more appear when you have answered these.{' '}
             <button type="button" class="button ghost" onClick={() => setShown(shown + CARDS)}>
               Show more
             </button>

@@ -38,7 +38,7 @@ export function FigureHeads({ repriced }: { readonly repriced: boolean }) {
       </th>
       {repriced && (
         <th scope="col" class="numeric">
-          Stamped
+          At time of call
         </th>
       )}
       <th scope="col" class="numeric">
@@ -55,7 +55,7 @@ export function Figures({ row, repriced }: { readonly row: Measures; readonly re
         <Count n={row.call_count} unit="call" />
       </td>
       <td class="numeric" data-column="input">
-        <Count n={promptOf(row)} unit="input token" rest=", cached and written ones included" />
+        <Count n={promptOf(row)} unit="input token" rest=", including cached and cache-write tokens" />
       </td>
       <td class="numeric" data-column="output">
         <Count n={row.output_tokens} unit="output token" />
@@ -127,7 +127,7 @@ export function CostStats(props: { readonly answer: CostAnswer; readonly onAsk: 
             plural(totals.call_count, 'call')
           ) : (
             <>
-              stamped <Money usd={totals.stamped_cost_usd} exact />
+              <Money usd={totals.stamped_cost_usd} exact /> at time of call
             </>
           )
         }

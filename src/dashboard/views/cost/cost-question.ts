@@ -14,12 +14,12 @@ export const RANGES = [
 export type Range = (typeof RANGES)[number]['value'];
 
 export const GROUPS = [
-  { value: 'root_session', label: 'Session tree' },
+  { value: 'root_session', label: 'Session and workers' },
   { value: 'model', label: 'Model' },
   { value: 'delegation_tier', label: 'Tier' },
   { value: 'worker_name', label: 'Named worker' },
   { value: 'workspace', label: 'Workspace' },
-  { value: 'door', label: 'Door' },
+  { value: 'door', label: 'Source' },
   { value: 'caller', label: 'Caller' },
   { value: 'day', label: 'Day' },
 ] as const;

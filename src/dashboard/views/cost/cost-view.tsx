@@ -37,7 +37,7 @@ const TITLES: Readonly<Record<Filter, string>> = {
   tier: 'Tier',
   worker: 'Worker',
   workspace: 'Workspace',
-  door: 'Door',
+  door: 'Source',
   caller: 'Caller',
 };
 /** Nothing that is filtered by is called so; the caller '' is the calls without a key. */
@@ -160,7 +160,7 @@ export function CostView({ place }: { readonly place: Place }) {
       <div class="view-body" aria-busy={data === null}>
         {question.range === 'custom' && <CustomRange question={question} onAsk={ask} />}
         <CostFilters question={question} workspaces={names.workspaces} onAsk={ask} />
-        {error !== null && <Failure error={error} title="The report cannot be read" retry={reload} />}
+        {error !== null && <Failure error={error} title="The report could not be loaded" retry={reload} />}
         {answer === null ? (
           error === null && question.range !== 'custom' && <Skeleton rows={10} />
         ) : (
@@ -204,7 +204,8 @@ function Answer(props: {
         )}
       </section>
       <p class="quiet foot-note">
-        {windowText(groups.window)} · prices {groups.repriced_version ?? 'as stamped'} · every digit on hover
+        {windowText(groups.window)} · prices {groups.repriced_version ?? 'at time of call'} · hover shows the exact
+        amount
       </p>
     </>
   );
@@ -224,7 +225,7 @@ function CostTools(props: {
     label: version,
     hint: active ? 'active' : undefined,
   }));
-  const prices = [{ value: 'stamped', label: 'As stamped' }, { value: 'current', label: 'Current' }, ...versions];
+  const prices = [{ value: 'stamped', label: 'At time of call' }, { value: 'current', label: 'Current' }, ...versions];
   return (
     <div class="tools">
       <Menu
@@ -274,7 +275,7 @@ function CustomRange(props: { readonly question: CostQuestion; readonly onAsk: (
         />
       </label>
       <label>
-        To, included
+        To (inclusive)
         <input
           type="date"
           value={to ?? ''}
@@ -284,7 +285,7 @@ function CustomRange(props: { readonly question: CostQuestion; readonly onAsk: (
         />
       </label>
       <span class={reversed ? 'field-error' : 'quiet'} role="status">
-        {reversed ? 'The last day is before the first.' : 'Days are those of UTC.'}
+        {reversed ? 'The last day is before the first day.' : 'Days are in UTC.'}
       </span>
     </div>
   );
@@ -293,11 +294,11 @@ function CustomRange(props: { readonly question: CostQuestion; readonly onAsk: (
 function NoCalls({ question }: { readonly question: CostQuestion }) {
   const filtered = [question.model, question.tier, question.worker, question.workspace].some((one) => one !== null);
   return (
-    <Empty icon="cost" title={filtered ? 'No call matches' : 'Nothing was spent in this time'}>
+    <Empty icon="cost" title={filtered ? 'No call matches' : 'No cost in this period'}>
       <p>
         {filtered
           ? 'Clear a filter, or choose a longer range.'
-          : 'Choose a longer range, or open a session: every call to a model is counted here when it ends.'}
+          : 'Choose a longer range, or open a session. A model call appears here when it ends.'}
       </p>
     </Empty>
   );

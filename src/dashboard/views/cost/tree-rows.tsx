@@ -182,7 +182,7 @@ export function TreeRows(props: {
     return (
       <tr>
         <td>
-          <Failure error={error} title="The workers cannot be read" retry={reload} />
+          <Failure error={error} title="The workers could not be loaded" retry={reload} />
         </td>
       </tr>
     );

@@ -64,7 +64,7 @@ const MODEL_COLUMNS: readonly Column<ModelRow>[] = [
   },
   {
     id: 'delegates',
-    title: 'Delegates',
+    title: 'Can delegate',
     cell: ({ model }) => (model.can_delegate ? 'yes' : <span class="quiet">no</span>),
   },
   { id: 'state', title: 'State', cell: ({ model }) => <Availability model={model} /> },
@@ -136,8 +136,8 @@ const REFUSALS: readonly Column<Refusal>[] = [
     cell: ({ what }) => (what === null ? <GaveWay /> : <span title={what}>{modelName(what)}</span>),
   },
   { id: 'policy', title: 'Slot', cell: ({ policy }) => slotOf(policy) },
-  { id: 'why', title: 'Why', cell: ({ why }) => words(why) },
-  { id: 'count', title: 'Times', numeric: true, cell: (row) => count(row.count) },
+  { id: 'why', title: 'Reason', cell: ({ why }) => words(why) },
+  { id: 'count', title: 'Count', numeric: true, cell: (row) => count(row.count) },
 ];
 
 function RoutingPanels({ stats }: { readonly stats: Stats }) {
@@ -155,7 +155,7 @@ function RoutingPanels({ stats }: { readonly stats: Stats }) {
     <div class="panels two">
       <section class="panel">
         <header>
-          <h2>Decided by slot</h2>
+          <h2>Decisions by slot</h2>
         </header>
         <ol class="slots">
           {stats.wins_by_policy.map((win) => (
@@ -171,17 +171,18 @@ function RoutingPanels({ stats }: { readonly stats: Stats }) {
       </section>
       <section class="panel">
         <header>
-          <h2>Not taken</h2>
+          <h2>Rejected candidates</h2>
           <span class="panel-more quiet">
-            {count(stats.hard_failures)} without any model, {count(stats.explicit_rejections)} against a person's choice
+            {count(stats.hard_failures)} turns without a model, {count(stats.explicit_rejections)} explicit choices
+            rejected
           </span>
         </header>
         {refusals.length === 0 ? (
-          <p class="panel-note quiet">Every first choice was taken.</p>
+          <p class="panel-note quiet">No candidate was rejected.</p>
         ) : (
           <div data-scrolls>
             <Table
-              label="Not taken"
+              label="Rejected candidates"
               columns={REFUSALS}
               rows={refusals}
               rowKey={(row) => `${row.what} ${row.policy} ${row.why}`}
@@ -195,8 +196,8 @@ function RoutingPanels({ stats }: { readonly stats: Stats }) {
 
 function GaveWay() {
   return (
-    <span class="quiet" title="The slot gave way to a later one">
-      gave way
+    <span class="quiet" title="The slot deferred to a later slot">
+      deferred
     </span>
   );
 }
@@ -233,8 +234,8 @@ function LearnedPanels({ wanted }: { readonly wanted: string | null }) {
           />
         )}
       </div>
-      {error !== null && <Failure error={error} title="The workspaces cannot be read" retry={reload} />}
-      {workspace === null && paths !== null && <ComparisonNeeds>No session was opened yet.</ComparisonNeeds>}
+      {error !== null && <Failure error={error} title="The workspaces could not be loaded" retry={reload} />}
+      {workspace === null && paths !== null && <ComparisonNeeds>No session exists yet.</ComparisonNeeds>}
       {workspace !== null && (
         <>
           <QualityPanel key={`quality ${workspace}`} workspace={workspace} />
@@ -278,12 +279,12 @@ export function ModelsView({ place }: { readonly place: Place }) {
         </div>
       </header>
       <div class="view-body">
-        {error !== null && <Failure error={error} title="The models cannot be read" retry={reload} />}
+        {error !== null && <Failure error={error} title="The models could not be loaded" retry={reload} />}
         {data === null && error === null && <Skeleton rows={12} />}
         {data?.rows.length === 0 && (
           <Empty icon="models" title="The registry is empty">
             <p>
-              Models are entered in the file that <code>registry.path</code> names.
+              Add models to the file at <code>registry.path</code>.
             </p>
           </Empty>
         )}

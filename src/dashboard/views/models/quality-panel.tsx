@@ -17,17 +17,17 @@ type Side = Comparison['dearer'];
 const EVERY_MS = 30_000;
 const VERDICTS = {
   as_good: { words: 'as good', tone: 'ok' },
-  undecided: { words: 'too few to say', tone: undefined },
+  undecided: { words: 'too few turns', tone: undefined },
   worse: { words: 'worse', tone: 'bad' },
 } as const;
 
 const COLUMNS: readonly Column<Comparison>[] = [
-  { id: 'shape', title: 'Shape of task', cell: (row) => shapeOf(row) },
-  { id: 'dearer', title: 'Runs on', cell: ({ dearer }) => <SideCell side={dearer} /> },
-  { id: 'cheaper', title: 'Cheaper', cell: ({ cheaper }) => <SideCell side={cheaper} /> },
+  { id: 'shape', title: 'Task shape', cell: (row) => shapeOf(row) },
+  { id: 'dearer', title: 'Current model', cell: ({ dearer }) => <SideCell side={dearer} /> },
+  { id: 'cheaper', title: 'Cheaper model', cell: ({ cheaper }) => <SideCell side={cheaper} /> },
   {
     id: 'verdict',
-    title: 'Cheaper is',
+    title: 'Cheaper model is',
     cell: ({ verdict }) => {
       const { words, tone } = VERDICTS[verdict];
       return tone === undefined ? <Badge>{words}</Badge> : <Badge tone={tone}>{words}</Badge>;
@@ -35,7 +35,7 @@ const COLUMNS: readonly Column<Comparison>[] = [
   },
   {
     id: 'saving',
-    title: 'Less a day',
+    title: 'Saving per day',
     numeric: true,
     cell: ({ saving_per_day_usd: usd }) => (
       <span class="number" title={exactUsd(usd)}>
@@ -53,22 +53,22 @@ export function QualityPanel({ workspace }: { readonly workspace: string }) {
     EVERY_MS,
   );
   return (
-    <section class="panel quality" aria-label="Quality beside cost">
+    <section class="panel quality" aria-label="Quality and cost">
       <header>
-        <h2>Quality beside cost</h2>
+        <h2>Quality and cost</h2>
       </header>
-      {error !== null && <Failure error={error} title="What was learned cannot be read" retry={reload} />}
+      {error !== null && <Failure error={error} title="The comparisons could not be loaded" retry={reload} />}
       {data !== null && <Learned quality={data} />}
     </section>
   );
 }
 
 function Learned({ quality }: { readonly quality: Quality }) {
-  if (quality.turns === 0) return <ComparisonNeeds>Nothing was learned in this workspace yet.</ComparisonNeeds>;
+  if (quality.turns === 0) return <ComparisonNeeds>This workspace has no scored turns yet.</ComparisonNeeds>;
   if (quality.comparisons.length === 0) {
     return (
       <ComparisonNeeds>
-        {plural(quality.turns, 'turn')} of {plural(quality.shapes, 'shape')} learned, none of them on two models.
+        {plural(quality.turns, 'turn')} of {plural(quality.shapes, 'shape')} learned, none of them with two models.
       </ComparisonNeeds>
     );
   }
@@ -76,7 +76,7 @@ function Learned({ quality }: { readonly quality: Quality }) {
   return (
     <>
       <p class="panel-note" role="status">
-        {best?.verdict === 'as_good' ? sentence(best) : 'No cheaper model is known to do as well yet.'}
+        {best?.verdict === 'as_good' ? sentence(best) : 'No cheaper model is known to be as good yet.'}
       </p>
       <div data-scrolls>
         <Table
@@ -94,18 +94,18 @@ function Learned({ quality }: { readonly quality: Quality }) {
 export function ComparisonNeeds({ children }: { readonly children: ComponentChildren }) {
   return (
     <p class="panel-note quiet">
-      {children} A comparison needs one shape of task on two models of different cost, in the last seven days on the
-      dearer one, and about twenty scored turns on each.
+      {children} A comparison needs one task shape on two models of different cost, turns of the last seven days on the
+      more expensive model, and about twenty scored turns on each.
     </p>
   );
 }
 
-/** `debug .ts does as well on fast as on balanced: $0.4000 a day less` */
+/** `debug .ts is as good on fast as on balanced: saves $0.4000 per day.` */
 function sentence(row: Comparison): string {
   const { cheaper, dearer } = row;
   const tiers = cheaper.tier !== null && dearer.tier !== null && cheaper.tier !== dearer.tier;
   const [here, there] = tiers ? [cheaper.tier, dearer.tier] : [modelName(cheaper.model), modelName(dearer.model)];
-  return `${shapeOf(row)} does as well on ${here} as on ${there}: ${shortUsd(row.saving_per_day_usd)} a day less.`;
+  return `${shapeOf(row)} is as good on ${here} as on ${there}: saves ${shortUsd(row.saving_per_day_usd)} per day.`;
 }
 
 function shapeOf({ intent_tags, file_extensions, tool_names, has_images }: Comparison): string {
@@ -119,8 +119,8 @@ function SideCell({ side }: { readonly side: Side }) {
   return (
     <>
       <span title={side.model}>{modelName(side.model)}</span> {side.tier !== null && <Badge>{side.tier}</Badge>}
-      <span class="sub" title={`${exactUsd(side.avg_cost_usd)} a turn on average, of ${plural(side.turns, 'turn')}`}>
-        {score} of {count(side.scored_turns)} · {shortUsd(side.avg_cost_usd)} a turn
+      <span class="sub" title={`${exactUsd(side.avg_cost_usd)} per turn on average over ${plural(side.turns, 'turn')}`}>
+        {score} over {count(side.scored_turns)} · {shortUsd(side.avg_cost_usd)} per turn
       </span>
     </>
   );
@@ -161,13 +161,13 @@ const SHAPE_COLUMNS: readonly Column<Row>[] = [
       mean === null ? (
         <span class="quiet">–</span>
       ) : (
-        <span title={`mean of ${plural(n, 'judged turn')}`}>{percent(mean)}</span>
+        <span title={`mean of ${plural(n, 'scored turn')}`}>{percent(mean)}</span>
       ),
   },
-  { id: 'cost', title: 'Cost a turn', numeric: true, cell: ({ outcome }) => <Money usd={outcome.avg_cost_usd} /> },
+  { id: 'cost', title: 'Cost per turn', numeric: true, cell: ({ outcome }) => <Money usd={outcome.avg_cost_usd} /> },
   {
     id: 'latency',
-    title: 'Time a turn',
+    title: 'Time per turn',
     numeric: true,
     cell: ({ outcome }) => duration(outcome.avg_latency_ms),
   },
@@ -192,10 +192,10 @@ export function TaskShapes({ workspace }: { readonly workspace: string }) {
       <header>
         <h2>Task shapes</h2>
       </header>
-      {error !== null && <Failure error={error} title="The task shapes cannot be read" retry={reload} />}
+      {error !== null && <Failure error={error} title="The task shapes could not be loaded" retry={reload} />}
       {shown === null && error === null && <p class="panel-note quiet">Loading…</p>}
       {shown !== null && rows.length === 0 && (
-        <p class="panel-note quiet">Nothing was learned here yet: each finished turn adds to it.</p>
+        <p class="panel-note quiet">No task shapes yet. Each completed turn adds one.</p>
       )}
       {rows.length > 0 && (
         <div data-scrolls>

@@ -41,7 +41,7 @@ function Running({ sessions }: { readonly sessions: readonly Session[] | null })
   return (
     <Panel title="Running" more={<a href={placeOf('sessions')}>All sessions</a>}>
       {sessions === null && <p class="panel-note quiet">Loading…</p>}
-      {sessions?.length === 0 && <p class="panel-note quiet">Nothing runs at the moment.</p>}
+      {sessions?.length === 0 && <p class="panel-note quiet">No session is running.</p>}
       <ul>
         {shown.map((session) => {
           const waits = waitsFor(session.waiting_on);
@@ -53,7 +53,7 @@ function Running({ sessions }: { readonly sessions: readonly Session[] | null })
                   {waits === '' ? (
                     <State state={session.status} />
                   ) : (
-                    <span class={session.waiting_on.some(asksPerson) ? 'asks' : undefined}>waits for {waits}</span>
+                    <span class={session.waiting_on.some(asksPerson) ? 'asks' : undefined}>waiting for {waits}</span>
                   )}
                 </span>
               </div>
@@ -80,7 +80,7 @@ function Waiting() {
   const shown = open.slice(0, SHOWN);
   const sessions = useSessionsById(shown.map(({ root_session_id }) => root_session_id));
   return (
-    <Panel title="Waits for you" more={<a href={placeOf('approvals')}>Approvals</a>}>
+    <Panel title="Waiting for you" more={<a href={placeOf('approvals')}>Approvals</a>}>
       {open.length === 0 && <p class="panel-note quiet">{data === null ? 'Loading…' : 'No open approvals.'}</p>}
       <ul>
         {shown.map((one) => (
@@ -105,8 +105,8 @@ function Dearest({ answer }: { readonly answer: CostAnswer }) {
   const sessions = useSessionsById(rows.flatMap((row) => row.root_session_id ?? []));
   const dearest = rows[0]?.cost_usd ?? '0';
   return (
-    <Panel title="Dearest trees" more={<a href={placeOf('cost')}>Cost</a>}>
-      {rows.length === 0 && <p class="panel-note quiet">No calls in this time.</p>}
+    <Panel title="Most expensive sessions" more={<a href={placeOf('cost')}>Cost</a>}>
+      {rows.length === 0 && <p class="panel-note quiet">No calls in this period.</p>}
       <ul>
         {rows.map((row) => (
           <li key={row.root_session_id}>
@@ -163,9 +163,9 @@ export function OverviewView({ place }: { readonly place: Place }) {
         </div>
       </header>
       <div class="view-body overview">
-        {error !== null && <Failure error={error} title="The reports cannot be read" retry={reload} />}
+        {error !== null && <Failure error={error} title="The reports could not be loaded" retry={reload} />}
         {sessions.error !== null && (
-          <Failure error={sessions.error} title="The sessions cannot be read" retry={sessions.reload} />
+          <Failure error={sessions.error} title="The sessions could not be loaded" retry={sessions.reload} />
         )}
         {answer === null ? error === null && <Skeleton rows={7} /> : <Spent answer={answer} />}
         <div class="panels">
@@ -182,7 +182,7 @@ function Spent({ answer }: { readonly answer: CostAnswer }) {
   const { totals, window } = answer.groups;
   if (totals.call_count === 0)
     return (
-      <Empty icon="overview" title="Nothing was spent in this time">
+      <Empty icon="overview" title="No cost in this period">
         <p>
           Open a session under <a href={placeOf('sessions')}>Sessions</a>, or watch one without a key:{' '}
           <code>metis demo --keep</code>

@@ -47,7 +47,7 @@ function CapDialog(props: { readonly session: Session; readonly onChanged: () =>
     }
   };
   return (
-    <Dialog title="Cap of the session" onClose={onClose}>
+    <Dialog title="Session cap" onClose={onClose}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -55,9 +55,9 @@ function CapDialog(props: { readonly session: Session; readonly onChanged: () =>
         }}
       >
         <p class="quiet">
-          What it and its workers may cost together.
-          {session.budget !== null && ` Spent: ${exactUsd(session.budget.spent_usd)}.`} It holds from the next call to a
-          model on; a turn that met its cap goes on when it is raised.
+          The cap limits the cost of the session and its workers together.
+          {session.budget !== null && ` Spent: ${exactUsd(session.budget.spent_usd)}.`} A new cap applies from the next
+          model call. A turn that reached its cap continues when you raise the cap.
         </p>
         <div>
           <label for={field}>Cap in US dollars</label>
@@ -171,7 +171,7 @@ export function Interrupted({ session, met, onChanged }: Props) {
         </>
       ) : (
         <>
-          <span>The turn was interrupted and can go on where it stood.</span>
+          <span>The turn was interrupted. Resume it to continue.</span>
           <button
             type="button"
             class="button"

@@ -65,7 +65,7 @@ export function Composer(props: {
     area.current?.focus();
   };
   const choices: Choice[] = [
-    { value: '', label: 'Routing decides' },
+    { value: '', label: 'Chosen by routing' },
     ...(models.data?.models ?? [])
       .filter(({ configured }) => configured)
       .map((model) => ({ value: model.id, label: modelName(model.id), hint: model.tier ?? undefined })),
@@ -88,7 +88,7 @@ export function Composer(props: {
         ref={area}
         rows={1}
         aria-label="Message"
-        placeholder={turnId === null ? `Write to ${addresseeOf(session)}…` : 'Tell the running turn something…'}
+        placeholder={turnId === null ? `Write to ${addresseeOf(session)}…` : 'Add a message to the running turn…'}
         value={text}
         onInput={(event) => setText(event.currentTarget.value)}
         onKeyDown={(event) => {
@@ -119,8 +119,8 @@ export function Composer(props: {
             }
           />
         )}
-        {session.swap_queued && <span class="quiet">from the next turn on</span>}
-        <span class="composer-hint quiet">Enter sends, Shift+Enter begins a line</span>
+        {session.swap_queued && <span class="quiet">applies from the next turn</span>}
+        <span class="composer-hint quiet">Enter sends, Shift+Enter adds a line</span>
         {turnId !== null && (
           <button
             type="button"

@@ -171,8 +171,8 @@ class StoredItem extends Component<ItemProps> {
         ) : (
           <Blocks content={message.content} shown={shown} />
         )}
-        {message.metadata.status === 'cancelled' && <p class="quiet">cut off by a cancellation</p>}
-        {message.metadata.status === 'error' && <p class="field-error">cut off by an error</p>}
+        {message.metadata.status === 'cancelled' && <p class="quiet">stopped by a cancellation</p>}
+        {message.metadata.status === 'error' && <p class="field-error">stopped by an error</p>}
         {ends && turn !== undefined && turn.ended_at !== null && <TurnEnd turn={turn} />}
       </div>
     );
@@ -292,6 +292,6 @@ function Thinking({ text }: { readonly text: string }) {
 function OtherBlock({ block }: { readonly block: Block }) {
   if (block.type === 'image') return <MessageImage data={block.source.data} mediaType={block.media_type} />;
   if (block.type === 'document') return <p class="quiet">[document: {block.name}]</p>;
-  if (block.type === 'redacted_thinking') return <p class="quiet">[thinking that the provider keeps to itself]</p>;
+  if (block.type === 'redacted_thinking') return <p class="quiet">[thinking that the provider redacted]</p>;
   return null;
 }

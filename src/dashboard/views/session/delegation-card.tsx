@@ -80,7 +80,7 @@ function DroppedTools({ names }: { readonly names: readonly string[] }) {
   if (names.length === 0) return null;
   return (
     <p class="quiet dropped-tools">
-      Tools not given to this worker:{' '}
+      Tools that this worker did not get:{' '}
       {names.map((name, i) => (
         <span key={name}>
           {i > 0 && ', '}

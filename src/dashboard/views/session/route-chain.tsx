@@ -7,8 +7,8 @@ import type { Route } from './live/live-node.ts';
 
 /** What the seven places are called. */
 export const SLOT_NAMES: Readonly<Record<string, string>> = {
-  per_message_override: 'Named in the message',
-  manual_sticky: 'Chosen for the session',
+  per_message_override: 'Override in the message',
+  manual_sticky: "The session's own model",
   rule: 'Routing rule',
   pattern: 'Learned from earlier turns',
   delegate_request: 'Tier of the delegation',

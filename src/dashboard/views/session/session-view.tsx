@@ -42,7 +42,7 @@ function WaitingLine(props: { readonly waiting: Session['waiting_on']; readonly 
         return (
           <span key={oldest.kind} class={asksPerson(oldest) ? 'asks' : undefined}>
             {names.slice(0, NAMES).join(', ')}
-            {more} {names.length === 1 ? 'waits' : 'wait'} for {wordsFor(oldest.kind)}{' '}
+            {more} {names.length === 1 ? 'is' : 'are'} waiting for {wordsFor(oldest.kind)}{' '}
             <Elapsed from={oldest.since} to={null} />
           </span>
         );
@@ -86,7 +86,7 @@ export function SessionView({ sessionId, place }: { readonly sessionId: string; 
         {reason === null ? (
           <Skeleton rows={8} height={72} />
         ) : (
-          <Failure error={reason} title="The session cannot be shown" retry={read.reload} />
+          <Failure error={reason} title="The session could not be loaded" retry={read.reload} />
         )}
       </div>
     );
@@ -107,7 +107,7 @@ export function SessionView({ sessionId, place }: { readonly sessionId: string; 
           </a>
         ))}
       </nav>
-      {error !== null && <Failure error={error} title="The session is not followed any more" />}
+      {error !== null && <Failure error={error} title="The live updates have stopped" />}
       {tab === 'tree' ? (
         <LiveTree live={live} />
       ) : tab === 'timeline' ? (
@@ -147,11 +147,11 @@ function NothingSaid({ session }: { readonly session: Session }) {
   if (session.door === 'gateway')
     return (
       <Empty icon="sessions" title="The client keeps the conversation">
-        <p>Its calls pass through the gateway: their cost is kept here, what they say is not.</p>
+        <p>The calls pass through the gateway. The server stores their cost, not their content.</p>
       </Empty>
     );
   return (
-    <Empty icon="sessions" title="Nothing was said yet">
+    <Empty icon="sessions" title="No messages yet">
       <p>
         Write to {addresseeOf(session)} below. It works in {session.workspace_path}.
       </p>
@@ -171,7 +171,7 @@ function openTurn(session: Session, live: LiveSession, turns: ReadonlyMap<string
 function Asked({ live }: { readonly live: LiveSession }) {
   const more = live.confirmations.size - APPROVALS;
   return (
-    <section class="session-asked" aria-label="Asked of you" tabIndex={0}>
+    <section class="session-asked" aria-label="Open approvals" tabIndex={0}>
       {[...live.confirmations.values()].slice(0, APPROVALS).map((confirmation) => (
         <ApprovalCard
           key={confirmation.confirmation_request_id}
@@ -181,7 +181,7 @@ function Asked({ live }: { readonly live: LiveSession }) {
       ))}
       {more > 0 && (
         <p class="quiet">
-          {count(more)} more wait; they stand here when these are answered, and under{' '}
+          {count(more)} more are waiting. They appear when you have answered these, and under{' '}
           <a href={placeOf('approvals')}>Approvals</a>.
         </p>
       )}
@@ -230,13 +230,13 @@ function Head(props: { readonly session: Session; readonly live: LiveSession; re
       </div>
       <dl class="session-costs">
         <div>
-          <dt>Own</dt>
+          <dt>{session.is_worker ? 'This worker' : 'Planner'}</dt>
           <dd>
             <Money usd={fromPusd(own)} />
           </dd>
         </div>
         <div>
-          <dt>By workers</dt>
+          <dt>Workers</dt>
           <dd>
             <Money usd={fromPusd(workers)} />
           </dd>

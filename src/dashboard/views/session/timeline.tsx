@@ -32,7 +32,7 @@ export function Timeline(props: {
   if (turn === undefined) {
     return (
       <Empty icon="clock" title="No turns yet">
-        <p>The timeline shows each model call and tool of a turn once there is one.</p>
+        <p>The timeline shows each model call, tool call and approval of a turn.</p>
       </Empty>
     );
   }

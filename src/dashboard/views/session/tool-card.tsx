@@ -33,7 +33,7 @@ export function MessageImage({ data, mediaType }: { readonly data: string; reado
       gone = true;
     };
   }, [data, mediaType]);
-  if (broken) return <p class="quiet">[an image of type {mediaType} that cannot be shown]</p>;
+  if (broken) return <p class="quiet">[image of type {mediaType}: cannot be displayed]</p>;
   return (
     <canvas ref={canvas} class="message-image" role="img">
       An image
@@ -75,11 +75,11 @@ export function ToolCard(props: {
         <span class="tool-status">{status}</span>
       </summary>
       <div class="tool-body">
-        <p class="tool-part">{executed === null ? 'Input' : 'Input, as a person edited it'}</p>
+        <p class="tool-part">{executed === null ? 'Input' : 'Input after editing'}</p>
         <CodeBlock text={partial ?? JSON.stringify(input, null, 2)} />
         {executed !== null && (
           <details>
-            <summary>What the model asked for</summary>
+            <summary>Original input of the model</summary>
             <CodeBlock text={JSON.stringify(use.input, null, 2)} />
           </details>
         )}
@@ -112,7 +112,7 @@ function Output({ content }: { readonly content: ToolResult['content'] }) {
 
 function LongText({ text }: { readonly text: string }) {
   return (
-    <Clipped text={text === '' ? '(nothing)' : text} first={SHOWN}>
+    <Clipped text={text === '' ? '(empty)' : text} first={SHOWN}>
       {(shown) => <CodeBlock text={shown} />}
     </Clipped>
   );

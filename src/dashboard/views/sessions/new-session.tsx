@@ -39,7 +39,7 @@ function WorkerChoice(props: {
     <div>
       <label for={id}>Named worker</label>
       <select id={id} value={props.value} onChange={(event) => props.onChange(event.currentTarget.value)}>
-        <option value="">None, a planner</option>
+        <option value="">None (planner)</option>
         {props.workers.map(({ name }) => (
           <option key={name} value={name}>
             {name}
@@ -54,11 +54,11 @@ export function Attachments(props: { readonly text: string; readonly onText: (te
   const id = useId();
   return (
     <div>
-      <label for={id}>Files handed over</label>
+      <label for={id}>Attached files</label>
       <textarea
         id={id}
         rows={2}
-        placeholder="Paths in the workspace, one a line"
+        placeholder="One path per line, relative to the workspace"
         spellcheck={false}
         value={props.text}
         onInput={(event) => props.onText(event.currentTarget.value)}
@@ -77,10 +77,10 @@ export function attachmentsOf(text: string): string[] {
 
 const MODELS_MS = 60_000;
 const MODES = [
-  { value: '', label: 'As configured' },
-  { value: 'interactive', label: 'Ask a person' },
-  { value: 'strict', label: 'Deny what would ask' },
-  { value: 'approve_all', label: 'Approve everything' },
+  { value: '', label: 'As configured on the server' },
+  { value: 'interactive', label: 'Request approval' },
+  { value: 'strict', label: 'Deny calls that need approval' },
+  { value: 'approve_all', label: 'Approve all calls' },
 ] as const;
 
 export function NewSession(props: {
@@ -162,7 +162,7 @@ export function NewSession(props: {
         <div class="field-row">
           <WorkerChoice workers={workers} value={chosen?.name ?? ''} onChange={setWorker} />
           <div>
-            <label for={`${id}-mode`}>What would ask</label>
+            <label for={`${id}-mode`}>Approvals</label>
             <select
               id={`${id}-mode`}
               value={mode}
@@ -180,7 +180,7 @@ export function NewSession(props: {
           <div>
             <label for={`${id}-model`}>Model</label>
             <select id={`${id}-model`} value={model} onChange={(event) => setModel(event.currentTarget.value)}>
-              <option value="">{chosen === undefined ? 'Routing decides' : 'That of the worker'}</option>
+              <option value="">{chosen === undefined ? 'Chosen by routing' : 'Chosen by the worker'}</option>
               {models.data?.models
                 .filter(({ configured }) => configured)
                 .map((one) => (
@@ -201,7 +201,7 @@ export function NewSession(props: {
           <textarea
             id={`${id}-message`}
             rows={3}
-            placeholder="What should be done?"
+            placeholder="Describe the task"
             value={message}
             required={attachments.length > 0}
             onInput={(event) => setMessage(event.currentTarget.value)}

@@ -65,7 +65,7 @@ const SESSION_COLUMNS: readonly Column<Session>[] = [
       </span>
     ),
   },
-  { id: 'own', title: 'Own', numeric: true, cell: (session) => <Money usd={session.cost_so_far_usd} /> },
+  { id: 'own', title: 'Planner', numeric: true, cell: (session) => <Money usd={session.cost_so_far_usd} /> },
   {
     id: 'worker-cost',
     title: 'By workers',
@@ -127,7 +127,7 @@ function DoorFilter({ worker, door }: Sought) {
   const names = (Object.keys(DOOR_NAMES) as Session['door'][]).filter((name) => used.has(name));
   return (
     <Menu
-      label="Door"
+      label="Source"
       choices={[ANY, ...names.map((value) => ({ value, label: DOOR_NAMES[value] }))]}
       value={door ?? ''}
       onChoose={(name) => goTo(placeWith('sessions', { worker, door: name === '' ? null : name }))}
@@ -239,7 +239,7 @@ function AllSessions({ worker, door }: Sought) {
           onClose={() => setOpening(false)}
         />
       )}
-      {error !== null && <Failure error={error} title="The list cannot be read" retry={reload} />}
+      {error !== null && <Failure error={error} title="The sessions could not be loaded" retry={reload} />}
       {shown === null ? (
         error === null && <Skeleton rows={12} height={narrow ? NARROW_ROW : ROW} />
       ) : shown.length === 0 ? (
@@ -296,7 +296,7 @@ function NoSessions({ filtered }: { readonly filtered: boolean }) {
   if (filtered)
     return (
       <Empty icon="search" title="No session matches">
-        Loosen the filter to see more of them.
+        Change the filters to see more sessions.
       </Empty>
     );
   return (

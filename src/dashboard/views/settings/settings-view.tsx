@@ -16,11 +16,11 @@ export function SettingsView() {
   return (
     <div class="view settings-view">
       <header class="view-head">
-        <h1>Settings in force</h1>
-        <span class="quiet">read only; they are changed in their files</span>
+        <h1>Current settings</h1>
+        <span class="quiet">read only; change them in the configuration files</span>
       </header>
       <div class="view-body settings">
-        {error !== null && <Failure error={error} title="The settings cannot be read" retry={reload} />}
+        {error !== null && <Failure error={error} title="The settings could not be loaded" retry={reload} />}
         <Server />
         {data === null && error === null && <Skeleton rows={8} />}
         {data !== null && (
@@ -82,9 +82,9 @@ function Server() {
           ['Version', health.version],
           ['Started', <Time key="at" at={health.started_at} />],
           ['Address', location.origin],
-          ['Sessions not ended', health.active_sessions],
-          ['Workers not ended', health.active_workers],
-          ['Turns running', health.active_turns],
+          ['Open sessions', health.active_sessions],
+          ['Open workers', health.active_workers],
+          ['Running turns', health.active_turns],
         ]}
       />
     </Group>
@@ -103,12 +103,12 @@ function Routing({ policy }: { readonly policy: RoutingPolicy }) {
   return (
     <Group
       title="Routing policy"
-      note={policy.valid ? <Badge tone="ok">valid</Badge> : <Badge tone="bad">not valid</Badge>}
+      note={policy.valid ? <Badge tone="ok">valid</Badge> : <Badge tone="bad">invalid</Badge>}
     >
       {policy.errors?.map((error) => (
         <p key={error} class="panel-note field-error">
           {error}
-          {policy.using_last_known_good && ' The last one that was good is used.'}
+          {policy.using_last_known_good && ' The server uses the last valid policy.'}
         </p>
       ))}
       <Facts
@@ -124,7 +124,7 @@ function Routing({ policy }: { readonly policy: RoutingPolicy }) {
       />
       {policy.rules.length === 0 ? (
         <p class="panel-note quiet">
-          No rules. They are written in the file that <code>routing.global_path</code> names, or in a workspace's{' '}
+          No rules. Add rules to the file at <code>routing.global_path</code> or to a workspace's{' '}
           <code>.metis/routing.yaml</code>.
         </p>
       ) : (
@@ -157,7 +157,12 @@ const RATES: readonly Column<Rates>[] = [
   { id: 'out', title: 'Output', numeric: true, cell: (rates) => exactUsd(rates.output_per_mtok_usd) },
   { id: 'read', title: 'Cache read', numeric: true, cell: (rates) => exactUsd(rates.cached_read_per_mtok_usd) },
   { id: 'write', title: 'Cache write', numeric: true, cell: (rates) => exactUsd(rates.cache_write_per_mtok_usd) },
-  { id: 'write1h', title: 'Write, 1 h', numeric: true, cell: (rates) => exactUsd(rates.cache_write_1h_per_mtok_usd) },
+  {
+    id: 'write1h',
+    title: 'Cache write, 1 h',
+    numeric: true,
+    cell: (rates) => exactUsd(rates.cache_write_1h_per_mtok_usd),
+  },
 ];
 
 function Prices({ pricing }: { readonly pricing: Pricing }) {
@@ -168,8 +173,8 @@ function Prices({ pricing }: { readonly pricing: Pricing }) {
         facts={[
           ['Version', pricing.active_version],
           ['Source', pricing.table.source === '' ? null : pricing.table.source],
-          ['Content', <code key="hash">{pricing.table.content_hash.slice(0, 12)}</code>],
-          ['Versions known', pricing.versions.length],
+          ['Content hash', <code key="hash">{pricing.table.content_hash.slice(0, 12)}</code>],
+          ['Known versions', pricing.versions.length],
         ]}
       />
       <div data-scrolls>

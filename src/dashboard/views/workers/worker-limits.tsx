@@ -14,28 +14,28 @@ type Rule = Definition['tool_rules'][string];
 export function WorkerLimits({ definition }: { readonly definition: Definition }) {
   const { sandboxes, tools, tool_rules, allow_workers, attachment_policy: policy } = definition;
   return (
-    <section class="panel" aria-label="What it may touch">
-      <h2>What it may touch</h2>
+    <section class="panel" aria-label="Permissions and limits">
+      <h2>Permissions and limits</h2>
       <dl class="limits">
-        <Limit name="Folders" none="no files at all">
+        <Limit name="Folders" none="none">
           {Object.values(sandboxes).map(({ name, path, mode, allowed_suffixes, max_bytes }) => (
             <li key={name}>
               <code>{name}</code>{' '}
               <Badge tone={mode === 'rw' ? 'warn' : 'plain'}>{mode === 'rw' ? 'read and write' : 'read'}</Badge> {path}{' '}
               <span class="quiet">
-                {suffixes(allowed_suffixes)}, {plural(max_bytes, 'byte')} a file
+                {suffixes(allowed_suffixes)}, {plural(max_bytes, 'byte')} per file
               </span>
             </li>
           ))}
         </Limit>
-        <Limit name="Tools" none="none but those of its folders">
+        <Limit name="Tools" none="only the file tools of the folders">
           {tools.map((tool) => (
             <li key={tool}>
               <code>{tool}</code>
             </li>
           ))}
         </Limit>
-        <Limit name="Approval" none="as the server decides">
+        <Limit name="Approvals" none="as configured on the server">
           {Object.values(tool_rules).map((rule) => (
             <li key={rule.name}>
               <code>{rule.name}</code> <Badge tone={modeOf(rule).tone}>{modeOf(rule).word}</Badge>{' '}
@@ -43,35 +43,35 @@ export function WorkerLimits({ definition }: { readonly definition: Definition }
             </li>
           ))}
         </Limit>
-        <Limit name="Workers it may call" none="none">
+        <Limit name="Callable workers" none="none">
           {allow_workers.map((name) => (
             <li key={name}>
-              <code>{name === '*' ? 'every one of the project' : name}</code>
+              <code>{name === '*' ? 'all workers of the project' : name}</code>
             </li>
           ))}
         </Limit>
-        <Limit name="Files handed over" none="the standard policy: up to 4 files, 10,000,000 bytes in all">
+        <Limit name="Attached files" none="default: up to 4 files, 10,000,000 bytes in total">
           {policy !== null && (
             <li>
               {policy.max_attachments === 0
                 ? 'none'
-                : `up to ${plural(policy.max_attachments, 'file')}, ${plural(policy.max_total_bytes, 'byte')} in all, ${suffixes(policy.allowed_suffixes)}`}
-              {policy.denied_suffixes.length > 0 && ` but ${policy.denied_suffixes.join(' ')}`}
+                : `up to ${plural(policy.max_attachments, 'file')}, ${plural(policy.max_total_bytes, 'byte')} in total, ${suffixes(policy.allowed_suffixes)}`}
+              {policy.denied_suffixes.length > 0 && ` except ${policy.denied_suffixes.join(' ')}`}
             </li>
           )}
         </Limit>
         <Limit name="Answer" none="text">
           {definition.output_schema_ref !== null && (
             <li>
-              as <code>{definition.output_schema_ref}</code> says
+              JSON of the schema <code>{definition.output_schema_ref}</code>
             </li>
           )}
         </Limit>
-        <Limit name="Ends" none="with its work">
-          {definition.timeout_seconds !== null && <li>after {plural(definition.timeout_seconds, 'second')} at most</li>}
-          {definition.max_tokens !== null && (
-            <li>each answer after {plural(definition.max_tokens, 'token')} at most</li>
+        <Limit name="Limits" none="none">
+          {definition.timeout_seconds !== null && (
+            <li>at most {plural(definition.timeout_seconds, 'second')} per call</li>
           )}
+          {definition.max_tokens !== null && <li>at most {plural(definition.max_tokens, 'token')} per answer</li>}
         </Limit>
       </dl>
     </section>
@@ -91,8 +91,8 @@ function Limit(props: { readonly name: string; readonly none: string; readonly c
 
 function modeOf({ allowed, approval_required }: Rule): { readonly word: string; readonly tone: Tone } {
   if (!allowed) return { word: 'forbidden', tone: 'bad' };
-  if (approval_required === null) return { word: 'as the server decides', tone: 'plain' };
-  return approval_required ? { word: 'asks first', tone: 'warn' } : { word: 'does not ask', tone: 'ok' };
+  if (approval_required === null) return { word: 'as configured', tone: 'plain' };
+  return approval_required ? { word: 'needs approval', tone: 'warn' } : { word: 'runs without approval', tone: 'ok' };
 }
 
 function suffixes(allowed: readonly string[]): string {
@@ -124,7 +124,7 @@ export function MayTouch({ worker }: { readonly worker: WorkerInfo }) {
           <Badge tone="worker">{name === '*' ? 'every worker' : name}</Badge>
         </li>
       ))}
-      {accepts_attachments && <li class="quiet">takes attachments</li>}
+      {accepts_attachments && <li class="quiet">accepts attachments</li>}
     </ul>
   );
 }
@@ -150,13 +150,13 @@ export function Source({ worker }: { readonly worker: WorkerInfo }) {
         ) : (
           <a href={placeOf('sessions', created_by_session_id)}>a session</a>
         )}
-        {edited_by_user && <span class="quiet">, edited by a person</span>}
+        {edited_by_user && <span class="quiet">, edited by a user</span>}
       </>
     );
   }
   return (
     <>
-      <span class="worker-file">{path === null ? '–' : breakable(path)}</span> {read_only && <Badge>only read</Badge>}
+      <span class="worker-file">{path === null ? '–' : breakable(path)}</span> {read_only && <Badge>read only</Badge>}
     </>
   );
 }
@@ -177,14 +177,14 @@ export function WorkerTools(props: {
     worker.origin === 'session'
       ? {
           word: 'Keep in the project',
-          says: `Its definition is written to .metis/workers/${name}.yaml, where every session of this workspace finds it.`,
+          says: `The server writes the definition to .metis/workers/${name}.yaml. Every session of this workspace can then use it.`,
           act: () => client.createWorkerDefinition({ workspace_path: workspace, yaml }),
         }
       : {
           word: definition.locked ? 'Unlock' : 'Lock',
           says: definition.locked
-            ? 'Anybody may change it again. Comments in its file stay.'
-            : 'It is changed by force alone from then on. Comments in its file stay.',
+            ? 'Sessions can change the worker again. Comments in the file stay.'
+            : 'Sessions can no longer change the worker. Comments in the file stay.',
           act: () =>
             client.replaceWorkerDefinition(name, {
               workspace_path: workspace,
@@ -251,7 +251,7 @@ function Sure(props: {
         )}
         <div class="dialog-actions">
           <button type="button" class="button" onClick={() => props.onClose(false)}>
-            Leave it
+            Cancel
           </button>
           <button type="button" class="button primary" disabled={busy} onClick={act}>
             {props.word}

@@ -45,7 +45,9 @@ export function WorkerView(props: {
         {worker && <WorkerTools worker={worker} workspace={question.workspace} onChanged={read.reload} />}
       </header>
       <div class="view-body">
-        {read.error !== null && <Failure error={read.error} title="The worker cannot be read" retry={read.reload} />}
+        {read.error !== null && (
+          <Failure error={read.error} title="The worker could not be loaded" retry={read.reload} />
+        )}
         {worker === null ? (
           read.error === null && <Skeleton rows={8} />
         ) : (
@@ -76,18 +78,20 @@ function Figures(props: {
   return (
     <>
       {worker.description !== null && <p class="worker-about">{worker.description}</p>}
-      {costs.error !== null && <Failure error={costs.error} title="Its cost cannot be read" retry={costs.reload} />}
+      {costs.error !== null && (
+        <Failure error={costs.error} title="The cost of the worker could not be loaded" retry={costs.reload} />
+      )}
       <Stats busy={costs.data === null}>
         <Stat name="Cost" note={costs.data?.everywhere ? `${during}, all workspaces` : during}>
           <Money usd={row?.cost_usd ?? '0'} />
         </Stat>
-        <Stat name="Calls to models" note={during}>
+        <Stat name="Model calls" note={during}>
           <Count n={row?.call_count ?? 0} unit="call" />
         </Stat>
         <Stat name="Model" note={model ?? (tier === null ? undefined : 'tier')}>
-          {model !== null ? modelName(model) : (tier ?? (worker.valid ? 'routing decides' : '–'))}
+          {model !== null ? modelName(model) : (tier ?? (worker.valid ? 'chosen by routing' : '–'))}
         </Stat>
-        <Stat name="Source" note={worker.read_only ? 'only read, never written' : undefined}>
+        <Stat name="Source" note={worker.read_only ? 'The server never writes this file' : undefined}>
           <span class="worker-source">
             <Source worker={worker} />
           </span>
@@ -133,10 +137,10 @@ function Sessions({ workspace, name }: { readonly workspace: string; readonly na
   return (
     <section class="panel" aria-label="Recent sessions">
       <h2>Recent sessions</h2>
-      {error !== null && <Failure error={error} title="The sessions cannot be read" retry={reload} />}
+      {error !== null && <Failure error={error} title="The sessions could not be loaded" retry={reload} />}
       {data?.sessions.length === 0 && (
-        <Empty icon="sessions" title="No session ran as this worker">
-          <p>It was not called in this workspace.</p>
+        <Empty icon="sessions" title="No sessions of this worker">
+          <p>No session in this workspace has run as this worker.</p>
         </Empty>
       )}
       {data !== null && data.sessions.length > 0 && (
@@ -146,7 +150,7 @@ function Sessions({ workspace, name }: { readonly workspace: string; readonly na
               <a href={placeOf('sessions', session.id)} title={titleOf(session)}>
                 {titleOf(session)}
               </a>
-              {!session.is_worker && <Badge>opened by a person</Badge>}
+              {!session.is_worker && <Badge>opened directly</Badge>}
               <State state={session.status} />
               <MoneySum usd={[session.cost_so_far_usd, session.workers_cost_usd]} />
               <span class="quiet">
@@ -158,7 +162,7 @@ function Sessions({ workspace, name }: { readonly workspace: string; readonly na
       )}
       {data?.more && data.sessions.length > 0 && (
         <p class="panel-foot">
-          <a href={placeWith('sessions', { worker: name })}>All its sessions</a>
+          <a href={placeWith('sessions', { worker: name })}>All sessions of this worker</a>
         </p>
       )}
     </section>

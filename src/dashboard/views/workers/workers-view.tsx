@@ -10,7 +10,7 @@ import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
 import { type Column, Table } from '#dashboard/parts/table.tsx';
 import { goTo, type Place } from '#dashboard/shell/place.ts';
 import { MayTouch, Source } from './worker-limits.tsx';
-import { Problems, State, where } from './worker-problems.tsx';
+import { Problems, State } from './worker-problems.tsx';
 import {
   askCosts,
   askWorkers,
@@ -85,10 +85,10 @@ function workerColumns(costs: WorkerCosts | null, placeOf: (name: string) => str
         model !== null ? (
           <span title={model}>{modelName(model)}</span>
         ) : (
-          <span class={tier === null ? 'quiet' : undefined}>{tier ?? (valid ? 'routing decides' : '–')}</span>
+          <span class={tier === null ? 'quiet' : undefined}>{tier ?? (valid ? 'chosen by routing' : '–')}</span>
         ),
     },
-    { id: 'touch', title: 'May touch', cell: (worker) => <MayTouch worker={worker} /> },
+    { id: 'touch', title: 'Access', cell: (worker) => <MayTouch worker={worker} /> },
     {
       id: 'calls',
       title: 'Calls',
@@ -125,7 +125,7 @@ export function WorkersView({ place }: { readonly place: Place }) {
         ) : paths.error === null ? (
           <Skeleton rows={6} />
         ) : (
-          <Failure error={paths.error} title="The workspaces cannot be read" retry={paths.reload} />
+          <Failure error={paths.error} title="The workspaces could not be loaded" retry={paths.reload} />
         )}
       </div>
     );
@@ -160,8 +160,12 @@ function AllWorkers(props: {
         <Tools question={question} paths={paths} />
       </header>
       <div class="view-body">
-        {list.error !== null && <Failure error={list.error} title="The workers cannot be read" retry={list.reload} />}
-        {costs.error !== null && <Failure error={costs.error} title="Their cost cannot be read" retry={costs.reload} />}
+        {list.error !== null && (
+          <Failure error={list.error} title="The workers could not be loaded" retry={list.reload} />
+        )}
+        {costs.error !== null && (
+          <Failure error={costs.error} title="The cost of the workers could not be loaded" retry={costs.reload} />
+        )}
         <ToolProblems workspace={workspace} />
         {workers === null ? (
           list.error === null && <Skeleton rows={6} />
@@ -187,7 +191,7 @@ function AllWorkers(props: {
             </div>
             {costs.data?.everywhere && (
               <p class="quiet foot-note">
-                Calls and cost are of all workspaces: over http this browser cannot tell them apart.
+                Calls and cost include all workspaces, because this browser cannot distinguish workspaces over http.
               </p>
             )}
           </>
@@ -220,13 +224,13 @@ function Tools(props: {
         onChoose={(chosen) => ask({ workspace: chosen, session: null })}
       />
       <Menu
-        label="Made by"
+        label="Created by"
         choices={makerChoices(makers.data?.sessions ?? [], question.session)}
         value={question.session ?? ''}
         onChoose={(chosen) => ask({ session: chosen === '' ? null : chosen })}
       />
       <Menu
-        label="Cost of"
+        label="Cost in"
         choices={WORKER_RANGES}
         value={question.range}
         onChoose={(range) => ask({ range: range as WorkerQuestion['range'] })}
@@ -238,11 +242,7 @@ function Tools(props: {
 function makerChoices(sessions: readonly Session[], chosen: string | null) {
   const known = sessions.map((session) => ({ value: session.id, label: shortTitle(titleOf(session)) }));
   const other = chosen !== null && !known.some(({ value }) => value === chosen);
-  return [
-    { value: '', label: 'People alone' },
-    ...(other ? [{ value: chosen, label: 'An older session' }] : []),
-    ...known,
-  ];
+  return [{ value: '', label: 'you' }, ...(other ? [{ value: chosen, label: 'An older session' }] : []), ...known];
 }
 
 function shortTitle(title: string): string {
@@ -253,8 +253,8 @@ function NoWorkers({ workspace }: { readonly workspace: string }) {
   return (
     <Empty icon="worker" title="No named workers">
       <p>
-        A file such as <code>.metis/workers/reviewer.yaml</code> in {workspace} is one: its instructions, its model, and
-        what it may touch. Agents of <code>.claude/agents</code> are read too.
+        A file such as <code>.metis/workers/reviewer.yaml</code> in {workspace} defines a worker: instructions, model,
+        files and tools. Metis also reads the agents in <code>.claude/agents</code>.
       </p>
     </Empty>
   );
@@ -263,7 +263,7 @@ function NoWorkers({ workspace }: { readonly workspace: string }) {
 function NoWorkspace() {
   return (
     <Empty icon="worker" title="No workspace yet">
-      <p>Named workers belong to a workspace. Open a session in one, and they stand here.</p>
+      <p>Named workers belong to a workspace. Open a session in a workspace to see its workers.</p>
     </Empty>
   );
 }

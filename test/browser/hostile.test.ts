@@ -308,7 +308,7 @@ describe.skipIf(browserEndpoint === null)('a hostile', () => {
     expect(await page.locator('.approval, .view').count()).toBe(0);
     await page.getByLabel('Token').fill('another-token-that-is-long-enough-as-well');
     await page.keyboard.press('Enter');
-    await page.getByRole('heading', { name: 'Approvals' }).waitFor();
+    await page.getByRole('heading', { name: 'Approvals', exact: true }).waitFor();
     const kept = await page.evaluate(() =>
       JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie]),
     );

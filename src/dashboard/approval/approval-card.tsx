@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, type Confirmation, type ConfirmationAnswer, type ConfirmationDetail } from '#client/client.ts';
-import { explain, issuesOf, useApi } from '../data/api.ts';
+import { explain, listIssues, useApi } from '../data/api.ts';
 import { useNow } from '../data/queries.ts';
 import { duration, visible } from '../format/format.ts';
 import { Badge, Icon } from '../parts/labels.tsx';
@@ -26,7 +26,7 @@ export function ApprovalCard(props: {
   readonly origin?: ComponentChildren;
 }) {
   const { confirmation } = props;
-  const { client, failed } = useApi();
+  const { client, reportFailure } = useApi();
   const id = confirmation.confirmation_request_id;
   const [detail, setDetail] = useState<ConfirmationDetail | null>(null);
   const [scope, setScope] = useState<Scope>('once');
@@ -40,11 +40,11 @@ export function ApprovalCard(props: {
     const gone = new AbortController();
     client.getConfirmation(id, { signal: gone.signal }).then(setDetail, (reason) => {
       if (gone.signal.aborted) return;
-      failed(reason);
+      reportFailure(reason);
       setError(reason);
     });
     return () => gone.abort();
-  }, [client, failed, id]);
+  }, [client, reportFailure, id]);
 
   const answer = async (body: ConfirmationAnswer) => {
     setBusy(true);
@@ -53,7 +53,7 @@ export function ApprovalCard(props: {
       const { applied } = await client.answerConfirmation(id, body);
       props.onAnswered?.(applied);
     } catch (reason) {
-      failed(reason);
+      reportFailure(reason);
       setError(reason);
       // Another person was first: whoever shows this card looks again.
       if (reason instanceof ApiError && reason.code === 'confirmation_already_resolved') props.onAnswered?.(false);
@@ -67,7 +67,7 @@ export function ApprovalCard(props: {
   const edit = () => setDraft(asked.text);
   const send = async () => {
     if (asked.yaml) return answer({ decision: 'modify', modified_yaml: draft });
-    const input = parsed(draft ?? '');
+    const input = parseArguments(draft ?? '');
     if (input === null) setError(new Error('The arguments must be a JSON object.'));
     else await answer({ decision: 'modify', modified_input: input });
     return undefined;
@@ -122,7 +122,7 @@ export function ApprovalCard(props: {
       {error !== null && (
         <div class="field-error" role="alert">
           <p>{explain(error)}</p>
-          {issuesOf(error).map(({ path, message }) => (
+          {listIssues(error).map(({ path, message }) => (
             <p key={`${path} ${message}`}>
               <code>{path === '' ? 'arguments' : path}</code> {message}
             </p>
@@ -250,7 +250,7 @@ function Deadline({ at }: { readonly at: string }) {
   );
 }
 
-function parsed(text: string): Record<string, unknown> | null {
+function parseArguments(text: string): Record<string, unknown> | null {
   try {
     const value: unknown = JSON.parse(text);
     return typeof value === 'object' && value !== null && !Array.isArray(value)

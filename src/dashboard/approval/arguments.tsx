@@ -13,9 +13,9 @@ export function Arguments(props: {
   readonly text: string;
 }) {
   const { call } = props;
-  const edit = call?.tool === 'edit_file' ? editOf(call.input) : null;
+  const edit = call?.tool === 'edit_file' ? parseEditInput(call.input) : null;
   if (edit !== null) return <Diff name={`Change of ${edit.path}`} head={edit.path} old={edit.old} fresh={edit.fresh} />;
-  const file = call?.tool === 'write_file' ? fileOf(call.input) : null;
+  const file = call?.tool === 'write_file' ? parseFileInput(call.input) : null;
   if (file !== null) return <Given name={`Content of ${file.path}`} head={file.path} text={file.content} />;
   return <Given name="Arguments" text={props.text} />;
 }
@@ -39,14 +39,14 @@ function Given({ name, head, text }: { readonly name: string; readonly head?: st
 }
 
 /** Null unless the arguments are those of an edit and nothing more: nothing may go unseen. */
-function editOf(input: Readonly<Record<string, unknown>>): { path: string; old: string; fresh: string } | null {
+function parseEditInput(input: Readonly<Record<string, unknown>>): { path: string; old: string; fresh: string } | null {
   const { path, old, new: fresh, ...rest } = input;
   if (typeof path !== 'string' || typeof old !== 'string' || typeof fresh !== 'string') return null;
   return Object.keys(rest).length > 0 ? null : { path, old, fresh };
 }
 
 /** Null unless the arguments are those of a whole file and nothing more. */
-function fileOf(input: Readonly<Record<string, unknown>>): { path: string; content: string } | null {
+function parseFileInput(input: Readonly<Record<string, unknown>>): { path: string; content: string } | null {
   const { path, content, ...rest } = input;
   if (typeof path !== 'string' || typeof content !== 'string') return null;
   return Object.keys(rest).length > 0 ? null : { path, content };
@@ -74,7 +74,7 @@ export function DraftChange({ proposed, draft }: { readonly proposed: string; re
 
 /** Its definition as YAML; null where there is none, or none that can be read. */
 function useDefinition(session: string, name: string): string | null {
-  const { client, failed } = useApi();
+  const { client, reportFailure } = useApi();
   const [yaml, setYaml] = useState<string | null>(null);
   useEffect(() => {
     const gone = new AbortController();
@@ -85,9 +85,9 @@ function useDefinition(session: string, name: string): string | null {
       setYaml(found.yaml);
     };
     find().catch((error: unknown) => {
-      if (!signal.aborted && !(error instanceof ApiError && error.code === 'not_found')) failed(error);
+      if (!signal.aborted && !(error instanceof ApiError && error.code === 'not_found')) reportFailure(error);
     });
     return () => gone.abort();
-  }, [client, failed, session, name]);
+  }, [client, reportFailure, session, name]);
   return yaml;
 }

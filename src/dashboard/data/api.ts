@@ -6,7 +6,7 @@ import { ApiError, createMetisClient, type MetisClient, type StreamItem } from '
 export interface Api {
   readonly client: MetisClient;
   /** Takes note of a refused token, so that the page asks for another one. Every failure goes through it. */
-  readonly failed: (error: unknown) => void;
+  readonly reportFailure: (error: unknown) => void;
 }
 
 export const ApiContext = createContext<Api | null>(null);
@@ -22,7 +22,7 @@ export function createApi(token: string | null, onUnauthorized: () => void): Api
   const baseUrl = new URL('.', location.href.split('#', 1)[0]).href;
   return {
     client: createMetisClient({ baseUrl, token }),
-    failed: (error) => {
+    reportFailure: (error) => {
       if (error instanceof ApiError && error.code === 'unauthorized') onUnauthorized();
     },
   };
@@ -36,7 +36,7 @@ export function explain(error: unknown): string {
 }
 
 /** What is wrong with which field, where the server says so. */
-export function issuesOf(error: unknown): readonly { readonly path: string; readonly message: string }[] {
+export function listIssues(error: unknown): readonly { readonly path: string; readonly message: string }[] {
   const issues = error instanceof ApiError ? error.details?.issues : undefined;
   return Array.isArray(issues)
     ? issues.map(({ path, message }) => ({ path: String(path), message: String(message) }))
@@ -56,7 +56,7 @@ export function useSessionStream(
   onItems: (items: readonly StreamItem[]) => void,
   onLost: () => void,
 ): unknown {
-  const { client, failed } = useApi();
+  const { client, reportFailure } = useApi();
   const [error, setError] = useState<unknown>(null);
   const handler = useRef(onItems);
   handler.current = onItems;
@@ -94,13 +94,13 @@ export function useSessionStream(
     setError(null);
     follow().catch((reason: unknown) => {
       if (gone.signal.aborted) return;
-      failed(reason);
+      reportFailure(reason);
       setError(reason);
     });
     return () => {
       gone.abort();
       cancelAnimationFrame(frame);
     };
-  }, [client, failed, sessionId]);
+  }, [client, reportFailure, sessionId]);
   return error;
 }

@@ -26,7 +26,7 @@ export function usePolled<T>(
   key: string,
   every: number = POLL_MS,
 ): Polled<T> {
-  const { failed } = useApi();
+  const { reportFailure } = useApi();
   const [state, setState] = useState<{ key: string; data: T | null; error: unknown }>({ key, data: null, error: null });
   const [round, setRound] = useState(0);
   const question = useRef(ask);
@@ -48,7 +48,7 @@ export function usePolled<T>(
         },
         (error: unknown) => {
           if (gone.signal.aborted) return;
-          failed(error);
+          reportFailure(error);
           setState((last) => ({ key, data: last.key === key ? last.data : null, error }));
           next();
         },
@@ -65,7 +65,7 @@ export function usePolled<T>(
       clearTimeout(timer);
       document.removeEventListener('visibilitychange', onVisible);
     };
-  }, [key, every, failed, round]);
+  }, [key, every, reportFailure, round]);
 
   const reload = useCallback(() => setRound((n) => n + 1), []);
   return { data: state.key === key ? state.data : null, error: state.error, reload };
@@ -135,7 +135,7 @@ export function useWorkspaces(): ReadonlyMap<string, string> {
   useEffect(() => {
     if (data === null || !isSecureContext) return;
     let gone = false;
-    void Promise.all(data.map(async (path) => [await hashOf(path), path] as const)).then((pairs) => {
+    void Promise.all(data.map(async (path) => [await computeHash(path), path] as const)).then((pairs) => {
       if (!gone) setPaths(new Map(pairs));
     });
     return () => {
@@ -147,10 +147,10 @@ export function useWorkspaces(): ReadonlyMap<string, string> {
 
 /** What the reports call a workspace; null where the browser cannot compute it. */
 export async function workspaceHash(path: string): Promise<string | null> {
-  return isSecureContext ? hashOf(path) : null;
+  return isSecureContext ? computeHash(path) : null;
 }
 
-async function hashOf(path: string): Promise<string> {
+async function computeHash(path: string): Promise<string> {
   const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(path));
   return [...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
@@ -194,7 +194,7 @@ const AT_ONCE = 40;
 
 /** Sessions by id; null for one that was purged. The newest come in one question, others one by one. */
 export function useSessionsById(ids: readonly string[]): ReadonlyMap<string, Session | null> {
-  const { client, failed } = useApi();
+  const { client, reportFailure } = useApi();
   const [known, setKnown] = useState<ReadonlyMap<string, Session | null>>(new Map());
   const missing = ids.filter((id) => !known.has(id));
   const key = missing.join(' ');
@@ -210,25 +210,25 @@ export function useSessionsById(ids: readonly string[]): ReadonlyMap<string, Ses
         for (const session of sessions) found.set(session.id, session);
       }
       const rest = wanted.filter((id) => !found.has(id)).slice(0, AT_ONCE);
-      const one = async (id: string) => found.set(id, await client.getSession(id, { signal }).catch(purged));
+      const one = async (id: string) => found.set(id, await client.getSession(id, { signal }).catch(ignoreNotFound));
       await Promise.all(rest.map(one));
       setKnown(found);
     };
     find().catch((error: unknown) => {
-      if (!signal.aborted) failed(error);
+      if (!signal.aborted) reportFailure(error);
     });
     return () => gone.abort();
     // What is known changes with every answer, and asks again only for what is still missing.
-  }, [client, failed, key]);
+  }, [client, reportFailure, key]);
   return known;
 }
 
-function purged(error: unknown): null {
+function ignoreNotFound(error: unknown): null {
   if (error instanceof ApiError && error.code === 'not_found') return null;
   throw error;
 }
 
 /** What a session is called where it has no title of its own: by its task, else as its client knows it. */
-export function titleOf(session: Session): string {
+export function getTitle(session: Session): string {
   return session.title ?? session.task ?? session.client_ref ?? 'Untitled session';
 }

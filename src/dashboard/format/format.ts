@@ -12,7 +12,7 @@ const LARGE_PLACES = 2;
 
 /** Every digit: `$0.0024416`, at least two after the point. */
 export function exactUsd(usd: Usd): string {
-  const { sign, whole, fraction } = partsOf(toPusd(usd), PUSD_DIGITS);
+  const { sign, whole, fraction } = splitAmount(toPusd(usd), PUSD_DIGITS);
   return `${sign}$${whole}.${fraction.replace(/0+$/, '').padEnd(2, '0')}`;
 }
 
@@ -22,7 +22,7 @@ export function shortUsd(usd: Usd): string {
   if (amount === 0n) return '$0.00';
   const magnitude = amount < 0n ? -amount : amount;
   const places = magnitude >= LARGE ? LARGE_PLACES : SHORT_PLACES;
-  const { sign, whole, fraction } = partsOf(amount, places);
+  const { sign, whole, fraction } = splitAmount(amount, places);
   if (whole === '0' && /^0+$/.test(fraction)) return `${sign}<$0.0001`;
   return `${sign}$${whole}.${fraction}`;
 }
@@ -41,14 +41,14 @@ export function addUsd(...amounts: readonly Usd[]): bigint {
 }
 
 /** How much of `limit` is used, 0 to 1, for the length of a bar. */
-export function shareOf(part: Usd, limit: Usd): number {
+export function computeShare(part: Usd, limit: Usd): number {
   const whole = toPusd(limit);
   if (whole <= 0n) return 1;
   const share = Number((toPusd(part) * 1000n) / whole) / 1000;
   return Math.max(0, Math.min(1, share));
 }
 
-function partsOf(pusd: bigint, places: number): { sign: string; whole: string; fraction: string } {
+function splitAmount(pusd: bigint, places: number): { sign: string; whole: string; fraction: string } {
   const unit = 10n ** BigInt(PUSD_DIGITS - places);
   const magnitude = pusd < 0n ? -pusd : pusd;
   const rounded = (magnitude + unit / 2n) / unit;
@@ -70,8 +70,8 @@ export function count(n: number): string {
 /** `950`, `1.2k`, `34k`, `1.2M`: for tokens where the exact count stands on hover. */
 export function shortCount(n: number): string {
   if (n < 1000) return String(n);
-  if (n < 1_000_000) return `${scaled(n / 1000)}k`;
-  return `${scaled(n / 1_000_000)}M`;
+  if (n < 1_000_000) return `${formatScaled(n / 1000)}k`;
+  return `${formatScaled(n / 1_000_000)}M`;
 }
 
 /** A model id without its provider: `anthropic:claude-haiku-4-5` → `claude-haiku-4-5`. */
@@ -84,11 +84,11 @@ export function baseName(path: string): string {
   return path.replace(/\/+$/, '').split('/').at(-1) || path;
 }
 
-export function plural(n: number, one: string, many = `${one}s`): string {
+export function formatCount(n: number, one: string, many = `${one}s`): string {
   return `${count(n)} ${n === 1 ? one : many}`;
 }
 
-function scaled(n: number): string {
+function formatScaled(n: number): string {
   return n < 10 ? n.toFixed(1).replace(/\.0$/, '') : String(Math.floor(n));
 }
 
@@ -107,7 +107,7 @@ export function visible(text: string): string {
 const LONGEST = 160;
 
 /** Its values; what is no text says its name. What is left out is marked. */
-export function summaryOf(input: Readonly<Record<string, unknown>>): string {
+export function summarizeInput(input: Readonly<Record<string, unknown>>): string {
   // A value may be of megabytes: one more character than is shown tells that there are more.
   const parts = Object.entries(input).map(([name, value]) =>
     (typeof value === 'string' ? value : `${name}: ${JSON.stringify(value)}`).slice(0, LONGEST + 1),
@@ -119,14 +119,14 @@ export function summaryOf(input: Readonly<Record<string, unknown>>): string {
 // What an open turn waits for, in one line (20 §6).
 
 /** What only a person ends. */
-export function asksPerson({ kind }: Waiting): boolean {
+export function needsPerson({ kind }: Waiting): boolean {
   return kind === 'approval' || kind === 'budget';
 }
 
 /** The end of each chain, people's matters first: `an approval, a model (2)`. Empty when nothing is waited for. */
-export function waitsFor(waiting: Session['waiting_on']): string {
+export function describeWaiting(waiting: Session['waiting_on']): string {
   const counts = new Map<string, number>();
-  for (const one of waitingEnds(waiting).toSorted((a, b) => Number(asksPerson(b)) - Number(asksPerson(a)))) {
+  for (const one of waitingEnds(waiting).toSorted((a, b) => Number(needsPerson(b)) - Number(needsPerson(a)))) {
     counts.set(one.kind, (counts.get(one.kind) ?? 0) + 1);
   }
   return [...counts]

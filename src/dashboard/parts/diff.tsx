@@ -19,7 +19,7 @@ export function Diff(props: {
   readonly old: string | null;
   readonly fresh: string;
 }) {
-  const lines = changed(linesOf(props.old), linesOf(props.fresh));
+  const lines = compareLines(splitLines(props.old), splitLines(props.fresh));
   return (
     <figure class="code-block diff" aria-label={props.name} tabIndex={0}>
       <pre>
@@ -37,11 +37,11 @@ export function Diff(props: {
 }
 
 /** A line break at the end begins no line. */
-function linesOf(text: string | null): string[] {
+function splitLines(text: string | null): string[] {
   return text === null || text === '' ? [] : text.replace(/\n$/, '').split('\n');
 }
 
-function changed(old: string[], fresh: string[]): readonly Line[] {
+function compareLines(old: string[], fresh: string[]): readonly Line[] {
   const lines = (sign: Line['sign'], texts: readonly string[]) => texts.map((text) => ({ sign, text }));
   const parts = diffArrays(old, fresh, { maxEditLength: MOST_EDITS });
   if (parts === undefined) return [...lines('-', old), ...lines('+', fresh)];

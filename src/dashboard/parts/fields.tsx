@@ -24,7 +24,7 @@ export function Menu(props: {
 
   useLayoutEffect(() => {
     if (!open) return;
-    const items = itemsOf(root.current);
+    const items = findItems(root.current);
     (items.find((item) => item.getAttribute('aria-checked') === 'true') ?? items[0])?.focus();
     const onPress = (event: PointerEvent) => {
       if (event.target instanceof Node && !root.current?.contains(event.target)) setOpen(false);
@@ -38,7 +38,7 @@ export function Menu(props: {
     button.current?.focus();
   };
   const onKeyDown = (event: KeyboardEvent) => {
-    const items = itemsOf(root.current);
+    const items = findItems(root.current);
     const at = items.indexOf(document.activeElement as HTMLElement);
     const to: Partial<Record<string, number>> = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: items.length - 1 };
     const target = to[event.key];
@@ -89,14 +89,14 @@ export function Menu(props: {
   );
 }
 
-function itemsOf(root: HTMLElement | null): HTMLElement[] {
+function findItems(root: HTMLElement | null): HTMLElement[] {
   return [...(root?.querySelectorAll<HTMLElement>('[role=menuitemradio]') ?? [])];
 }
 
 // Where a person writes a limit of money, as the server takes it (14 §1).
 
 /** What stands in the field as the server wants it; null for an empty one. */
-export function capOf(text: string): string | null {
+export function parseCap(text: string): string | null {
   const amount = text.trim().replace(/^\$/, '');
   return amount === '' ? null : amount;
 }

@@ -6,11 +6,11 @@ import { useNow } from '../data/queries.ts';
 import {
   absoluteTime,
   addUsd,
+  computeShare,
   duration,
   exactUsd,
-  plural,
+  formatCount,
   relativeTime,
-  shareOf,
   shortCount,
   shortUsd,
 } from '../format/format.ts';
@@ -44,7 +44,7 @@ export function State({ state }: { readonly state: string }) {
 
 // How a session came in: the door, the client behind it, and the key of its calls (19 §1). Of the plain API nothing is said.
 
-export const DOOR_NAMES: Readonly<Record<Session['door'], string>> = {
+export const SOURCE_NAMES: Readonly<Record<Session['door'], string>> = {
   api: 'API',
   gateway: 'Gateway',
   mcp: 'MCP',
@@ -52,19 +52,19 @@ export const DOOR_NAMES: Readonly<Record<Session['door'], string>> = {
 };
 
 /** In a list: the client's own name, else the door's. */
-export function DoorBadge({ session }: { readonly session: Session }) {
+export function SourceBadge({ session }: { readonly session: Session }) {
   const { door, client } = session;
   if (client === null && door === 'api') return null;
   return (
-    <span class="door" title={factsOf(session).join(', ')}>
-      <Badge>{client ?? DOOR_NAMES[door]}</Badge>
+    <span class="door" title={listSourceFacts(session).join(', ')}>
+      <Badge>{client ?? SOURCE_NAMES[door]}</Badge>
     </span>
   );
 }
 
 /** On the session's own page: all that is known. */
-export function DoorFacts({ session }: { readonly session: Session }) {
-  const facts = factsOf(session);
+export function SourceFacts({ session }: { readonly session: Session }) {
+  const facts = listSourceFacts(session);
   if (facts.length === 0) return null;
   return (
     <>
@@ -77,9 +77,9 @@ export function DoorFacts({ session }: { readonly session: Session }) {
   );
 }
 
-function factsOf({ door, client, caller }: Session): readonly string[] {
+function listSourceFacts({ door, client, caller }: Session): readonly string[] {
   return [
-    ...(door === 'api' ? [] : [`Source: ${DOOR_NAMES[door]}`]),
+    ...(door === 'api' ? [] : [`Source: ${SOURCE_NAMES[door]}`]),
     ...(client === null ? [] : [`Client: ${client}`]),
     ...(caller === '' ? [] : [`Caller: ${caller}`]),
   ];
@@ -106,7 +106,7 @@ export function MoneySum({ usd }: { readonly usd: readonly string[] }) {
 export function Count(props: { readonly n: number; readonly unit: string; readonly rest?: string }) {
   const { n, unit, rest = '' } = props;
   return (
-    <span class={n === 0 ? 'number quiet' : 'number'} title={`${plural(n, unit)}${rest}`}>
+    <span class={n === 0 ? 'number quiet' : 'number'} title={`${formatCount(n, unit)}${rest}`}>
       {shortCount(n)}
     </span>
   );
@@ -114,7 +114,7 @@ export function Count(props: { readonly n: number; readonly unit: string; readon
 
 /** How much of a limit is spent. */
 export function BudgetBar({ spent, limit }: { readonly spent: string; readonly limit: string }) {
-  const share = shareOf(spent, limit);
+  const share = computeShare(spent, limit);
   const tone = share >= 1 ? 'bad' : share >= 0.8 ? 'warn' : 'ok';
   return (
     <span class="budget" title={`${exactUsd(spent)} of ${exactUsd(limit)} spent`}>

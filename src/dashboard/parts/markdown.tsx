@@ -44,7 +44,7 @@ function blocks(tokens: readonly Token[], depth: number): ComponentChildren {
 
 function Piece({ token, depth }: { readonly token: Token; readonly depth: number }): ComponentChildren {
   const inner = (of: { readonly tokens?: readonly Token[] | undefined; readonly text?: string }) =>
-    of.tokens === undefined ? decoded(of.text ?? '') : blocks(of.tokens, depth + 1);
+    of.tokens === undefined ? decodeEntities(of.text ?? '') : blocks(of.tokens, depth + 1);
   switch (token.type) {
     case 'space':
     case 'def':
@@ -152,6 +152,6 @@ function MarkdownTable({ table, depth }: { readonly table: Tokens.Table; readonl
   );
 }
 
-function decoded(text: string): string {
+function decodeEntities(text: string): string {
   return text.replace(/&(amp|lt|gt|quot|#39|nbsp);/g, (_, name: string) => ENTITIES[name] ?? '');
 }

@@ -2,10 +2,10 @@
 import { useEffect, useId, useMemo, useState } from 'preact/hooks';
 import { ApiContext, createApi } from '../data/api.ts';
 import { type Pulse, PulseContext, usePulse } from '../data/queries.ts';
-import { plural } from '../format/format.ts';
+import { formatCount } from '../format/format.ts';
 import { Icon } from '../parts/labels.tsx';
 import { Empty } from '../parts/panels.tsx';
-import { placeOf, usePlace } from './place.ts';
+import { formatPlace, usePlace } from './place.ts';
 import { VIEWS, type View } from './views.tsx';
 
 // Asks for the server's token: it is kept in this tab's memory and nowhere else (17 §3).
@@ -76,14 +76,14 @@ function Navigation(props: {
         {props.views.map((view) => (
           <a
             key={view.id}
-            href={placeOf(view.id)}
+            href={formatPlace(view.id)}
             aria-current={view.id === props.current ? 'page' : undefined}
             title={view.title}
           >
             <Icon name={view.icon} />
             <span class="nav-title">{view.title}</span>
             {view.id === 'approvals' && waiting > 0 && (
-              <span class="nav-count" role="img" aria-label={`${plural(waiting, 'approval')} waiting`}>
+              <span class="nav-count" role="img" aria-label={`${formatCount(waiting, 'approval')} waiting`}>
                 {pulse?.more ? `${waiting}+` : waiting}
               </span>
             )}
@@ -101,7 +101,7 @@ function Navigation(props: {
             <>
               <span class={health.active_turns > 0 ? 'state live' : 'state ok'}>
                 <span class="dot" aria-hidden="true" />
-                {health.active_turns > 0 ? `${plural(health.active_turns, 'turn')} running` : 'Connected'}
+                {health.active_turns > 0 ? `${formatCount(health.active_turns, 'turn')} running` : 'Connected'}
               </span>
               <span class="quiet version">v{health.version}</span>
             </>

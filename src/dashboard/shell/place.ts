@@ -12,21 +12,21 @@ export interface Place {
 /** `#/sessions/ID?tab=timeline` */
 export function parsePlace(hash: string): Place {
   const [path = '', search = ''] = hash.replace(/^#?\/?/, '').split('?', 2);
-  const [view = '', ...rest] = path.split('/').map(decoded);
+  const [view = '', ...rest] = path.split('/').map(decodePart);
   return { view, rest, query: new URLSearchParams(search) };
 }
 
-export function placeOf(view: string, ...rest: readonly string[]): string {
+export function formatPlace(view: string, ...rest: readonly string[]): string {
   return `#/${[view, ...rest].map(encodeURIComponent).join('/')}`;
 }
 
 /** `#/cost?range=30d`: what is empty is left out, so that an address says only what was chosen. */
-export function placeWith(view: string, query: Readonly<Record<string, string | null>>): string {
+export function formatPlaceWithQuery(view: string, query: Readonly<Record<string, string | null>>): string {
   const chosen = Object.entries(query).filter((entry): entry is [string, string] => entry[1] !== null);
-  return chosen.length === 0 ? placeOf(view) : `${placeOf(view)}?${new URLSearchParams(chosen)}`;
+  return chosen.length === 0 ? formatPlace(view) : `${formatPlace(view)}?${new URLSearchParams(chosen)}`;
 }
 
-function decoded(part: string): string {
+function decodePart(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {

@@ -3,17 +3,17 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
   axisUsd,
+  computeShare,
   count,
   duration,
   exactUsd,
+  formatCount,
   modelName,
-  plural,
   relativeTime,
-  shareOf,
   shortCount,
   shortUsd,
 } from '#dashboard/format/format.ts';
-import { parsePlace, placeOf } from '#dashboard/shell/place.ts';
+import { formatPlace, parsePlace } from '#dashboard/shell/place.ts';
 import { fromPusd, toPusd } from '#protocol/money.ts';
 
 describe('an amount', () => {
@@ -51,12 +51,14 @@ describe('an amount', () => {
   });
 
   test('is a share of a limit between nothing and all of it', () => {
-    expect([shareOf('0.5', '2'), shareOf('3', '2'), shareOf('0', '2'), shareOf('1', '0')]).toEqual([0.25, 1, 0, 1]);
+    expect([computeShare('0.5', '2'), computeShare('3', '2'), computeShare('0', '2'), computeShare('1', '0')]).toEqual([
+      0.25, 1, 0, 1,
+    ]);
   });
 });
 
 test('one of a thing is not many', () => {
-  expect([0, 1, 2, 1000].map((n) => plural(n, 'call'))).toEqual(['0 calls', '1 call', '2 calls', '1,000 calls']);
+  expect([0, 1, 2, 1000].map((n) => formatCount(n, 'call'))).toEqual(['0 calls', '1 call', '2 calls', '1,000 calls']);
 });
 
 test('a count is short where its exact form stands beside it', () => {
@@ -85,7 +87,7 @@ test('a time is told from now, a length of time keeps its width while it ticks',
 });
 
 test('an address names a view and what is in it, and one that nobody wrote leads to a view that does not exist', () => {
-  expect(parsePlace(placeOf('sessions', 'a/b?c#d'))).toMatchObject({ view: 'sessions', rest: ['a/b?c#d'] });
+  expect(parsePlace(formatPlace('sessions', 'a/b?c#d'))).toMatchObject({ view: 'sessions', rest: ['a/b?c#d'] });
   expect(parsePlace('#/sessions/x?tab=timeline').query.get('tab')).toBe('timeline');
   expect(parsePlace('').view).toBe('');
   expect(parsePlace('#/%E0%A4%A').view).toBe('%E0%A4%A');

@@ -7,7 +7,7 @@ import { loseMessages, takeMessages, takeNewest } from '#dashboard/views/session
 import { costWithWorkers, liveSession } from '#dashboard/views/session/live/live-node.ts';
 import { applyItem, takeWorkers } from '#dashboard/views/session/live/live-session.ts';
 import { applyDelta, type OpenMessage, textSoFar } from '#dashboard/views/session/live/open-message.ts';
-import { spansOf, type TimelineEvent } from '#dashboard/views/session/live/spans.ts';
+import { buildSpans, type TimelineEvent } from '#dashboard/views/session/live/spans.ts';
 
 const event = (type: string, payload: object, rest: object = {}): StreamEvent =>
   ({
@@ -90,7 +90,7 @@ test('a timeline holds what began and ended, session by session, and leaves open
       session_id,
       timestamp: new Date(second * 1000).toISOString(),
     }) as unknown as TimelineEvent;
-  const bars = spansOf([
+  const bars = buildSpans([
     at(0, 'p', 'turn.started', {}),
     at(1, 'p', 'tool.called', { tool_use_id: 'd', tool_name: 'delegate' }),
     at(2, 'w', 'turn.started', {}),

@@ -1,6 +1,6 @@
 // Spend over time, stacked by planner and workers: a picture, and the same as a table.
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
-import { exactUsd, plural } from '#dashboard/format/format.ts';
+import { exactUsd, formatCount } from '#dashboard/format/format.ts';
 import { Money, MoneySum } from '../labels.tsx';
 import { type Column, Table } from '../table.tsx';
 import type { Colours, Drawing } from './draw.ts';
@@ -38,7 +38,7 @@ export function SpendChart(props: { readonly title: string; readonly bars: reado
   }, []);
   // Colours are those of the style sheet, in the scheme of the moment.
   useEffect(() => {
-    if (figure.current !== null) drawing?.show(bars, coloursOf(figure.current));
+    if (figure.current !== null) drawing?.show(bars, readColours(figure.current));
   }, [drawing, bars, dark]);
 
   return (
@@ -54,7 +54,7 @@ export function SpendChart(props: { readonly title: string; readonly bars: reado
         <canvas
           ref={canvas}
           role="img"
-          aria-label={`${plural(bars.length, 'bar')}, ${exactUsd(props.total)} in total; the table below shows the same data`}
+          aria-label={`${formatCount(bars.length, 'bar')}, ${exactUsd(props.total)} in total; the table below shows the same data`}
         />
       </div>
       <details data-scrolls>
@@ -65,7 +65,7 @@ export function SpendChart(props: { readonly title: string; readonly bars: reado
   );
 }
 
-function coloursOf(figure: HTMLElement): Colours {
+function readColours(figure: HTMLElement): Colours {
   const colour = (selector: string, of: 'color' | 'backgroundColor' | 'borderTopColor') => {
     const element = selector === '' ? figure : figure.querySelector(selector);
     return element === null ? '' : getComputedStyle(element)[of];

@@ -3,11 +3,11 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Confirmation, Session } from '#client/client.ts';
 import { ApprovalCard } from '#dashboard/approval/approval-card.tsx';
 import { useApi } from '#dashboard/data/api.ts';
-import { titleOf, useOpenApprovals, useSessionsById } from '#dashboard/data/queries.ts';
+import { getTitle, useOpenApprovals, useSessionsById } from '#dashboard/data/queries.ts';
 import { baseName, count } from '#dashboard/format/format.ts';
 import { Badge, Time, type Tone } from '#dashboard/parts/labels.tsx';
 import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
-import { placeOf } from '#dashboard/shell/place.ts';
+import { formatPlace } from '#dashboard/shell/place.ts';
 
 // What became of questions that stood in the inbox: answered here, by another person, or by nobody in time.
 
@@ -22,7 +22,7 @@ const WORDS: Readonly<Record<string, { readonly word: string; readonly tone: Ton
 
 /** Newest first: what was open and is no longer. */
 function useDecided(open: readonly Confirmation[] | null): readonly Confirmation[] {
-  const { client, failed } = useApi();
+  const { client, reportFailure } = useApi();
   const before = useRef<readonly Confirmation[]>([]);
   const [decided, setDecided] = useState<readonly Confirmation[]>([]);
   useEffect(() => {
@@ -33,9 +33,9 @@ function useDecided(open: readonly Confirmation[] | null): readonly Confirmation
     for (const { confirmation_request_id } of gone) {
       client
         .getConfirmation(confirmation_request_id)
-        .then((one) => setDecided((all) => [one, ...all].slice(0, KEPT)), failed);
+        .then((one) => setDecided((all) => [one, ...all].slice(0, KEPT)), reportFailure);
     }
-  }, [client, failed, open]);
+  }, [client, reportFailure, open]);
   return decided;
 }
 
@@ -135,11 +135,11 @@ function Origin(props: {
   const asks = props.sessions.get(session_id);
   return (
     <>
-      <a href={placeOf('sessions', root_session_id)}>{root ? titleOf(root) : 'Session'}</a>
+      <a href={formatPlace('sessions', root_session_id)}>{root ? getTitle(root) : 'Session'}</a>
       {session_id !== root_session_id && (
         <>
           {' › '}
-          <a href={placeOf('sessions', session_id)}>{asks ? titleOf(asks) : 'worker'}</a>
+          <a href={formatPlace('sessions', session_id)}>{asks ? getTitle(asks) : 'worker'}</a>
         </>
       )}
       {root && <span class="quiet"> in {baseName(root.workspace_path)}</span>}

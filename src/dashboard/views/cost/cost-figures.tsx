@@ -2,13 +2,13 @@
 import type { CostRow, CostTotals } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
 import { usePolled } from '#dashboard/data/queries.ts';
-import { modelName, plural } from '#dashboard/format/format.ts';
-import { sidesOf } from '#dashboard/parts/chart/spend-bars.ts';
+import { formatCount, modelName } from '#dashboard/format/format.ts';
+import { sumSides } from '#dashboard/parts/chart/spend-bars.ts';
 import { Menu } from '#dashboard/parts/fields.tsx';
 import { Count, Money } from '#dashboard/parts/labels.tsx';
 import { ExactFigure, Stat, Stats } from '#dashboard/parts/panels.tsx';
 import type { CostAnswer, CostQuestion } from './cost-question.ts';
-import { keyOf, type Names, nameOf } from './group-rows.tsx';
+import { getRowKey, getRowName, type Names } from './group-rows.tsx';
 
 type Tokens = Pick<
   CostRow,
@@ -55,7 +55,7 @@ export function Figures({ row, repriced }: { readonly row: Measures; readonly re
         <Count n={row.call_count} unit="call" />
       </td>
       <td class="numeric" data-column="input">
-        <Count n={promptOf(row)} unit="input token" rest=", including cached and cache-write tokens" />
+        <Count n={sumPromptTokens(row)} unit="input token" rest=", including cached and cache-write tokens" />
       </td>
       <td class="numeric" data-column="output">
         <Count n={row.output_tokens} unit="output token" />
@@ -90,11 +90,11 @@ export function percent(share: number): string {
 
 /** Of all input, what was read from a cache; null without input (07 §4.2). */
 function cachedShare(row: Tokens | CostTotals): number | null {
-  const prompt = promptOf(row);
+  const prompt = sumPromptTokens(row);
   return prompt === 0 ? null : row.cached_input_tokens / prompt;
 }
 
-function promptOf(row: Tokens | CostTotals): number {
+function sumPromptTokens(row: Tokens | CostTotals): number {
   return row.input_tokens + row.cached_input_tokens + row.cache_creation_input_tokens;
 }
 
@@ -116,7 +116,7 @@ export function NoFigures({ repriced }: { readonly repriced: boolean }) {
 export function CostStats(props: { readonly answer: CostAnswer; readonly onAsk: (question: CostQuestion) => void }) {
   const { question, groups, spend, savings } = props.answer;
   const { totals } = groups;
-  const sides = sidesOf(spend);
+  const sides = sumSides(spend);
   const { data } = savings;
   return (
     <Stats warnings={listWarnings(props.answer)}>
@@ -124,7 +124,7 @@ export function CostStats(props: { readonly answer: CostAnswer; readonly onAsk: 
         name="Spent"
         note={
           totals.stamped_cost_usd === undefined ? (
-            plural(totals.call_count, 'call')
+            formatCount(totals.call_count, 'call')
           ) : (
             <>
               <Money usd={totals.stamped_cost_usd} exact /> at time of call
@@ -142,7 +142,7 @@ export function CostStats(props: { readonly answer: CostAnswer; readonly onAsk: 
       <Stat name="Workers">
         <ExactFigure usd={sides.workers} />
       </Stat>
-      <Stat name="Cached input" note={plural(totals.cached_input_tokens, 'token')}>
+      <Stat name="Cached input" note={formatCount(totals.cached_input_tokens, 'token')}>
         {totals.hit_rate === null ? '–' : percent(totals.hit_rate)}
       </Stat>
       <Stat
@@ -160,16 +160,18 @@ function listWarnings({ groups: { totals }, savings: { data } }: CostAnswer): re
   const missing = totals.missing_call_count ?? 0;
   const warnings: string[] = [];
   if (totals.unpriced_call_count > 0) {
-    const calls = plural(totals.unpriced_call_count, 'call');
+    const calls = formatCount(totals.unpriced_call_count, 'call');
     warnings.push(
       `${calls} without a price, counted as $0.00. A price table that has the model shows their cost under “Prices”.`,
     );
   }
   if (missing > 0)
-    warnings.push(`${plural(missing, 'call')} of models that this price table lacks, at the price at time of call.`);
+    warnings.push(
+      `${formatCount(missing, 'call')} of models that this price table lacks, at the price at time of call.`,
+    );
   if (data.rows_missing_from_price_table > 0)
     warnings.push(
-      `The saving leaves out ${plural(data.rows_missing_from_price_table, 'call')} without a current price.`,
+      `The saving leaves out ${formatCount(data.rows_missing_from_price_table, 'call')} without a current price.`,
     );
   return warnings;
 }
@@ -209,13 +211,13 @@ const MEASURES = [
   'worker_cost_usd',
 ] as const satisfies readonly (keyof CostRow)[];
 
-export function csvOf(answer: CostAnswer, names: Names): string {
+export function formatCsv(answer: CostAnswer, names: Names): string {
   const { question, groups } = answer;
   const first = groups.data[0];
   const measures = MEASURES.filter((name) => first?.[name] !== undefined);
   const lines = groups.data.map((row) => {
-    const key = keyOf(question, row);
-    return [text(key ?? ''), text(nameOf(question, key, names)), ...measures.map((name) => String(row[name]))];
+    const key = getRowKey(question, row);
+    return [text(key ?? ''), text(getRowName(question, key, names)), ...measures.map((name) => String(row[name]))];
   });
   return [[question.group, 'name', ...measures], ...lines].map((cells) => `${cells.join(',')}\r\n`).join('');
 }

@@ -1,6 +1,6 @@
 // What the cost view is asked: it lives in the address, so that a link shows the same to another person.
 import type { CostQuery, CostReport, CostRow, MetisClient, SavingsReport } from '#client/client.ts';
-import { type Place, placeWith } from '#dashboard/shell/place.ts';
+import { formatPlaceWithQuery, type Place } from '#dashboard/shell/place.ts';
 import { systemClock } from '#protocol/clock.ts';
 
 export const RANGES = [
@@ -55,17 +55,17 @@ const DAYS: Readonly<Partial<Record<Range, number>>> = { '7d': 7, '30d': 30, '90
 const DAY_PATTERN = /^\d{4}-\d{2}-\d{2}$/;
 
 /** Whatever stands in the address: what makes no sense is as if it were not there. */
-export function questionOf({ query }: Place): CostQuestion {
+export function parseCostQuestion({ query }: Place): CostQuestion {
   const day = (name: string) => {
     const text = query.get(name);
     return text !== null && DAY_PATTERN.test(text) && !Number.isNaN(Date.parse(text)) ? text : null;
   };
-  const range = oneOf(RANGES, query.get('range')) ?? DEFAULTS.range;
+  const range = findChoice(RANGES, query.get('range')) ?? DEFAULTS.range;
   return {
     range,
     from: day('from'),
     to: day('to'),
-    group: oneOf(GROUPS, query.get('group')) ?? DEFAULTS.group,
+    group: findChoice(GROUPS, query.get('group')) ?? DEFAULTS.group,
     pricing: query.get('pricing') ?? DEFAULTS.pricing,
     baseline: query.get('baseline') ?? DEFAULTS.baseline,
     model: query.get('model'),
@@ -78,10 +78,10 @@ export function questionOf({ query }: Place): CostQuestion {
 }
 
 /** The address of a question; what is as usual is not written down. */
-export function placeOfQuestion(question: CostQuestion): string {
+export function formatCostPlace(question: CostQuestion): string {
   const custom = question.range === 'custom';
   const unusual = (name: keyof typeof DEFAULTS) => (question[name] === DEFAULTS[name] ? null : question[name]);
-  return placeWith('cost', {
+  return formatPlaceWithQuery('cost', {
     range: unusual('range'),
     from: custom ? question.from : null,
     to: custom ? question.to : null,
@@ -108,7 +108,7 @@ interface AskedWindow {
  * Whole hours or days of UTC, the current one included.
  * @returns null for a custom range that is not complete or ends before it begins
  */
-export function windowOf(
+export function resolveWindow(
   { range, from, to }: Pick<CostQuestion, 'range' | 'from' | 'to'>,
   now: number,
 ): AskedWindow | null {
@@ -127,7 +127,7 @@ export function windowOf(
 }
 
 /** As the reports take it. */
-export function filterOf(
+export function buildFilter(
   question: CostQuestion,
 ): Pick<CostQuery, 'model' | 'delegation_tier' | 'worker_name' | 'workspace_hash' | 'door' | 'caller'> {
   const { model, tier, worker, workspace, door, caller } = question;
@@ -141,7 +141,7 @@ export function filterOf(
   };
 }
 
-function oneOf<T extends string>(choices: readonly { readonly value: T }[], text: string | null): T | undefined {
+function findChoice<T extends string>(choices: readonly { readonly value: T }[], text: string | null): T | undefined {
   return choices.find(({ value }) => value === text)?.value;
 }
 
@@ -166,10 +166,10 @@ export async function askCost(
   limit: number,
   signal: AbortSignal,
 ): Promise<CostAnswer | null> {
-  const window = windowOf(question, systemClock.now());
+  const window = resolveWindow(question, systemClock.now());
   if (window === null) return null;
   const { bucket, ...asked } = window;
-  const filter = filterOf(question);
+  const filter = buildFilter(question);
   const { pricing, baseline, group } = question;
   const spend = await client.getCost(
     { ...asked, ...filter, pricing, group_by: `${bucket},is_worker`, limit: MOST_BUCKETS },

@@ -2,11 +2,11 @@
 import { Fragment } from 'preact';
 import { useState } from 'preact/hooks';
 import type { CostRow } from '#client/client.ts';
-import { shareOf } from '#dashboard/format/format.ts';
+import { computeShare } from '#dashboard/format/format.ts';
 import { Unfold } from '#dashboard/parts/panels.tsx';
 import { FigureHeads, Figures } from './cost-figures.tsx';
 import type { CostAnswer } from './cost-question.ts';
-import { keyOf, type Names, nameOf, RowLink } from './group-rows.tsx';
+import { getRowKey, getRowName, type Names, RowLink } from './group-rows.tsx';
 import { TreeRows } from './tree-rows.tsx';
 
 // What a row of each grouping is called, and where it leads.
@@ -15,7 +15,10 @@ export function CostTable(props: { readonly answer: CostAnswer; readonly names: 
   const { question, groups } = props.answer;
   const repriced = groups.pricing_mode === 'repriced';
   const trees = question.group === 'root_session';
-  const dearest = groups.data.reduce((most, row) => (shareOf(row.cost_usd, most) >= 1 ? row.cost_usd : most), '0');
+  const mostExpensive = groups.data.reduce(
+    (most, row) => (computeShare(row.cost_usd, most) >= 1 ? row.cost_usd : most),
+    '0',
+  );
   return (
     <section class="table-scroll" aria-label={props.title} tabIndex={0}>
       <table class="table cost-table">
@@ -30,12 +33,12 @@ export function CostTable(props: { readonly answer: CostAnswer; readonly names: 
         </thead>
         {groups.data.map((row) => (
           <Group
-            key={keyOf(question, row) ?? ''}
+            key={getRowKey(question, row) ?? ''}
             {...props}
             row={row}
             repriced={repriced}
             unfolds={trees}
-            dearest={dearest}
+            dearest={mostExpensive}
           />
         ))}
         <tfoot>
@@ -60,8 +63,8 @@ function Group(props: {
 }) {
   const { answer, row, repriced } = props;
   const [open, setOpen] = useState(false);
-  const key = keyOf(answer.question, row);
-  const name = nameOf(answer.question, key, props.names);
+  const key = getRowKey(answer.question, row);
+  const name = getRowName(answer.question, key, props.names);
   return (
     <tbody>
       <tr>
@@ -98,7 +101,9 @@ function ShareBar({ row, dearest }: { readonly row: CostRow; readonly dearest: s
     <span class="share-bar" aria-hidden="true">
       {parts.map(({ kind, usd }) => (
         <Fragment key={kind}>
-          {usd !== '0' && <span class={`share-part ${kind}`} style={{ width: `${shareOf(usd, dearest) * 100}%` }} />}
+          {usd !== '0' && (
+            <span class={`share-part ${kind}`} style={{ width: `${computeShare(usd, dearest) * 100}%` }} />
+          )}
         </Fragment>
       ))}
     </span>

@@ -4,26 +4,26 @@ import type { CostReport, MetisClient } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
 import { usePolled, useSessionsById, useWorkspaces } from '#dashboard/data/queries.ts';
 import { baseName, count, modelName } from '#dashboard/format/format.ts';
-import { barsOf } from '#dashboard/parts/chart/spend-bars.ts';
+import { buildBars } from '#dashboard/parts/chart/spend-bars.ts';
 import { SpendChart } from '#dashboard/parts/chart/spend-chart.tsx';
 import { type Choice, Menu } from '#dashboard/parts/fields.tsx';
-import { DOOR_NAMES, Icon } from '#dashboard/parts/labels.tsx';
+import { Icon, SOURCE_NAMES } from '#dashboard/parts/labels.tsx';
 import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
 import { goTo, type Place } from '#dashboard/shell/place.ts';
 import { systemClock } from '#protocol/clock.ts';
-import { CostStats, csvName, csvOf, offerFile } from './cost-figures.tsx';
+import { CostStats, csvName, formatCsv, offerFile } from './cost-figures.tsx';
 import {
   askCost,
   type CostAnswer,
   type CostQuestion,
   FILTERS,
   type Filter,
+  formatCostPlace,
   GROUPS,
   NO_FILTER,
-  placeOfQuestion,
-  questionOf,
+  parseCostQuestion,
   RANGES,
-  windowOf,
+  resolveWindow,
 } from './cost-question.ts';
 import { CostTable } from './cost-table.tsx';
 import { type Names, NO_KEY } from './group-rows.tsx';
@@ -57,7 +57,7 @@ function CostFilters(props: {
     tier: ['fast', 'balanced', 'deep'].map((value) => ({ value, label: value })),
     worker: (data?.workers ?? []).map((value) => ({ value, label: value })),
     workspace: (data?.workspaces ?? []).map((value) => workspaceChoice(value, props.workspaces)),
-    door: (data?.doors ?? []).map((value) => ({ value, label: DOOR_NAMES[value] })),
+    door: (data?.doors ?? []).map((value) => ({ value, label: SOURCE_NAMES[value] })),
     caller: (data?.callers ?? []).map((value) => ({ value, label: value === '' ? NO_KEY : value })),
   };
   return (
@@ -93,7 +93,7 @@ function CostFilters(props: {
 }
 
 async function askChoices(client: MetisClient, question: CostQuestion, signal: AbortSignal) {
-  const window = windowOf(question, systemClock.now());
+  const window = resolveWindow(question, systemClock.now());
   if (window === null) return null;
   const { bucket: _, ...asked } = window;
   const by = (group_by: string) =>
@@ -111,12 +111,12 @@ async function askChoices(client: MetisClient, question: CostQuestion, signal: A
     workers: keys(workers, 'worker_name'),
     workspaces: keys(workspaces, 'workspace_hash'),
     // Where all came the one way there is nothing to choose.
-    doors: severalOf(ways.data.flatMap(({ door }) => door ?? [])),
-    callers: severalOf(ways.data.map(({ caller }) => caller ?? '')),
+    doors: listIfSeveral(ways.data.flatMap(({ door }) => door ?? [])),
+    callers: listIfSeveral(ways.data.map(({ caller }) => caller ?? '')),
   };
 }
 
-function severalOf<T extends string>(values: readonly T[]): readonly T[] {
+function listIfSeveral<T extends string>(values: readonly T[]): readonly T[] {
   const different = [...new Set(values)].sort();
   return different.length > 1 ? different : [];
 }
@@ -134,9 +134,9 @@ const MOST_ROWS = 10_000;
 
 export function CostView({ place }: { readonly place: Place }) {
   const { client } = useApi();
-  const question = questionOf(place);
+  const question = parseCostQuestion(place);
   const [limit, setLimit] = useState(PAGE);
-  const key = `${placeOfQuestion(question)} ${limit}`;
+  const key = `${formatCostPlace(question)} ${limit}`;
   const { data, error, reload } = usePolled((signal) => askCost(client, question, limit, signal), key, EVERY_MS);
   // The answer to the question before stays until the next one is here.
   const [last, setLast] = useState<CostAnswer | null>(null);
@@ -149,7 +149,7 @@ export function CostView({ place }: { readonly place: Place }) {
   };
   const ask = (next: CostQuestion) => {
     setLimit(PAGE);
-    goTo(placeOfQuestion(next));
+    goTo(formatCostPlace(next));
   };
   return (
     <div class="view cost-view">
@@ -185,7 +185,7 @@ function Answer(props: {
       <CostStats answer={answer} onAsk={props.onAsk} />
       <SpendChart
         title={`Spend by ${answer.bucket}`}
-        bars={barsOf(spend, answer.bucket, groups.window)}
+        bars={buildBars(spend, answer.bucket, groups.window)}
         total={groups.totals.cost_usd}
       />
       <section class="panel">
@@ -250,7 +250,7 @@ function CostTools(props: {
         type="button"
         class="button"
         disabled={answer === null || answer.groups.data.length === 0}
-        onClick={() => answer && offerFile(csvName(answer), csvOf(answer, props.names))}
+        onClick={() => answer && offerFile(csvName(answer), formatCsv(answer, props.names))}
       >
         <Icon name="download" />
         CSV

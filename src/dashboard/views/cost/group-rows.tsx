@@ -1,10 +1,10 @@
 // The first cell of a row of the cost table: the group's key, its name and its link.
 import type { ComponentChildren } from 'preact';
 import type { CostRow, Session } from '#client/client.ts';
-import { titleOf } from '#dashboard/data/queries.ts';
+import { getTitle } from '#dashboard/data/queries.ts';
 import { modelName } from '#dashboard/format/format.ts';
-import { DOOR_NAMES } from '#dashboard/parts/labels.tsx';
-import { type CostQuestion, placeOfQuestion } from './cost-question.ts';
+import { SOURCE_NAMES } from '#dashboard/parts/labels.tsx';
+import { type CostQuestion, formatCostPlace } from './cost-question.ts';
 
 /** What the calls without a caller are called. */
 export const NO_KEY = 'Without a key';
@@ -17,7 +17,7 @@ export interface Names {
 }
 
 /** The key of a row as the report gives it; null: the calls that have none. */
-export function keyOf(question: CostQuestion, row: CostRow): string | null {
+export function getRowKey(question: CostQuestion, row: CostRow): string | null {
   switch (question.group) {
     case 'root_session':
       return row.root_session_id ?? null;
@@ -40,7 +40,7 @@ export function keyOf(question: CostQuestion, row: CostRow): string | null {
 }
 
 /** For people. */
-export function nameOf(question: CostQuestion, key: string | null, names: Names): string {
+export function getRowName(question: CostQuestion, key: string | null, names: Names): string {
   if (key === null) return question.group === 'delegation_tier' ? 'No tier' : 'No named worker';
   switch (question.group) {
     case 'root_session':
@@ -50,7 +50,7 @@ export function nameOf(question: CostQuestion, key: string | null, names: Names)
     case 'workspace':
       return names.workspaces.get(key) ?? `Workspace ${key.slice(0, 8)}`;
     case 'door':
-      return DOOR_NAMES[key as Session['door']] ?? key;
+      return SOURCE_NAMES[key as Session['door']] ?? key;
     case 'caller':
       return key === '' ? NO_KEY : key;
     default:
@@ -60,7 +60,7 @@ export function nameOf(question: CostQuestion, key: string | null, names: Names)
 
 export function sessionName(session: Session | null | undefined): string {
   if (session === null) return 'Purged session';
-  return session === undefined ? '…' : titleOf(session);
+  return session === undefined ? '…' : getTitle(session);
 }
 
 /** A row leads to the trees behind it, by way of the filter that it is. */
@@ -73,7 +73,7 @@ export function RowLink(props: {
   const narrowed = rowKey === null ? null : narrow(question, rowKey);
   if (narrowed === null) return <>{props.children}</>;
   return (
-    <a class="plain-link" href={placeOfQuestion({ ...narrowed, group: 'root_session' })} title={rowKey ?? undefined}>
+    <a class="plain-link" href={formatCostPlace({ ...narrowed, group: 'root_session' })} title={rowKey ?? undefined}>
       {props.children}
     </a>
   );

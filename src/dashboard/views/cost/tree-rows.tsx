@@ -6,9 +6,9 @@ import { usePolled } from '#dashboard/data/queries.ts';
 import { duration, modelName } from '#dashboard/format/format.ts';
 import { Badge, Time } from '#dashboard/parts/labels.tsx';
 import { Failure, Unfold } from '#dashboard/parts/panels.tsx';
-import { placeOf } from '#dashboard/shell/place.ts';
+import { formatPlace } from '#dashboard/shell/place.ts';
 import { Figures, NoFigures } from './cost-figures.tsx';
-import { type CostAnswer, filterOf } from './cost-question.ts';
+import { buildFilter, type CostAnswer } from './cost-question.ts';
 import { sessionName } from './group-rows.tsx';
 
 // The calls of one session on one model, as the event log holds them: what each was stamped with, and costs by other prices.
@@ -22,7 +22,7 @@ interface Calls {
 }
 
 function CallRows(props: { readonly answer: CostAnswer; readonly row: CostRow; readonly repriced: boolean }) {
-  const { client, failed } = useApi();
+  const { client, reportFailure } = useApi();
   const { session_id, model } = props.row;
   const { window } = props.answer.groups;
   const [read, setRead] = useState<Calls | null>(null);
@@ -48,7 +48,7 @@ function CallRows(props: { readonly answer: CostAnswer; readonly row: CostRow; r
     }));
   };
   const fail = (reason: unknown) => {
-    failed(reason);
+    reportFailure(reason);
     setError(explain(reason));
   };
   useEffect(() => {
@@ -116,7 +116,7 @@ function CallRows(props: { readonly answer: CostAnswer; readonly row: CostRow; r
 
 /** By the id of its event, what each call costs by the prices that were asked for; one that cannot be told is left out. */
 function useRepriced(props: Parameters<typeof CallRows>[0], calls: readonly Call[]): ReadonlyMap<string, string> {
-  const { client, failed } = useApi();
+  const { client, reportFailure } = useApi();
   const [prices, setPrices] = useState<ReadonlyMap<string, string>>(new Map());
   const { pricing } = props.answer.question;
   const shown = calls.map(({ id }) => id).join(' ');
@@ -132,10 +132,10 @@ function useRepriced(props: Parameters<typeof CallRows>[0], calls: readonly Call
     };
     Promise.all(calls.map(ask)).then(
       (found) => setPrices(new Map(found.flat())),
-      (reason) => gone.signal.aborted || failed(reason),
+      (reason) => gone.signal.aborted || reportFailure(reason),
     );
     return () => gone.abort();
-  }, [client, failed, shown, pricing, props.repriced]);
+  }, [client, reportFailure, shown, pricing, props.repriced]);
   return prices;
 }
 
@@ -242,7 +242,7 @@ function SessionRows(props: {
       {open && session !== undefined && (
         <tr class="nested calls-foot">
           <td>
-            <a href={placeOf('sessions', id)}>Open this session</a>
+            <a href={formatPlace('sessions', id)}>Open this session</a>
           </td>
           <td data-column="share" />
           <NoFigures repriced={props.repriced} />
@@ -268,7 +268,12 @@ async function askTree(
   signal: AbortSignal,
 ): Promise<Tree> {
   const { question, groups } = answer;
-  const same = { from: groups.window.start, to: groups.window.end, ...filterOf(question), pricing: question.pricing };
+  const same = {
+    from: groups.window.start,
+    to: groups.window.end,
+    ...buildFilter(question),
+    pricing: question.pricing,
+  };
   const sessions = new Map<string, Session>();
   const known = new Map<string, Below>();
   const ask = async (parent: string) => {
@@ -294,11 +299,11 @@ async function askTree(
 
 /** The planner's own rows, then each worker with those that it called behind it. */
 function inOrder(known: ReadonlyMap<string, Below>, treeId: string): readonly TreeRow[] {
-  const rowsOf = (id: string, caller: string, depth: number): TreeRow[] => {
+  const listRows = (id: string, caller: string, depth: number): TreeRow[] => {
     const rows = known.get(caller)?.rows.filter(({ session_id }) => session_id === id) ?? [];
-    const below = known.get(id)?.workers.flatMap((worker) => rowsOf(worker, id, depth + 1)) ?? [];
+    const below = known.get(id)?.workers.flatMap((worker) => listRows(worker, id, depth + 1)) ?? [];
     return [...rows.map((row) => ({ row, depth })), ...below];
   };
   // The ledger counts a planner as its own caller.
-  return rowsOf(treeId, treeId, 0);
+  return listRows(treeId, treeId, 0);
 }

@@ -3,12 +3,12 @@ import { useState } from 'preact/hooks';
 import type { MetisClient, Model, ReliabilityReport, RoutingReport } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
 import { usePolled, useWorkspacePaths } from '#dashboard/data/queries.ts';
-import { baseName, count, duration, exactUsd, modelName, plural } from '#dashboard/format/format.ts';
+import { baseName, count, duration, exactUsd, formatCount, modelName } from '#dashboard/format/format.ts';
 import { Menu } from '#dashboard/parts/fields.tsx';
 import { Badge } from '#dashboard/parts/labels.tsx';
 import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
 import { type Column, Table } from '#dashboard/parts/table.tsx';
-import { goTo, type Place, placeWith } from '#dashboard/shell/place.ts';
+import { formatPlaceWithQuery, goTo, type Place } from '#dashboard/shell/place.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { percent } from '../cost/cost-figures.tsx';
 import { SLOT_NAMES } from '../session/route-chain.tsx';
@@ -97,7 +97,7 @@ const MODEL_COLUMNS: readonly Column<ModelRow>[] = [
       return (
         <span
           class={calls.failed > 0 ? 'bad-text' : undefined}
-          title={[plural(calls.failed, 'failed call'), ...why].join(', ')}
+          title={[formatCount(calls.failed, 'failed call'), ...why].join(', ')}
         >
           {percent(calls.failure_rate)}
         </span>
@@ -133,9 +133,9 @@ const REFUSALS: readonly Column<Refusal>[] = [
   {
     id: 'what',
     title: 'Model',
-    cell: ({ what }) => (what === null ? <GaveWay /> : <span title={what}>{modelName(what)}</span>),
+    cell: ({ what }) => (what === null ? <Deferred /> : <span title={what}>{modelName(what)}</span>),
   },
-  { id: 'policy', title: 'Slot', cell: ({ policy }) => slotOf(policy) },
+  { id: 'policy', title: 'Slot', cell: ({ policy }) => getSlotName(policy) },
   { id: 'why', title: 'Reason', cell: ({ why }) => words(why) },
   { id: 'count', title: 'Count', numeric: true, cell: (row) => count(row.count) },
 ];
@@ -160,7 +160,7 @@ function RoutingPanels({ stats }: { readonly stats: Stats }) {
         <ol class="slots">
           {stats.wins_by_policy.map((win) => (
             <li key={win.policy}>
-              <span>{slotOf(win.policy)}</span>
+              <span>{getSlotName(win.policy)}</span>
               <span class="slot-track" aria-hidden="true">
                 <span style={{ width: `${(win.count / most) * 100}%` }} />
               </span>
@@ -194,7 +194,7 @@ function RoutingPanels({ stats }: { readonly stats: Stats }) {
   );
 }
 
-function GaveWay() {
+function Deferred() {
   return (
     <span class="quiet" title="The slot deferred to a later slot">
       deferred
@@ -202,7 +202,7 @@ function GaveWay() {
   );
 }
 
-function slotOf(policy: string): string {
+function getSlotName(policy: string): string {
   return SLOT_NAMES[policy] ?? words(policy);
 }
 
@@ -274,7 +274,7 @@ export function ModelsView({ place }: { readonly place: Place }) {
             label="Range"
             choices={RANGES}
             value={days}
-            onChoose={(value) => goTo(placeWith('models', { days: value === '7' ? null : value }))}
+            onChoose={(value) => goTo(formatPlaceWithQuery('models', { days: value === '7' ? null : value }))}
           />
         </div>
       </header>
@@ -309,12 +309,12 @@ async function askModels(client: MetisClient, days: string, signal: AbortSignal)
     client.getRoutingStats({ from }, { signal }),
     client.getReliability({ from }, { signal }),
   ]);
-  const rowOf = (model: Model): ModelRow => ({
+  const buildRow = (model: Model): ModelRow => ({
     model,
     wins: routing.data.wins_by_model.filter((win) => win.model === model.id),
     calls: reliability.data.find((row) => row.model === model.id) ?? null,
   });
   // What can be used comes first; within that the order of the registry.
-  const rows = models.map(rowOf).toSorted((a, b) => Number(b.model.configured) - Number(a.model.configured));
+  const rows = models.map(buildRow).toSorted((a, b) => Number(b.model.configured) - Number(a.model.configured));
   return { rows, routing: routing.data };
 }

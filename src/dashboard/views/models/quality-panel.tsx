@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import type { Pattern, QualityReport } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
 import { usePolled } from '#dashboard/data/queries.ts';
-import { count, duration, exactUsd, modelName, plural, shortUsd } from '#dashboard/format/format.ts';
+import { count, duration, exactUsd, formatCount, modelName, shortUsd } from '#dashboard/format/format.ts';
 import { Badge, Money } from '#dashboard/parts/labels.tsx';
 import { Failure } from '#dashboard/parts/panels.tsx';
 import { type Column, Table } from '#dashboard/parts/table.tsx';
@@ -22,7 +22,7 @@ const VERDICTS = {
 } as const;
 
 const COLUMNS: readonly Column<Comparison>[] = [
-  { id: 'shape', title: 'Task shape', cell: (row) => shapeOf(row) },
+  { id: 'shape', title: 'Task shape', cell: (row) => describeShape(row) },
   { id: 'dearer', title: 'Current model', cell: ({ dearer }) => <SideCell side={dearer} /> },
   { id: 'cheaper', title: 'Cheaper model', cell: ({ cheaper }) => <SideCell side={cheaper} /> },
   {
@@ -68,7 +68,8 @@ function Learned({ quality }: { readonly quality: Quality }) {
   if (quality.comparisons.length === 0) {
     return (
       <ComparisonNeeds>
-        {plural(quality.turns, 'turn')} of {plural(quality.shapes, 'shape')} learned, none of them with two models.
+        {formatCount(quality.turns, 'turn')} of {formatCount(quality.shapes, 'shape')} learned, none of them with two
+        models.
       </ComparisonNeeds>
     );
   }
@@ -105,10 +106,10 @@ function sentence(row: Comparison): string {
   const { cheaper, dearer } = row;
   const tiers = cheaper.tier !== null && dearer.tier !== null && cheaper.tier !== dearer.tier;
   const [here, there] = tiers ? [cheaper.tier, dearer.tier] : [modelName(cheaper.model), modelName(dearer.model)];
-  return `${shapeOf(row)} is as good on ${here} as on ${there}: saves ${shortUsd(row.saving_per_day_usd)} per day.`;
+  return `${describeShape(row)} is as good on ${here} as on ${there}: saves ${shortUsd(row.saving_per_day_usd)} per day.`;
 }
 
-function shapeOf({ intent_tags, file_extensions, tool_names, has_images }: Comparison): string {
+function describeShape({ intent_tags, file_extensions, tool_names, has_images }: Comparison): string {
   const parts = [intent_tags.join(', '), file_extensions.join(' '), tool_names.length > 0 && 'with tools'];
   const named = [...parts, has_images && 'with images'].filter((part) => part !== false && part !== '');
   return named.length === 0 ? 'any other task' : named.join(' · ');
@@ -119,7 +120,10 @@ function SideCell({ side }: { readonly side: Side }) {
   return (
     <>
       <span title={side.model}>{modelName(side.model)}</span> {side.tier !== null && <Badge>{side.tier}</Badge>}
-      <span class="sub" title={`${exactUsd(side.avg_cost_usd)} per turn on average over ${plural(side.turns, 'turn')}`}>
+      <span
+        class="sub"
+        title={`${exactUsd(side.avg_cost_usd)} per turn on average over ${formatCount(side.turns, 'turn')}`}
+      >
         {score} over {count(side.scored_turns)} · {shortUsd(side.avg_cost_usd)} per turn
       </span>
     </>
@@ -161,7 +165,7 @@ const SHAPE_COLUMNS: readonly Column<Row>[] = [
       mean === null ? (
         <span class="quiet">–</span>
       ) : (
-        <span title={`mean of ${plural(n, 'scored turn')}`}>{percent(mean)}</span>
+        <span title={`mean of ${formatCount(n, 'scored turn')}`}>{percent(mean)}</span>
       ),
   },
   { id: 'cost', title: 'Cost per turn', numeric: true, cell: ({ outcome }) => <Money usd={outcome.avg_cost_usd} /> },
@@ -220,7 +224,7 @@ export function TaskShapes({ workspace }: { readonly workspace: string }) {
 
 function Shape({ shape }: { readonly shape: Pattern }) {
   const { intent_tags, file_extensions, tool_names, estimated_input_tokens_bucket: bucket, has_images } = shape;
-  const tools = tool_names.length > 0 ? [plural(tool_names.length, 'tool')] : [];
+  const tools = tool_names.length > 0 ? [formatCount(tool_names.length, 'tool')] : [];
   const about = [...file_extensions, ...tools, SIZES[bucket] ?? '', ...(has_images ? ['with images'] : [])];
   return (
     <>

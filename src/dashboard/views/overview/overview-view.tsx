@@ -3,16 +3,23 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { MetisClient, Session } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
-import { titleOf, useNow, useOpenApprovals, usePolled, useSessionsById } from '#dashboard/data/queries.ts';
-import { asksPerson, duration, plural, shareOf, waitsFor } from '#dashboard/format/format.ts';
-import { barsOf, sidesOf } from '#dashboard/parts/chart/spend-bars.ts';
+import { getTitle, useNow, useOpenApprovals, usePolled, useSessionsById } from '#dashboard/data/queries.ts';
+import { computeShare, describeWaiting, duration, formatCount, needsPerson } from '#dashboard/format/format.ts';
+import { buildBars, sumSides } from '#dashboard/parts/chart/spend-bars.ts';
 import { SpendChart } from '#dashboard/parts/chart/spend-chart.tsx';
 import { Menu } from '#dashboard/parts/fields.tsx';
 import { Money, MoneySum, State, Time } from '#dashboard/parts/labels.tsx';
 import { Empty, ExactFigure, Failure, Skeleton, Stat, Stats } from '#dashboard/parts/panels.tsx';
-import { goTo, type Place, placeOf, placeWith } from '#dashboard/shell/place.ts';
+import { formatPlace, formatPlaceWithQuery, goTo, type Place } from '#dashboard/shell/place.ts';
 import { percent } from '../cost/cost-figures.tsx';
-import { askCost, type CostAnswer, type CostQuestion, NO_FILTER, questionOf, RANGES } from '../cost/cost-question.ts';
+import {
+  askCost,
+  type CostAnswer,
+  type CostQuestion,
+  NO_FILTER,
+  parseCostQuestion,
+  RANGES,
+} from '../cost/cost-question.ts';
 import { sessionName } from '../cost/group-rows.tsx';
 
 // What runs, what waits for a person, and the dearest trees.
@@ -39,28 +46,28 @@ function Panel(props: {
 function Running({ sessions }: { readonly sessions: readonly Session[] | null }) {
   const shown = sessions?.slice(0, SHOWN) ?? [];
   return (
-    <Panel title="Running" more={<a href={placeOf('sessions')}>All sessions</a>}>
+    <Panel title="Running" more={<a href={formatPlace('sessions')}>All sessions</a>}>
       {sessions === null && <p class="panel-note quiet">Loading…</p>}
       {sessions?.length === 0 && <p class="panel-note quiet">No session is running.</p>}
       <ul>
         {shown.map((session) => {
-          const waits = waitsFor(session.waiting_on);
+          const waits = describeWaiting(session.waiting_on);
           return (
             <li key={session.id}>
               <div class="list-main">
-                <a href={placeOf('sessions', session.id)}>{titleOf(session)}</a>
+                <a href={formatPlace('sessions', session.id)}>{getTitle(session)}</a>
                 <span class="sub">
                   {waits === '' ? (
                     <State state={session.status} />
                   ) : (
-                    <span class={session.waiting_on.some(asksPerson) ? 'asks' : undefined}>waiting for {waits}</span>
+                    <span class={session.waiting_on.some(needsPerson) ? 'asks' : undefined}>waiting for {waits}</span>
                   )}
                 </span>
               </div>
               <div class="list-end">
                 <MoneySum usd={[session.cost_so_far_usd, session.workers_cost_usd]} />
                 <span class="sub">
-                  {session.active_worker_count > 0 && `${plural(session.active_worker_count, 'worker')} · `}
+                  {session.active_worker_count > 0 && `${formatCount(session.active_worker_count, 'worker')} · `}
                   <Time at={session.updated_at} />
                 </span>
               </div>
@@ -80,13 +87,13 @@ function Waiting() {
   const shown = open.slice(0, SHOWN);
   const sessions = useSessionsById(shown.map(({ root_session_id }) => root_session_id));
   return (
-    <Panel title="Waiting for you" more={<a href={placeOf('approvals')}>Approvals</a>}>
+    <Panel title="Waiting for you" more={<a href={formatPlace('approvals')}>Approvals</a>}>
       {open.length === 0 && <p class="panel-note quiet">{data === null ? 'Loading…' : 'No open approvals.'}</p>}
       <ul>
         {shown.map((one) => (
           <li key={one.confirmation_request_id}>
             <div class="list-main">
-              <a href={placeOf('approvals')}>
+              <a href={formatPlace('approvals')}>
                 Run <code>{one.tool_name}</code>?
               </a>
               <span class="sub">{sessionName(sessions.get(one.root_session_id))}</span>
@@ -100,34 +107,34 @@ function Waiting() {
   );
 }
 
-function Dearest({ answer }: { readonly answer: CostAnswer }) {
+function MostExpensive({ answer }: { readonly answer: CostAnswer }) {
   const rows = answer.groups.data;
   const sessions = useSessionsById(rows.flatMap((row) => row.root_session_id ?? []));
   const dearest = rows[0]?.cost_usd ?? '0';
   return (
-    <Panel title="Most expensive sessions" more={<a href={placeOf('cost')}>Cost</a>}>
+    <Panel title="Most expensive sessions" more={<a href={formatPlace('cost')}>Cost</a>}>
       {rows.length === 0 && <p class="panel-note quiet">No calls in this period.</p>}
       <ul>
         {rows.map((row) => (
           <li key={row.root_session_id}>
             <div class="list-main">
-              <a href={placeOf('sessions', row.root_session_id ?? '')}>
+              <a href={formatPlace('sessions', row.root_session_id ?? '')}>
                 {sessionName(sessions.get(row.root_session_id ?? ''))}
               </a>
               <span class="share-bar" aria-hidden="true">
                 <span
                   class="share-part planner"
-                  style={{ width: `${shareOf(row.planner_cost_usd ?? '0', dearest) * 100}%` }}
+                  style={{ width: `${computeShare(row.planner_cost_usd ?? '0', dearest) * 100}%` }}
                 />
                 <span
                   class="share-part workers"
-                  style={{ width: `${shareOf(row.worker_cost_usd ?? '0', dearest) * 100}%` }}
+                  style={{ width: `${computeShare(row.worker_cost_usd ?? '0', dearest) * 100}%` }}
                 />
               </span>
             </div>
             <div class="list-end">
               <Money usd={row.cost_usd} />
-              <span class="sub">{plural(row.call_count, 'call')}</span>
+              <span class="sub">{formatCount(row.call_count, 'call')}</span>
             </div>
           </li>
         ))}
@@ -145,10 +152,10 @@ const OFFERED = RANGES.filter(({ value }) => value !== 'custom');
 
 export function OverviewView({ place }: { readonly place: Place }) {
   const { client } = useApi();
-  const asked = questionOf(place);
+  const asked = parseCostQuestion(place);
   const range = asked.range === 'custom' ? '7d' : asked.range;
   const sessions = usePolled((signal) => askSessions(client, signal), 'overview');
-  const { answer, error, reload } = useReports(range, sessions.data === null ? null : digestOf(sessions.data));
+  const { answer, error, reload } = useReports(range, sessions.data === null ? null : computeDigest(sessions.data));
   return (
     <div class="view overview-view">
       <header class="view-head">
@@ -158,7 +165,7 @@ export function OverviewView({ place }: { readonly place: Place }) {
             label="Range"
             choices={OFFERED}
             value={range}
-            onChoose={(value) => goTo(placeWith('overview', { range: value === '7d' ? null : value }))}
+            onChoose={(value) => goTo(formatPlaceWithQuery('overview', { range: value === '7d' ? null : value }))}
           />
         </div>
       </header>
@@ -171,7 +178,7 @@ export function OverviewView({ place }: { readonly place: Place }) {
         <div class="panels">
           <Running sessions={sessions.data?.active ?? null} />
           <Waiting />
-          {answer !== null && <Dearest answer={answer} />}
+          {answer !== null && <MostExpensive answer={answer} />}
         </div>
       </div>
     </div>
@@ -184,12 +191,12 @@ function Spent({ answer }: { readonly answer: CostAnswer }) {
     return (
       <Empty icon="overview" title="No cost in this period">
         <p>
-          Open a session under <a href={placeOf('sessions')}>Sessions</a>, or watch one without a key:{' '}
+          Open a session under <a href={formatPlace('sessions')}>Sessions</a>, or watch one without a key:{' '}
           <code>metis demo --keep</code>
         </p>
       </Empty>
     );
-  const { planner, workers } = sidesOf(answer.spend);
+  const { planner, workers } = sumSides(answer.spend);
   const { data } = answer.savings;
   return (
     <>
@@ -209,7 +216,7 @@ function Spent({ answer }: { readonly answer: CostAnswer }) {
       </Stats>
       <SpendChart
         title={`Spend by ${answer.bucket}`}
-        bars={barsOf(answer.spend, answer.bucket, window)}
+        bars={buildBars(answer.spend, answer.bucket, window)}
         total={totals.cost_usd}
       />
     </>
@@ -230,7 +237,7 @@ async function askSessions(client: MetisClient, signal: AbortSignal): Promise<Se
 }
 
 /** Differs when there is something new to report: a session, or what one has cost. */
-function digestOf({ active, newest }: Sessions): string {
+function computeDigest({ active, newest }: Sessions): string {
   return [...active, ...newest].map((one) => `${one.id} ${one.cost_so_far_usd} ${one.workers_cost_usd}`).join();
 }
 

@@ -3,7 +3,7 @@ import { useEffect, useId, useState } from 'preact/hooks';
 import type { Session } from '#client/client.ts';
 import { explain, useApi } from '#dashboard/data/api.ts';
 import { exactUsd } from '#dashboard/format/format.ts';
-import { CapField, capOf } from '#dashboard/parts/fields.tsx';
+import { CapField, parseCap } from '#dashboard/parts/fields.tsx';
 import { BudgetBar } from '#dashboard/parts/labels.tsx';
 import { Dialog } from '#dashboard/parts/panels.tsx';
 import { limitFor, toPusd } from '#protocol/money.ts';
@@ -28,12 +28,12 @@ export function Cap({ session, onChanged }: { readonly session: Session; readonl
 
 function CapDialog(props: { readonly session: Session; readonly onChanged: () => void; readonly onClose: () => void }) {
   const { session, onClose } = props;
-  const { client, failed } = useApi();
+  const { client, reportFailure } = useApi();
   const [text, setText] = useState(session.max_cost_usd ?? '');
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<string | null>(null);
   const field = useId();
-  const set = async (cap: string | null) => {
+  const saveCap = async (cap: string | null) => {
     setBusy(true);
     setError(null);
     try {
@@ -41,7 +41,7 @@ function CapDialog(props: { readonly session: Session; readonly onChanged: () =>
       props.onChanged();
       onClose();
     } catch (reason) {
-      failed(reason);
+      reportFailure(reason);
       setError(explain(reason));
       setBusy(false);
     }
@@ -51,7 +51,7 @@ function CapDialog(props: { readonly session: Session; readonly onChanged: () =>
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          void set(capOf(text));
+          void saveCap(parseCap(text));
         }}
       >
         <p class="quiet">
@@ -70,11 +70,11 @@ function CapDialog(props: { readonly session: Session; readonly onChanged: () =>
         )}
         <div class="dialog-actions">
           {session.max_cost_usd !== null && (
-            <button type="button" class="button" disabled={busy} onClick={() => void set(null)}>
+            <button type="button" class="button" disabled={busy} onClick={() => void saveCap(null)}>
               No cap
             </button>
           )}
-          <button type="submit" class="button primary" disabled={busy || capOf(text) === null}>
+          <button type="submit" class="button primary" disabled={busy || parseCap(text) === null}>
             Set
           </button>
         </div>
@@ -87,7 +87,7 @@ function CapDialog(props: { readonly session: Session; readonly onChanged: () =>
 
 /** The refusal by the session's own cap, as long as that stands as it was; null when there is none. */
 export function useMetCap(session: Session | null, told: Refusal | null): Refusal | null {
-  const { client, failed } = useApi();
+  const { client, reportFailure } = useApi();
   const [asked, setAsked] = useState<Refusal | null>(null);
   const id = session === null || session.is_worker || session.max_cost_usd === null ? null : session.id;
   useEffect(() => {
@@ -98,9 +98,9 @@ export function useMetCap(session: Session | null, told: Refusal | null): Refusa
     client.listEvents(id, query, { signal: gone.signal }).then(({ events }) => {
       const last = events.at(-1);
       if (last?.type === 'budget.exceeded') setAsked(last.payload);
-    }, failed);
+    }, reportFailure);
     return () => gone.abort();
-  }, [id, client, failed]);
+  }, [id, client, reportFailure]);
   const met = told ?? asked;
   const cap = session?.max_cost_usd ?? null;
   if (id === null || met === null || cap === null || met.scope !== 'session') return null;
@@ -129,7 +129,7 @@ interface Props {
 }
 
 export function Interrupted({ session, met, onChanged }: Props) {
-  const { client, failed } = useApi();
+  const { client, reportFailure } = useApi();
   const [cap, setCap] = useState('');
   const [error, setError] = useState<string | null>(null);
   const field = useId();
@@ -141,7 +141,7 @@ export function Interrupted({ session, met, onChanged }: Props) {
       await step();
       onChanged();
     } catch (reason) {
-      failed(reason);
+      reportFailure(reason);
       setError(explain(reason));
     }
   };
@@ -150,7 +150,7 @@ export function Interrupted({ session, met, onChanged }: Props) {
       class="interrupted"
       onSubmit={(event) => {
         event.preventDefault();
-        void act(() => client.updateSession(session.id, { max_cost_usd: capOf(cap) }));
+        void act(() => client.updateSession(session.id, { max_cost_usd: parseCap(cap) }));
       }}
     >
       {byBudget && session.max_cost_usd !== null ? (

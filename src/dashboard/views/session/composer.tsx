@@ -7,7 +7,7 @@ import { usePolled } from '#dashboard/data/queries.ts';
 import { modelName } from '#dashboard/format/format.ts';
 import { type Choice, Menu } from '#dashboard/parts/fields.tsx';
 import { Icon } from '#dashboard/parts/labels.tsx';
-import { Attachments, attachmentsOf } from '../sessions/new-session.tsx';
+import { Attachments, parseAttachments } from '../sessions/new-session.tsx';
 
 /** Models are read again this seldom: they change with the server's configuration alone. */
 const MODELS_MS = 60_000;
@@ -19,7 +19,7 @@ export function Composer(props: {
   readonly onChanged: () => void;
 }) {
   const { session, turnId } = props;
-  const { client, failed } = useApi();
+  const { client, reportFailure } = useApi();
   const [refused] = useState(() => takeDraft(session.id));
   const [text, setText] = useState(refused?.text ?? '');
   const [files, setFiles] = useState(refused?.files ?? null);
@@ -45,7 +45,7 @@ export function Composer(props: {
       props.onChanged();
       return true;
     } catch (reason) {
-      failed(reason);
+      reportFailure(reason);
       setError(explain(reason));
       return false;
     } finally {
@@ -55,7 +55,7 @@ export function Composer(props: {
   const send = async () => {
     if (text.trim() === '' || busy) return;
     // Files do not go with a message to a turn that runs (05 §3.2).
-    const attachments = takes ? attachmentsOf(files ?? '') : [];
+    const attachments = takes ? parseAttachments(files ?? '') : [];
     const isTurnOpen = turnId !== null || session.current_turn_id !== null;
     const sent = await act(() => submitMessage(client, session.id, { content: text, attachments, isTurnOpen }));
     if (sent) {
@@ -88,7 +88,7 @@ export function Composer(props: {
         ref={area}
         rows={1}
         aria-label="Message"
-        placeholder={turnId === null ? `Write to ${addresseeOf(session)}…` : 'Add a message to the running turn…'}
+        placeholder={turnId === null ? `Write to ${getAddressee(session)}…` : 'Add a message to the running turn…'}
         value={text}
         onInput={(event) => setText(event.currentTarget.value)}
         onKeyDown={(event) => {
@@ -142,7 +142,7 @@ export function Composer(props: {
 }
 
 /** Whom one writes to. */
-export function addresseeOf({ worker_name }: Session): string {
+export function getAddressee({ worker_name }: Session): string {
   return worker_name ?? 'the planner';
 }
 

@@ -3,7 +3,7 @@ import { Component, type ComponentChildren } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import type { Message, Turn } from '#client/client.ts';
 import { explain, useApi } from '#dashboard/data/api.ts';
-import { count, duration, plural } from '#dashboard/format/format.ts';
+import { count, duration, formatCount } from '#dashboard/format/format.ts';
 import { Count, Icon, Money, State, Time } from '#dashboard/parts/labels.tsx';
 import { Markdown } from '#dashboard/parts/markdown.tsx';
 import { Clipped } from '#dashboard/parts/panels.tsx';
@@ -12,7 +12,7 @@ import { executedInput } from './edited-call.ts';
 import { costWithWorkers, type LiveSession } from './live/live-node.ts';
 import type { Block, OpenMessage } from './live/open-message.ts';
 import { WhyModel } from './route-chain.tsx';
-import { MessageImage, resultsOf, ToolCard, type ToolResult } from './tool-card.tsx';
+import { MessageImage, mapResults, ToolCard, type ToolResult } from './tool-card.tsx';
 import { type Live, useFollow } from './use-live-session.ts';
 
 // The foot of an ended turn: what it took, and thumbs from which routing learns (12 §12.8).
@@ -30,7 +30,7 @@ function TurnEnd({ turn }: { readonly turn: Turn }) {
     <footer class="turn-end">
       {turn.status !== 'completed' && <State state={turn.status} />}
       {turn.error_message !== null && <span class="field-error">{turn.error_message}</span>}
-      <span>{plural(turn.llm_call_count, 'call')}</span>
+      <span>{formatCount(turn.llm_call_count, 'call')}</span>
       <span>
         <Count n={input} unit="token" rest=" in" /> in · <Count n={turn.total_output_tokens} unit="token" rest=" out" />{' '}
         out
@@ -48,7 +48,7 @@ function TurnEnd({ turn }: { readonly turn: Turn }) {
 }
 
 function TurnScore({ turn }: { readonly turn: Turn }) {
-  const { client, failed } = useApi();
+  const { client, reportFailure } = useApi();
   const [said, setSaid] = useState<UserScore>(null);
   const { score } = newest(said, turn.user_score) ?? { score: null };
   const [error, setError] = useState<string | null>(null);
@@ -59,7 +59,7 @@ function TurnScore({ turn }: { readonly turn: Turn }) {
       setSaid(await client.scoreTurn(turn.session_id, turn.id, { score: label }));
       setError(null);
     } catch (reason) {
-      failed(reason);
+      reportFailure(reason);
       setError(explain(reason));
     }
   };
@@ -100,7 +100,7 @@ export function Conversation(props: {
   readonly loadOlder: Live['loadOlder'];
 }) {
   const { live, turns } = props;
-  const results = useMemo(() => resultsOf(live.messages), [live, live.version]);
+  const results = useMemo(() => mapResults(live.messages), [live, live.version]);
   const shown = { live, results };
   const open = [...live.open.values()].filter(({ session_id }) => session_id === live.id);
   const box = useFollow(props.frame, props.loadOlder);
@@ -129,13 +129,13 @@ function storedItems(shown: Shown, turns: ReadonlyMap<string, Turn>, frame: numb
   return messages.map((message) => {
     const turn = message.turn_id === null ? undefined : turns.get(message.turn_id);
     const ends = last.get(message.turn_id) === message.id;
-    const stamp = `${turn?.status} ${turn?.user_score?.scored_at} ${ends} ${stampOf(message, shown, frame)}`;
+    const stamp = `${turn?.status} ${turn?.user_score?.scored_at} ${ends} ${computeStamp(message, shown, frame)}`;
     return <StoredItem key={message.id} message={message} shown={shown} turn={turn} ends={ends} stamp={stamp} />;
   });
 }
 
 /** Changes with whatever a message shows besides itself; with every frame while a worker of it runs. */
-function stampOf({ content, turn_id, role }: Message, { live, results }: Shown, frame: number): string {
+function computeStamp({ content, turn_id, role }: Message, { live, results }: Shown, frame: number): string {
   if (role === 'user') return String(turn_id !== null && live.routes.has(turn_id));
   return content
     .filter((block) => block.type === 'tool_use')

@@ -1,12 +1,12 @@
 // A delegation in its place: who works on it, why on that model, how far it is, what it cost, and what came back.
 import { useState } from 'preact/hooks';
 import { explain, useApi } from '#dashboard/data/api.ts';
-import { summaryOf } from '#dashboard/format/format.ts';
+import { summarizeInput } from '#dashboard/format/format.ts';
 import { Badge, Count, Elapsed, Icon, Money, State } from '#dashboard/parts/labels.tsx';
 import { CodeBlock, Markdown } from '#dashboard/parts/markdown.tsx';
-import { placeOf } from '#dashboard/shell/place.ts';
+import { formatPlace } from '#dashboard/shell/place.ts';
 import { fromPusd, type Pusd } from '#protocol/money.ts';
-import { type LiveNode, type Route, stateOfDelegation, type WorkerCall } from './live/live-node.ts';
+import { getDelegationState, type LiveNode, type Route, type WorkerCall } from './live/live-node.ts';
 import { WhyModel } from './route-chain.tsx';
 import type { ToolUse } from './tool-card.tsx';
 
@@ -25,12 +25,12 @@ export function DelegationCard(props: {
   const { use, call, node, inclusive } = props;
   const { record, worker_session_id: worker } = call;
   const closed = record !== null && record.ended_at !== null;
-  const state = closed ? stateOfDelegation(record) : (node?.state ?? 'running');
+  const state = closed ? getDelegationState(record) : (node?.state ?? 'running');
   const from = record?.created_at ?? node?.started_at ?? null;
   const to = closed ? record.ended_at : (node?.ended_at ?? null);
   const running = !closed && node !== null && node.ended_at === null;
   return (
-    <article class="delegation" aria-label={`Delegation: ${taskOf(use).slice(0, TASK)}`}>
+    <article class="delegation" aria-label={`Delegation: ${getDelegationTask(use).slice(0, TASK)}`}>
       <header>
         <Icon name="worker" />
         <Badge tone="worker">{record?.worker_name ?? call.tier ?? 'worker'}</Badge>
@@ -54,12 +54,12 @@ export function DelegationCard(props: {
         </span>
         {running && <CancelWorker sessionId={node.session_id} label={node.label} />}
         {worker !== null && (
-          <a class="button" href={placeOf('sessions', worker)}>
+          <a class="button" href={formatPlace('sessions', worker)}>
             Open
           </a>
         )}
       </header>
-      <p class="delegation-task">{taskOf(use).slice(0, TASK)}</p>
+      <p class="delegation-task">{getDelegationTask(use).slice(0, TASK)}</p>
       {worker !== null && (
         <WhyModel sessionId={worker} turnId={null} model={call.model ?? node?.model ?? null} known={props.route} />
       )}
@@ -124,7 +124,7 @@ function Outcome({ record }: { readonly record: NonNullable<WorkerCall['record']
 
 /** Cancels the worker's turn alone; its planner goes on. */
 export function CancelWorker({ sessionId, label }: { readonly sessionId: string; readonly label: string }) {
-  const { client, failed } = useApi();
+  const { client, reportFailure } = useApi();
   const [said, setSaid] = useState<string | null>(null);
   const cancel = async () => {
     setSaid('Cancelling…');
@@ -132,7 +132,7 @@ export function CancelWorker({ sessionId, label }: { readonly sessionId: string;
       const { current_turn_id } = await client.getSession(sessionId);
       if (current_turn_id !== null) await client.cancelTurn(sessionId, current_turn_id);
     } catch (error) {
-      failed(error);
+      reportFailure(error);
       setSaid(explain(error));
     }
   };
@@ -144,8 +144,8 @@ export function CancelWorker({ sessionId, label }: { readonly sessionId: string;
 }
 
 /** The task in its own words; what names the worker or its files stands elsewhere on the card. */
-function taskOf({ input }: ToolUse): string {
+function getDelegationTask({ input }: ToolUse): string {
   if (typeof input.task === 'string') return input.task;
   const { worker: _, ...rest } = input;
-  return summaryOf(rest);
+  return summarizeInput(rest);
 }

@@ -8,18 +8,18 @@ type Input = Readonly<Record<string, unknown>>;
 const NOTE = '[input edited by user before execution] ';
 
 /** Calls whose results say that they were edited. A tool may write the same: only the approval proves it. */
-export function saidEdited(messages: readonly Message[]): string[] {
+export function findEditedCalls(messages: readonly Message[]): string[] {
   return messages
     .filter(({ role }) => role === 'tool')
     .flatMap(({ content }) => content.filter((block): block is Result => block.type === 'tool_result'))
-    .filter((result) => noteOf(result) !== null)
+    .filter((result) => findEditNote(result) !== null)
     .map(({ tool_use_id }) => tool_use_id);
 }
 
 /** The arguments that were used; null where the note is not whole. */
 export function executedInput(asked: Input, result: Result): Input | null {
   try {
-    const changed = JSON.parse(noteOf(result) ?? '') as Record<string, unknown> | null;
+    const changed = JSON.parse(findEditNote(result) ?? '') as Record<string, unknown> | null;
     if (typeof changed !== 'object' || changed === null) return null;
     // A whole definition takes the place of the arguments.
     if ('yaml' in changed && !('yaml' in asked)) return changed;
@@ -29,6 +29,6 @@ export function executedInput(asked: Input, result: Result): Input | null {
   }
 }
 
-function noteOf({ content: [first] }: Result): string | null {
+function findEditNote({ content: [first] }: Result): string | null {
   return first?.type === 'text' && first.text.startsWith(NOTE) ? first.text.slice(NOTE.length) : null;
 }

@@ -1,7 +1,7 @@
 // Planner and workers side by side: what each writes and runs at this moment, for how long and for how much.
 import { modelName } from '#dashboard/format/format.ts';
 import { Badge, Count, Elapsed, Money, State } from '#dashboard/parts/labels.tsx';
-import { placeOf } from '#dashboard/shell/place.ts';
+import { formatPlace } from '#dashboard/shell/place.ts';
 import { fromPusd } from '#protocol/money.ts';
 import { CancelWorker } from './delegation-card.tsx';
 import { costWithWorkers, type LiveNode, type LiveSession } from './live/live-node.ts';
@@ -13,7 +13,7 @@ export function LiveTree({ live }: { readonly live: LiveSession }) {
   return (
     <section class="live-tree" aria-label="Live tree" tabIndex={0}>
       {live.nodes.map((node) => (
-        <Pane key={node.session_id} node={node} nodes={live.nodes} task={taskOf(live, node)} />
+        <Pane key={node.session_id} node={node} nodes={live.nodes} task={findNodeTask(live, node)} />
       ))}
     </section>
   );
@@ -27,7 +27,7 @@ function Pane(props: { readonly node: LiveNode; readonly nodes: readonly LiveNod
   return (
     <article class={node.is_worker ? 'pane worker' : 'pane planner'} aria-label={node.label}>
       <header>
-        <a href={placeOf('sessions', node.session_id)}>{node.label}</a>
+        <a href={formatPlace('sessions', node.session_id)}>{node.label}</a>
         {under !== undefined && <span class="quiet pane-under">of {under.label}</span>}
         {node.tier !== null && <Badge tone="worker">{node.tier}</Badge>}
         <State state={node.state} />
@@ -75,7 +75,7 @@ function Pane(props: { readonly node: LiveNode; readonly nodes: readonly LiveNod
 }
 
 /** The beginning of what the planner told it to do, from the call that opened it. */
-export function taskOf(live: LiveSession, node: LiveNode): string | null {
+export function findNodeTask(live: LiveSession, node: LiveNode): string | null {
   if (node.task !== null) return node.task.slice(0, TASK);
   const call = [...live.calls.values()].find(({ worker_session_id }) => worker_session_id === node.session_id);
   if (call === undefined) return null;

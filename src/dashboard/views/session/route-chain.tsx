@@ -24,7 +24,7 @@ export function WhyModel(props: {
   readonly model: string | null;
   readonly known: Route | undefined;
 }) {
-  const { client, failed } = useApi();
+  const { client, reportFailure } = useApi();
   const [asked, setAsked] = useState<Route | null>(null);
   const [said, setSaid] = useState<string | null>(null);
   const route = props.known ?? asked;
@@ -38,7 +38,7 @@ export function WhyModel(props: {
       if (found?.type === 'route.decided') setAsked(found.payload);
       else setSaid('Its event is no longer kept.');
     } catch (error) {
-      failed(error);
+      reportFailure(error);
       setSaid(explain(error));
     }
   };

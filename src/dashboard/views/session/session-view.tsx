@@ -4,17 +4,17 @@ import type { Session, Turn } from '#client/client.ts';
 import { wordsFor } from '#client/stream-items.ts';
 import { ApprovalCard } from '#dashboard/approval/approval-card.tsx';
 import { useApi } from '#dashboard/data/api.ts';
-import { titleOf, usePolled } from '#dashboard/data/queries.ts';
-import { asksPerson, baseName, count, modelName } from '#dashboard/format/format.ts';
-import { Badge, DoorFacts, Elapsed, Icon, Money, State } from '#dashboard/parts/labels.tsx';
+import { getTitle, usePolled } from '#dashboard/data/queries.ts';
+import { baseName, count, modelName, needsPerson } from '#dashboard/format/format.ts';
+import { Badge, Elapsed, Icon, Money, SourceFacts, State } from '#dashboard/parts/labels.tsx';
 import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
-import { type Place, placeOf } from '#dashboard/shell/place.ts';
+import { formatPlace, type Place } from '#dashboard/shell/place.ts';
 import { fromPusd, sumPusd, toPusd } from '#protocol/money.ts';
 import { Cap, Interrupted, MetCap, useMetCap } from './cap-controls.tsx';
-import { addresseeOf, Composer } from './composer.tsx';
+import { Composer, getAddressee } from './composer.tsx';
 import { Conversation } from './conversation.tsx';
 import type { LiveNode, LiveSession } from './live/live-node.ts';
-import { LiveTree, taskOf } from './live-tree.tsx';
+import { findNodeTask, LiveTree } from './live-tree.tsx';
 import { Timeline } from './timeline.tsx';
 import { useLiveSession } from './use-live-session.ts';
 
@@ -29,7 +29,7 @@ const NAMES = 3;
  * nothing to say, so that the page stands still.
  */
 function WaitingLine(props: { readonly waiting: Session['waiting_on']; readonly nodes: readonly LiveNode[] }) {
-  const labelOf = (id: string) => props.nodes.find(({ session_id }) => session_id === id)?.label ?? 'a worker';
+  const getNodeLabel = (id: string) => props.nodes.find(({ session_id }) => session_id === id)?.label ?? 'a worker';
   const groups = ORDER.map((kind) => props.waiting.filter((one) => one.kind === kind)).filter((of) => of.length > 0);
   return (
     <p class="waiting-line" role="status">
@@ -37,10 +37,10 @@ function WaitingLine(props: { readonly waiting: Session['waiting_on']; readonly 
       {groups.map((group) => {
         const [oldest] = group;
         if (oldest === undefined) return null;
-        const names = [...new Set(group.map(({ session_id }) => labelOf(session_id)))];
+        const names = [...new Set(group.map(({ session_id }) => getNodeLabel(session_id)))];
         const more = names.length > NAMES ? ` and ${names.length - NAMES} more` : '';
         return (
-          <span key={oldest.kind} class={asksPerson(oldest) ? 'asks' : undefined}>
+          <span key={oldest.kind} class={needsPerson(oldest) ? 'asks' : undefined}>
             {names.slice(0, NAMES).join(', ')}
             {more} {names.length === 1 ? 'is' : 'are'} waiting for {wordsFor(oldest.kind)}{' '}
             <Elapsed from={oldest.since} to={null} />
@@ -100,7 +100,7 @@ export function SessionView({ sessionId, place }: { readonly sessionId: string; 
         {TABS.map(({ id, title }) => (
           <a
             key={id}
-            href={`${placeOf('sessions', sessionId)}${id === '' ? '' : `?tab=${id}`}`}
+            href={`${formatPlace('sessions', sessionId)}${id === '' ? '' : `?tab=${id}`}`}
             aria-current={id === tab ? 'page' : undefined}
           >
             {title}
@@ -114,14 +114,14 @@ export function SessionView({ sessionId, place }: { readonly sessionId: string; 
         <Timeline sessionId={sessionId} turns={turns} version={live.version} label={root?.label ?? 'planner'} />
       ) : live.messages.length === 0 && live.open.size === 0 && !running ? (
         <div class="conversation">
-          <NothingSaid session={session} />
+          <NoMessages session={session} />
         </div>
       ) : (
         <Conversation live={live} frame={frame} turns={turns} loadOlder={loadOlder} />
       )}
       <div class="session-foot">
         <WaitingLine waiting={session.waiting_on} nodes={live.nodes} />
-        {live.confirmations.size > 0 && <Asked live={live} />}
+        {live.confirmations.size > 0 && <OpenApprovals live={live} />}
         {session.current_turn_status === 'interrupted' && !session.is_worker && (
           <Interrupted session={session} met={met} onChanged={read.reload} />
         )}
@@ -143,7 +143,7 @@ export function SessionView({ sessionId, place }: { readonly sessionId: string; 
 }
 
 /** Of a gateway's session its client has the conversation: here nobody writes. */
-function NothingSaid({ session }: { readonly session: Session }) {
+function NoMessages({ session }: { readonly session: Session }) {
   if (session.door === 'gateway')
     return (
       <Empty icon="sessions" title="The client keeps the conversation">
@@ -153,7 +153,7 @@ function NothingSaid({ session }: { readonly session: Session }) {
   return (
     <Empty icon="sessions" title="No messages yet">
       <p>
-        Write to {addresseeOf(session)} below. It works in {session.workspace_path}.
+        Write to {getAddressee(session)} below. It works in {session.workspace_path}.
       </p>
     </Empty>
   );
@@ -168,7 +168,7 @@ function openTurn(session: Session, live: LiveSession, turns: ReadonlyMap<string
 }
 
 /** What is asked, in a box of its own that scrolls: the field below it stays where it is. */
-function Asked({ live }: { readonly live: LiveSession }) {
+function OpenApprovals({ live }: { readonly live: LiveSession }) {
   const more = live.confirmations.size - APPROVALS;
   return (
     <section class="session-asked" aria-label="Open approvals" tabIndex={0}>
@@ -176,13 +176,13 @@ function Asked({ live }: { readonly live: LiveSession }) {
         <ApprovalCard
           key={confirmation.confirmation_request_id}
           confirmation={confirmation}
-          origin={askedBy(live, confirmation.session_id)}
+          origin={renderRequester(live, confirmation.session_id)}
         />
       ))}
       {more > 0 && (
         <p class="quiet">
           {count(more)} more are waiting. They appear when you have answered these, and under{' '}
-          <a href={placeOf('approvals')}>Approvals</a>.
+          <a href={formatPlace('approvals')}>Approvals</a>.
         </p>
       )}
     </section>
@@ -190,34 +190,35 @@ function Asked({ live }: { readonly live: LiveSession }) {
 }
 
 /** Which worker of the tree asks, by the name that the live tree has for it; undefined for the session itself. */
-function askedBy(live: LiveSession, sessionId: string) {
+function renderRequester(live: LiveSession, sessionId: string) {
   const node = live.nodes.find(({ session_id }) => session_id === sessionId);
   if (node === undefined || node === live.nodes[0]) return undefined;
   return (
     <>
-      <a href={placeOf('sessions', sessionId)}>{node.label}</a> <span class="quiet">{taskOf(live, node)}</span>
+      <a href={formatPlace('sessions', sessionId)}>{node.label}</a>{' '}
+      <span class="quiet">{findNodeTask(live, node)}</span>
     </>
   );
 }
 
 function Head(props: { readonly session: Session; readonly live: LiveSession; readonly onChanged: () => void }) {
   const { session, live, onChanged } = props;
-  const [own, workers] = costsOf(session, live);
+  const [own, workers] = computeCosts(session, live);
   return (
     <header class="view-head session-head">
       <a
         class="button ghost icon-only"
         href={
           session.is_worker && session.parent_session_id !== null
-            ? placeOf('sessions', session.parent_session_id)
-            : placeOf('sessions')
+            ? formatPlace('sessions', session.parent_session_id)
+            : formatPlace('sessions')
         }
         aria-label={session.is_worker ? 'Back to the planner' : 'All sessions'}
       >
         <Icon name="back" />
       </a>
       <div class="session-title">
-        <h1 title={titleOf(session)}>{titleOf(session)}</h1>
+        <h1 title={getTitle(session)}>{getTitle(session)}</h1>
         <p class="sub">
           {(session.is_worker || session.worker_name !== null) && (
             <Badge tone="worker">{session.worker_name ?? 'worker'}</Badge>
@@ -225,7 +226,7 @@ function Head(props: { readonly session: Session; readonly live: LiveSession; re
           <State state={session.status} />
           <span title={session.workspace_path}>{baseName(session.workspace_path)}</span>
           {session.last_model !== null && <span title={session.last_model}>{modelName(session.last_model)}</span>}
-          <DoorFacts session={session} />
+          <SourceFacts session={session} />
         </p>
       </div>
       <dl class="session-costs">
@@ -254,7 +255,7 @@ function Head(props: { readonly session: Session; readonly live: LiveSession; re
 }
 
 /** As followed, or as read where that is further on: neither ever shrinks. */
-function costsOf(session: Session, live: LiveSession): readonly [bigint, bigint] {
+function computeCosts(session: Session, live: LiveSession): readonly [bigint, bigint] {
   const [root, ...workers] = live.nodes;
   const followed = sumPusd(workers.map(({ cost }) => cost));
   const larger = (a: bigint, b: bigint) => (a > b ? a : b);
@@ -266,7 +267,7 @@ function costsOf(session: Session, live: LiveSession): readonly [bigint, bigint]
 
 /** The newest turns, read again when one has begun or ended. */
 function useTurns(sessionId: string, live: LiveSession): ReadonlyMap<string, Turn> {
-  const { client, failed } = useApi();
+  const { client, reportFailure } = useApi();
   const [turns, setTurns] = useState<readonly Turn[]>([]);
   // A turn may begin and end between two drawings, and leave everything else as it was.
   const stamp = `${sessionId} ${live.turnsSeen}`;
@@ -274,9 +275,9 @@ function useTurns(sessionId: string, live: LiveSession): ReadonlyMap<string, Tur
     const gone = new AbortController();
     client.listTurns(sessionId, { limit: TURNS }, { signal: gone.signal }).then(
       (list) => setTurns(list.turns),
-      (error) => gone.signal.aborted || failed(error),
+      (error) => gone.signal.aborted || reportFailure(error),
     );
     return () => gone.abort();
-  }, [client, failed, sessionId, stamp]);
+  }, [client, reportFailure, sessionId, stamp]);
   return useMemo(() => new Map(turns.map((turn) => [turn.id, turn])), [turns]);
 }

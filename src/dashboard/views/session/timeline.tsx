@@ -6,7 +6,7 @@ import { usePolled } from '#dashboard/data/queries.ts';
 import { duration } from '#dashboard/format/format.ts';
 import { Menu } from '#dashboard/parts/fields.tsx';
 import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
-import { type Bar, spansOf, type TimelineEvent } from './live/spans.ts';
+import { type Bar, buildSpans, type TimelineEvent } from './live/spans.ts';
 
 const PAGE = 1000;
 /** A turn of more events than this is shown from its beginning. */
@@ -25,10 +25,10 @@ export function Timeline(props: {
   const turn = turns.find(({ id }) => id === chosen) ?? turns[0];
   const running = turn !== undefined && turn.ended_at === null;
   const { data, error, reload } = usePolled(
-    (signal) => (turn === undefined ? Promise.resolve([]) : eventsOf(client, props.sessionId, turn, signal)),
+    (signal) => (turn === undefined ? Promise.resolve([]) : fetchTurnEvents(client, props.sessionId, turn, signal)),
     `${props.sessionId} ${turn?.id ?? ''} ${turn?.ended_at ?? ''} ${running ? props.version : ''}`,
   );
-  const bars = useMemo(() => spansOf(data ?? [], props.label), [data, props.label]);
+  const bars = useMemo(() => buildSpans(data ?? [], props.label), [data, props.label]);
   if (turn === undefined) {
     return (
       <Empty icon="clock" title="No turns yet">
@@ -86,7 +86,7 @@ function BarRow(props: { readonly bar: Bar; readonly from: number; readonly leng
   );
 }
 
-async function eventsOf(
+async function fetchTurnEvents(
   client: MetisClient,
   sessionId: string,
   turn: Turn,

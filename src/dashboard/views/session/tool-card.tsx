@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Message } from '#client/client.ts';
-import { summaryOf } from '#dashboard/format/format.ts';
+import { summarizeInput } from '#dashboard/format/format.ts';
 import { Badge, Icon } from '#dashboard/parts/labels.tsx';
 import { CodeBlock } from '#dashboard/parts/markdown.tsx';
 import { Clipped } from '#dashboard/parts/panels.tsx';
@@ -62,7 +62,7 @@ export function ToolCard(props: {
   readonly partial?: string | undefined;
 }) {
   const { use, result, partial, edited } = props;
-  const status = statusOf(props);
+  const status = getToolStatus(props);
   const executed = edited && result !== undefined ? executedInput(use.input, result) : null;
   const input = executed ?? use.input;
   return (
@@ -70,7 +70,7 @@ export function ToolCard(props: {
       <summary>
         <Icon name={status === 'failed' ? 'alert' : 'tool'} />
         <span class="tool-name">{use.name}</span>
-        <span class="tool-input">{partial ?? summaryOf(input)}</span>
+        <span class="tool-input">{partial ?? summarizeInput(input)}</span>
         {edited && <Badge tone="warn">edited</Badge>}
         <span class="tool-status">{status}</span>
       </summary>
@@ -118,14 +118,18 @@ function LongText({ text }: { readonly text: string }) {
   );
 }
 
-function statusOf({ result, state, partial }: Pick<Parameters<typeof ToolCard>[0], 'result' | 'state' | 'partial'>) {
+function getToolStatus({
+  result,
+  state,
+  partial,
+}: Pick<Parameters<typeof ToolCard>[0], 'result' | 'state' | 'partial'>) {
   if (result !== undefined) return result.is_error ? 'failed' : 'done';
   if (partial !== undefined) return 'writing';
   return state?.status ?? 'waiting';
 }
 
 /** Results by the call they answer. */
-export function resultsOf(messages: readonly Message[]): Map<string, ToolResult> {
+export function mapResults(messages: readonly Message[]): Map<string, ToolResult> {
   return new Map(
     messages
       .filter(({ role }) => role === 'tool')

@@ -23,7 +23,7 @@ export interface Live {
 }
 
 export function useLiveSession(sessionId: string): Live {
-  const { client, failed } = useApi();
+  const { client, reportFailure } = useApi();
   const [frame, redraw] = useReducer((n: number, _: undefined) => n + 1, 0);
   const ref = useRef<LiveSession>(liveSession(sessionId));
   if (ref.current.id !== sessionId) ref.current = liveSession(sessionId);
@@ -46,15 +46,15 @@ export function useLiveSession(sessionId: string): Live {
         if (!still()) return;
         takeNewest(live, messages, hasOlder);
         redraw(undefined);
-      }, failed);
+      }, reportFailure);
     }
     if (live.wantsWorkers) {
       live.wantsWorkers = false;
-      workersOf(client, sessionId).then((workers) => {
+      fetchWorkers(client, sessionId).then((workers) => {
         if (!still()) return;
         takeWorkers(live, workers);
         redraw(undefined);
-      }, failed);
+      }, reportFailure);
     }
     if (live.wantsEdits) {
       live.wantsEdits = false;
@@ -62,17 +62,17 @@ export function useLiveSession(sessionId: string): Live {
         if (!still()) return;
         for (const id of ids) live.edits.add(id);
         redraw(undefined);
-      }, failed);
+      }, reportFailure);
     }
     if (live.wantsTokens) {
       live.wantsTokens = false;
-      costsOf(client, live).then((rows) => {
+      fetchCosts(client, live).then((rows) => {
         if (!still()) return;
         takeTokens(live, rows);
         redraw(undefined);
-      }, failed);
+      }, reportFailure);
     }
-  }, [client, failed, live, sessionId, frame]);
+  }, [client, reportFailure, live, sessionId, frame]);
 
   const loading = useRef(false);
   const loadOlder = useCallback(
@@ -88,12 +88,12 @@ export function useLiveSession(sessionId: string): Live {
         live.hasOlder = page.has_more_before;
         redraw(undefined);
       } catch (reason) {
-        failed(reason);
+        reportFailure(reason);
       } finally {
         loading.current = false;
       }
     },
-    [client, failed, live, sessionId],
+    [client, reportFailure, live, sessionId],
   );
   return { live, frame, error, loadOlder };
 }
@@ -110,7 +110,7 @@ async function newestMessages(client: MetisClient, { id, wholeUpTo }: LiveSessio
   return { messages, hasOlder: page.has_more_before };
 }
 
-async function workersOf(client: MetisClient, id: string): Promise<readonly Delegation[]> {
+async function fetchWorkers(client: MetisClient, id: string): Promise<readonly Delegation[]> {
   const found: Delegation[] = [];
   for (let cursor: string | null | undefined; cursor !== null; ) {
     const page = await client.listWorkers(id, { recursive: true, limit: PAGE, ...(cursor ? { cursor } : {}) });
@@ -133,7 +133,7 @@ async function editedCalls(client: MetisClient, id: string): Promise<readonly st
 }
 
 /** Own costs and tokens of every session that is followed: the ledger knows workers by the session that called them. */
-async function costsOf(client: MetisClient, { id, session, nodes }: LiveSession): Promise<readonly CostRow[]> {
+async function fetchCosts(client: MetisClient, { id, session, nodes }: LiveSession): Promise<readonly CostRow[]> {
   const parents = new Set([id, ...nodes.flatMap(({ parent_session_id: parent }) => parent ?? [])]);
   const asked = [...parents].map((parent_session) => ({ parent_session }));
   const own = session?.is_worker ? [{ session: id }] : [];

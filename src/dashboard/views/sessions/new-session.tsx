@@ -5,9 +5,9 @@ import { explain, useApi } from '#dashboard/data/api.ts';
 import { keepDraft } from '#dashboard/data/page-memory.ts';
 import { usePolled } from '#dashboard/data/queries.ts';
 import { modelName } from '#dashboard/format/format.ts';
-import { CapField, capOf } from '#dashboard/parts/fields.tsx';
+import { CapField, parseCap } from '#dashboard/parts/fields.tsx';
 import { Dialog } from '#dashboard/parts/panels.tsx';
-import { goTo, placeOf } from '#dashboard/shell/place.ts';
+import { formatPlace, goTo } from '#dashboard/shell/place.ts';
 
 // Which named worker a new session is, and which files its first message hands over (13 §5, §10).
 
@@ -68,7 +68,7 @@ export function Attachments(props: { readonly text: string; readonly onText: (te
 }
 
 /** Paths as they stand, one a line. */
-export function attachmentsOf(text: string): string[] {
+export function parseAttachments(text: string): string[] {
   return text
     .split('\n')
     .map((line) => line.trim())
@@ -88,7 +88,7 @@ export function NewSession(props: {
   readonly workspaces: readonly string[];
   readonly onClose: () => void;
 }) {
-  const { client, failed } = useApi();
+  const { client, reportFailure } = useApi();
   const models = usePolled((signal) => client.listModels({ signal }), 'models', MODELS_MS);
   const [workspace, setWorkspace] = useState(props.workspaces[0] ?? '');
   // Asked about once it is written, not with every letter.
@@ -104,7 +104,7 @@ export function NewSession(props: {
   const id = useId();
   const workers = useCallable(settled.trim());
   const chosen = workers.find(({ name }) => name === worker);
-  const attachments = chosen?.accepts_attachments ? attachmentsOf(files) : [];
+  const attachments = chosen?.accepts_attachments ? parseAttachments(files) : [];
 
   const open = async () => {
     setBusy(true);
@@ -116,19 +116,19 @@ export function NewSession(props: {
         worker: chosen?.name ?? null,
         approval_mode: mode === '' ? null : mode,
         initial_active_model: model === '' ? null : model,
-        max_cost_usd: capOf(cap),
+        max_cost_usd: parseCap(cap),
       });
       if (message.trim() !== '') await client.submitTurn(session.id, { content: message, attachments });
-      goTo(placeOf('sessions', session.id));
+      goTo(formatPlace('sessions', session.id));
     } catch (reason) {
-      failed(reason);
+      reportFailure(reason);
       const said = explain(reason);
       setError(said);
       setBusy(false);
       if (session === null) return;
       // The session is there, only its first message was refused: what was written waits in its field, with the reason.
       keepDraft(session.id, { text: message, files: chosen?.accepts_attachments ? files : null, error: said });
-      goTo(placeOf('sessions', session.id));
+      goTo(formatPlace('sessions', session.id));
     }
   };
   return (

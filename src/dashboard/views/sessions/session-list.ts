@@ -34,12 +34,12 @@ async function refresh(
   { client, query: wanted, known }: Question<SessionList | null>,
   signal: AbortSignal,
 ): Promise<SessionList> {
-  const query = asked(wanted);
+  const query = buildListQuery(wanted);
   const [first, active] = await Promise.all([
     client.listSessions(query, { signal }),
     client.listSessions({ ...query, status: ACTIVE }, { signal }),
   ]);
-  if (known === null) return merged([active.sessions, first.sessions], first.next_cursor);
+  if (known === null) return mergeSessions([active.sessions, first.sessions], first.next_cursor);
 
   const fresh = [...first.sessions];
   const newest = known.sessions[0]?.id ?? '';
@@ -51,13 +51,13 @@ async function refresh(
   }
   const oldest = fresh.at(-1)?.id ?? '';
   // Still a gap: begin anew from what is on top.
-  if (cursor !== null && oldest > newest) return merged([active.sessions, fresh], cursor);
+  if (cursor !== null && oldest > newest) return mergeSessions([active.sessions, fresh], cursor);
   const seen = new Set([...fresh, ...active.sessions].map(({ id }) => id));
   // A session within the pages just read that is no longer there was purged.
   const rest = known.sessions.filter(({ id }) => cursor !== null && id < oldest);
   const settled = rest.filter(({ id, status }) => isActive(status) && !seen.has(id)).slice(0, SETTLED_AT_ONCE);
   const again = await Promise.all(settled.map(({ id }) => client.getSession(id, { signal }).catch(() => null)));
-  return merged(
+  return mergeSessions(
     [rest, again.filter((session) => session !== null), active.sessions, fresh],
     rest.length > 0 ? known.next : cursor,
   );
@@ -65,11 +65,11 @@ async function refresh(
 
 async function older({ client, query, known }: Question<SessionList>, signal: AbortSignal): Promise<SessionList> {
   if (known.next === null) return known;
-  const page = await client.listSessions({ ...asked(query), cursor: known.next }, { signal });
-  return merged([page.sessions, known.sessions], page.next_cursor);
+  const page = await client.listSessions({ ...buildListQuery(query), cursor: known.next }, { signal });
+  return mergeSessions([page.sessions, known.sessions], page.next_cursor);
 }
 
-function asked({ include_workers, status, worker_name, door }: ListQuery) {
+function buildListQuery({ include_workers, status, worker_name, door }: ListQuery) {
   return {
     include_workers,
     limit: PAGE,
@@ -84,7 +84,7 @@ export function isActive(status: Session['status']): boolean {
 }
 
 /** Later groups win. Ids order by the time of creation. */
-function merged(groups: readonly (readonly Session[])[], next: string | null): SessionList {
+function mergeSessions(groups: readonly (readonly Session[])[], next: string | null): SessionList {
   const byId = new Map(groups.flat().map((session) => [session.id, session]));
   return { sessions: [...byId.values()].sort((a, b) => (a.id < b.id ? 1 : -1)), next };
 }

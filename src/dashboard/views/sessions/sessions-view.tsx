@@ -3,23 +3,23 @@ import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import type { MetisClient, Session } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
 import { useNarrow } from '#dashboard/data/page-memory.ts';
-import { titleOf, usePolled } from '#dashboard/data/queries.ts';
+import { getTitle, usePolled } from '#dashboard/data/queries.ts';
 import { baseName, count, modelName } from '#dashboard/format/format.ts';
 import { Menu } from '#dashboard/parts/fields.tsx';
 import {
   Badge,
   BudgetBar,
-  DOOR_NAMES,
-  DoorBadge,
   Icon,
   Money,
   MoneySum,
+  SOURCE_NAMES,
+  SourceBadge,
   State,
   Time,
 } from '#dashboard/parts/labels.tsx';
 import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
 import { type Column, LongTable } from '#dashboard/parts/table.tsx';
-import { goTo, type Place, placeOf, placeWith } from '#dashboard/shell/place.ts';
+import { formatPlace, formatPlaceWithQuery, goTo, type Place } from '#dashboard/shell/place.ts';
 import { SessionView } from '../session/session-view.tsx';
 import { NewSession } from './new-session.tsx';
 import { createSessionLoader, type ListQuery, type SessionList } from './session-list.ts';
@@ -32,18 +32,18 @@ const SESSION_COLUMNS: readonly Column<Session>[] = [
     title: 'Session',
     cell: (session) => (
       <>
-        <a class="row-link" href={placeOf('sessions', session.id)} title={titleOf(session)}>
-          {titleOf(session)}
+        <a class="row-link" href={formatPlace('sessions', session.id)} title={getTitle(session)}>
+          {getTitle(session)}
         </a>
         <span class="sub" title={session.workspace_path}>
           {session.is_worker && <Badge tone="worker">{session.worker_name ?? 'worker'}</Badge>}
-          <DoorBadge session={session} />
+          <SourceBadge session={session} />
           {baseName(session.workspace_path)}
         </span>
       </>
     ),
   },
-  { id: 'state', title: 'State', cell: (session) => <State state={stateOf(session)} /> },
+  { id: 'state', title: 'State', cell: (session) => <State state={getState(session)} /> },
   {
     id: 'model',
     title: 'Model',
@@ -92,7 +92,7 @@ const SESSION_COLUMNS: readonly Column<Session>[] = [
 ];
 
 /** How it ended, where it has. */
-function stateOf({ status, disposition }: Session): string {
+function getState({ status, disposition }: Session): string {
   return status === 'ended' && disposition !== null && disposition !== 'completed' ? disposition : status;
 }
 
@@ -111,26 +111,26 @@ interface Sought {
 }
 
 /** The door of the address; what is none is as if it were not there. */
-function doorOf({ query }: Place): Session['door'] | null {
+function parseDoor({ query }: Place): Session['door'] | null {
   const text = query.get('door');
-  return text !== null && Object.hasOwn(DOOR_NAMES, text) ? (text as Session['door']) : null;
+  return text !== null && Object.hasOwn(SOURCE_NAMES, text) ? (text as Session['door']) : null;
 }
 
 /** Which door: those that sessions came by. Where all are the API's own nothing is offered. */
-function DoorFilter({ worker, door }: Sought) {
+function SourceFilter({ worker, door }: Sought) {
   const { client } = useApi();
   const { data } = usePolled((signal) => otherDoors(client, signal), 'doors', NAMES_MS);
   const used = new Set<Session['door']>(data ?? []);
   if (used.size > 0 || door !== null) used.add('api');
   if (door !== null) used.add(door);
   if (used.size === 0) return null;
-  const names = (Object.keys(DOOR_NAMES) as Session['door'][]).filter((name) => used.has(name));
+  const names = (Object.keys(SOURCE_NAMES) as Session['door'][]).filter((name) => used.has(name));
   return (
     <Menu
       label="Source"
-      choices={[ANY, ...names.map((value) => ({ value, label: DOOR_NAMES[value] }))]}
+      choices={[ANY, ...names.map((value) => ({ value, label: SOURCE_NAMES[value] }))]}
       value={door ?? ''}
-      onChoose={(name) => goTo(placeWith('sessions', { worker, door: name === '' ? null : name }))}
+      onChoose={(name) => goTo(formatPlaceWithQuery('sessions', { worker, door: name === '' ? null : name }))}
     />
   );
 }
@@ -158,7 +158,7 @@ function WorkerFilter({ worker, door }: Sought) {
       label="Worker"
       choices={[ANY, ...names.map((value) => ({ value, label: value }))]}
       value={worker ?? ''}
-      onChoose={(name) => goTo(placeWith('sessions', { worker: name === '' ? null : name, door }))}
+      onChoose={(name) => goTo(formatPlaceWithQuery('sessions', { worker: name === '' ? null : name, door }))}
     />
   );
 }
@@ -177,7 +177,7 @@ const STATES = [
 export function SessionsView({ place }: { readonly place: Place }) {
   const [id] = place.rest;
   return id === undefined ? (
-    <AllSessions worker={place.query.get('worker')} door={doorOf(place)} />
+    <AllSessions worker={place.query.get('worker')} door={parseDoor(place)} />
   ) : (
     <SessionView key={id} sessionId={id} place={place} />
   );
@@ -219,7 +219,7 @@ function AllSessions({ worker, door }: Sought) {
             />
           </label>
           <Menu label="State" choices={STATES} value={status} onChoose={setStatus} />
-          <DoorFilter worker={worker} door={door} />
+          <SourceFilter worker={worker} door={door} />
           <WorkerFilter worker={worker} door={door} />
           {worker === null && (
             <label class="check">
@@ -260,7 +260,7 @@ function AllSessions({ worker, door }: Sought) {
 }
 
 function useSessions(query: ListQuery) {
-  const { client, failed } = useApi();
+  const { client, reportFailure } = useApi();
   const key = `${query.status} ${query.include_workers} ${query.worker_name} ${query.door}`;
   const loader = useMemo(() => createSessionLoader(client, query), [client, key]);
   const { data, error, reload } = usePolled(loader.refresh, key);
@@ -275,11 +275,11 @@ function useSessions(query: ListQuery) {
     loading.current = true;
     loader
       .older(new AbortController().signal)
-      .then(setGrown, failed)
+      .then(setGrown, reportFailure)
       .finally(() => {
         loading.current = false;
       });
-  }, [loader, failed, next]);
+  }, [loader, reportFailure, next]);
   return { list, error, reload, more };
 }
 

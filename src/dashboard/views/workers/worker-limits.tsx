@@ -2,11 +2,11 @@
 import { type ComponentChildren, Fragment } from 'preact';
 import { useState } from 'preact/hooks';
 import type { WorkerDetail, WorkerInfo } from '#client/client.ts';
-import { explain, issuesOf, useApi } from '#dashboard/data/api.ts';
-import { plural } from '#dashboard/format/format.ts';
+import { explain, listIssues, useApi } from '#dashboard/data/api.ts';
+import { formatCount } from '#dashboard/format/format.ts';
 import { Badge, type Tone } from '#dashboard/parts/labels.tsx';
 import { Dialog } from '#dashboard/parts/panels.tsx';
-import { placeOf } from '#dashboard/shell/place.ts';
+import { formatPlace } from '#dashboard/shell/place.ts';
 
 type Definition = NonNullable<WorkerDetail['definition']>;
 type Rule = Definition['tool_rules'][string];
@@ -23,7 +23,7 @@ export function WorkerLimits({ definition }: { readonly definition: Definition }
               <code>{name}</code>{' '}
               <Badge tone={mode === 'rw' ? 'warn' : 'plain'}>{mode === 'rw' ? 'read and write' : 'read'}</Badge> {path}{' '}
               <span class="quiet">
-                {suffixes(allowed_suffixes)}, {plural(max_bytes, 'byte')} per file
+                {suffixes(allowed_suffixes)}, {formatCount(max_bytes, 'byte')} per file
               </span>
             </li>
           ))}
@@ -38,7 +38,7 @@ export function WorkerLimits({ definition }: { readonly definition: Definition }
         <Limit name="Approvals" none="as configured on the server">
           {Object.values(tool_rules).map((rule) => (
             <li key={rule.name}>
-              <code>{rule.name}</code> <Badge tone={modeOf(rule).tone}>{modeOf(rule).word}</Badge>{' '}
+              <code>{rule.name}</code> <Badge tone={describeMode(rule).tone}>{describeMode(rule).word}</Badge>{' '}
               <span class="quiet">{rule.description}</span>
             </li>
           ))}
@@ -55,7 +55,7 @@ export function WorkerLimits({ definition }: { readonly definition: Definition }
             <li>
               {policy.max_attachments === 0
                 ? 'none'
-                : `up to ${plural(policy.max_attachments, 'file')}, ${plural(policy.max_total_bytes, 'byte')} in total, ${suffixes(policy.allowed_suffixes)}`}
+                : `up to ${formatCount(policy.max_attachments, 'file')}, ${formatCount(policy.max_total_bytes, 'byte')} in total, ${suffixes(policy.allowed_suffixes)}`}
               {policy.denied_suffixes.length > 0 && ` except ${policy.denied_suffixes.join(' ')}`}
             </li>
           )}
@@ -69,9 +69,9 @@ export function WorkerLimits({ definition }: { readonly definition: Definition }
         </Limit>
         <Limit name="Limits" none="none">
           {definition.timeout_seconds !== null && (
-            <li>at most {plural(definition.timeout_seconds, 'second')} per call</li>
+            <li>at most {formatCount(definition.timeout_seconds, 'second')} per call</li>
           )}
-          {definition.max_tokens !== null && <li>at most {plural(definition.max_tokens, 'token')} per answer</li>}
+          {definition.max_tokens !== null && <li>at most {formatCount(definition.max_tokens, 'token')} per answer</li>}
         </Limit>
       </dl>
     </section>
@@ -89,7 +89,7 @@ function Limit(props: { readonly name: string; readonly none: string; readonly c
   );
 }
 
-function modeOf({ allowed, approval_required }: Rule): { readonly word: string; readonly tone: Tone } {
+function describeMode({ allowed, approval_required }: Rule): { readonly word: string; readonly tone: Tone } {
   if (!allowed) return { word: 'forbidden', tone: 'bad' };
   if (approval_required === null) return { word: 'as configured', tone: 'plain' };
   return approval_required ? { word: 'needs approval', tone: 'warn' } : { word: 'runs without approval', tone: 'ok' };
@@ -148,7 +148,7 @@ export function Source({ worker }: { readonly worker: WorkerInfo }) {
         {created_by_session_id === null ? (
           'a session'
         ) : (
-          <a href={placeOf('sessions', created_by_session_id)}>a session</a>
+          <a href={formatPlace('sessions', created_by_session_id)}>a session</a>
         )}
         {edited_by_user && <span class="quiet">, edited by a user</span>}
       </>
@@ -198,7 +198,7 @@ export function WorkerTools(props: {
         {step.word}
       </button>
       {asking && (
-        <Sure
+        <ConfirmDialog
           title={`${step.word}: ${name}`}
           word={step.word}
           says={step.says}
@@ -213,14 +213,14 @@ export function WorkerTools(props: {
   );
 }
 
-function Sure(props: {
+function ConfirmDialog(props: {
   readonly title: string;
   readonly word: string;
   readonly says: string;
   readonly act: () => Promise<unknown>;
   readonly onClose: (done: boolean) => void;
 }) {
-  const { failed } = useApi();
+  const { reportFailure } = useApi();
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
   const act = async () => {
@@ -230,7 +230,7 @@ function Sure(props: {
       await props.act();
       props.onClose(true);
     } catch (reason) {
-      failed(reason);
+      reportFailure(reason);
       setError(reason);
       setBusy(false);
     }
@@ -242,7 +242,7 @@ function Sure(props: {
         {error !== null && (
           <div class="field-error" role="alert">
             <p>{explain(error)}</p>
-            {issuesOf(error).map(({ path, message }) => (
+            {listIssues(error).map(({ path, message }) => (
               <p key={`${path} ${message}`}>
                 <code>{path}</code> {message}
               </p>

@@ -1,14 +1,14 @@
 // Problems of worker definitions, each with its file and line.
 import type { WorkerInfo } from '#client/client.ts';
-import { plural } from '#dashboard/format/format.ts';
+import { formatCount } from '#dashboard/format/format.ts';
 import { Badge } from '#dashboard/parts/labels.tsx';
 
 export const SHOWN = 50;
 
-/** Errors first; nothing where all is well. `placeOf` gives the address of a worker, where it is not the page's own. */
+/** Errors first; nothing where all is well. `getPlace` gives the address of a worker, where it is not the page's own. */
 export function Problems(props: {
   readonly workers: readonly WorkerInfo[];
-  readonly placeOf?: ((name: string) => string) | undefined;
+  readonly getPlace?: ((name: string) => string) | undefined;
 }) {
   const of = (kind: 'errors' | 'warnings') =>
     props.workers.flatMap((worker) => worker[kind].map((problem) => ({ kind, worker, problem })));
@@ -19,15 +19,15 @@ export function Problems(props: {
     <section class="panel problems" aria-label="Problems">
       <header>
         <h2>Problems</h2>
-        {errors.length > 0 && <Badge tone="bad">{plural(errors.length, 'error')}</Badge>}
-        {all.length > errors.length && <Badge tone="warn">{plural(all.length - errors.length, 'warning')}</Badge>}
+        {errors.length > 0 && <Badge tone="bad">{formatCount(errors.length, 'error')}</Badge>}
+        {all.length > errors.length && <Badge tone="warn">{formatCount(all.length - errors.length, 'warning')}</Badge>}
       </header>
       <ul>
         {all.slice(0, SHOWN).map(({ kind, worker, problem: { file, line, path, message } }) => (
           <li key={`${kind} ${worker.origin} ${worker.name} ${file} ${line} ${path} ${message}`}>
             <Badge tone={kind === 'errors' ? 'bad' : 'warn'}>{kind === 'errors' ? 'error' : 'warning'}</Badge>{' '}
-            {props.placeOf ? (
-              <a href={props.placeOf(worker.name)}>{where(worker, file, line)}</a>
+            {props.getPlace ? (
+              <a href={props.getPlace(worker.name)}>{where(worker, file, line)}</a>
             ) : (
               where(worker, file, line)
             )}{' '}
@@ -35,7 +35,7 @@ export function Problems(props: {
           </li>
         ))}
       </ul>
-      {all.length > SHOWN && <p class="panel-foot quiet">and {plural(all.length - SHOWN, 'more')}</p>}
+      {all.length > SHOWN && <p class="panel-foot quiet">and {formatCount(all.length - SHOWN, 'more')}</p>}
     </section>
   );
 }
@@ -49,7 +49,7 @@ export function where({ name }: WorkerInfo, file: string | null, line: number | 
 export function State({ worker }: { readonly worker: WorkerInfo }) {
   return (
     <>
-      {!worker.valid && <Badge tone="bad">{plural(worker.errors.length, 'error')}</Badge>}
+      {!worker.valid && <Badge tone="bad">{formatCount(worker.errors.length, 'error')}</Badge>}
       {worker.locked && <Badge>locked</Badge>}
     </>
   );

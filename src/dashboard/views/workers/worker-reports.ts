@@ -1,9 +1,9 @@
 // Definitions of a workspace and what they cost, from the interface.
 import type { CostRow, MetisClient, Session, WorkerInfo } from '#client/client.ts';
 import { workspaceHash } from '#dashboard/data/queries.ts';
-import { type Place, placeOf } from '#dashboard/shell/place.ts';
+import { formatPlace, type Place } from '#dashboard/shell/place.ts';
 import { systemClock } from '#protocol/clock.ts';
-import { RANGES, type Range, windowOf } from '../cost/cost-question.ts';
+import { RANGES, type Range, resolveWindow } from '../cost/cost-question.ts';
 
 const PAGE = 200;
 /** Of a worker's sessions, beside its definition. */
@@ -56,7 +56,7 @@ export async function askCosts(
   range: Range,
   signal: AbortSignal,
 ): Promise<WorkerCosts> {
-  const window = windowOf({ range, from: null, to: null }, systemClock.now());
+  const window = resolveWindow({ range, from: null, to: null }, systemClock.now());
   const hash = await workspaceHash(workspace);
   const report = await client.getCost(
     {
@@ -97,17 +97,17 @@ export interface WorkerQuestion {
   readonly range: Range;
 }
 
-export function workerQuestionOf({ query }: Place): WorkerQuestion {
+export function parseWorkerQuestion({ query }: Place): WorkerQuestion {
   const range = WORKER_RANGES.find(({ value }) => value === query.get('range'))?.value ?? DEFAULT_RANGE;
   return { workspace: query.get('workspace'), session: query.get('session'), range };
 }
 
 /** Of the list, or of one worker. */
-export function placeOfWorkers(question: WorkerQuestion, name?: string): string {
+export function formatWorkersPlace(question: WorkerQuestion, name?: string): string {
   const query = new URLSearchParams();
   if (question.workspace !== null) query.set('workspace', question.workspace);
   if (question.session !== null) query.set('session', question.session);
   if (question.range !== DEFAULT_RANGE) query.set('range', question.range);
-  const path = name === undefined ? placeOf('workers') : placeOf('workers', name);
+  const path = name === undefined ? formatPlace('workers') : formatPlace('workers', name);
   return query.size === 0 ? path : `${path}?${query}`;
 }

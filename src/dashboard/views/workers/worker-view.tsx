@@ -1,18 +1,18 @@
 // One named worker: everything its definition says, what it cost, and the sessions that ran as it (13 §10).
 import type { WorkerDetail } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
-import { titleOf, usePolled } from '#dashboard/data/queries.ts';
+import { getTitle, usePolled } from '#dashboard/data/queries.ts';
 import { modelName } from '#dashboard/format/format.ts';
 import { Badge, Count, Icon, Money, MoneySum, State, Time } from '#dashboard/parts/labels.tsx';
 import { CodeBlock } from '#dashboard/parts/markdown.tsx';
 import { Empty, Failure, Skeleton, Stat, Stats } from '#dashboard/parts/panels.tsx';
-import { placeOf, placeWith } from '#dashboard/shell/place.ts';
+import { formatPlace, formatPlaceWithQuery } from '#dashboard/shell/place.ts';
 import { Source, WorkerLimits, WorkerTools } from './worker-limits.tsx';
 import { Problems, State as WorkerState } from './worker-problems.tsx';
 import {
   askCosts,
   askSessions,
-  placeOfWorkers,
+  formatWorkersPlace,
   scopeQuery,
   WORKER_RANGES,
   type WorkerQuestion,
@@ -35,7 +35,7 @@ export function WorkerView(props: {
   return (
     <div class="view workers-view">
       <header class="view-head">
-        <a class="button ghost icon-only" href={placeOfWorkers(question)} aria-label="All workers">
+        <a class="button ghost icon-only" href={formatWorkersPlace(question)} aria-label="All workers">
           <Icon name="back" />
         </a>
         <div class="worker-title">
@@ -147,8 +147,8 @@ function Sessions({ workspace, name }: { readonly workspace: string; readonly na
         <ul class="worker-sessions">
           {data.sessions.map((session) => (
             <li key={session.id}>
-              <a href={placeOf('sessions', session.id)} title={titleOf(session)}>
-                {titleOf(session)}
+              <a href={formatPlace('sessions', session.id)} title={getTitle(session)}>
+                {getTitle(session)}
               </a>
               {!session.is_worker && <Badge>opened directly</Badge>}
               <State state={session.status} />
@@ -162,7 +162,7 @@ function Sessions({ workspace, name }: { readonly workspace: string; readonly na
       )}
       {data?.more && data.sessions.length > 0 && (
         <p class="panel-foot">
-          <a href={placeWith('sessions', { worker: name })}>All sessions of this worker</a>
+          <a href={formatPlaceWithQuery('sessions', { worker: name })}>All sessions of this worker</a>
         </p>
       )}
     </section>

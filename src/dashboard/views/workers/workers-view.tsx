@@ -2,8 +2,8 @@
 import { useState } from 'preact/hooks';
 import type { Session, WorkerInfo } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
-import { titleOf, usePolled, useWorkspacePaths } from '#dashboard/data/queries.ts';
-import { baseName, count, modelName, plural } from '#dashboard/format/format.ts';
+import { getTitle, usePolled, useWorkspacePaths } from '#dashboard/data/queries.ts';
+import { baseName, count, formatCount, modelName } from '#dashboard/format/format.ts';
 import { Menu } from '#dashboard/parts/fields.tsx';
 import { Badge, Count, Money } from '#dashboard/parts/labels.tsx';
 import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
@@ -14,11 +14,11 @@ import { Problems, State } from './worker-problems.tsx';
 import {
   askCosts,
   askWorkers,
-  placeOfWorkers,
+  formatWorkersPlace,
+  parseWorkerQuestion,
   WORKER_RANGES,
   type WorkerCosts,
   type WorkerQuestion,
-  workerQuestionOf,
 } from './worker-reports.ts';
 import { WorkerView } from './worker-view.tsx';
 
@@ -41,7 +41,7 @@ function ToolProblems({ workspace }: { readonly workspace: string }) {
     <section class="panel problems" aria-label="MCP servers">
       <header>
         <h2>MCP servers</h2>
-        <Badge tone="warn">{plural(problems.length, 'warning')}</Badge>
+        <Badge tone="warn">{formatCount(problems.length, 'warning')}</Badge>
       </header>
       <ul>
         {problems.slice(0, PROBLEMS_SHOWN).map(({ mcp_server, message }) => (
@@ -51,7 +51,7 @@ function ToolProblems({ workspace }: { readonly workspace: string }) {
         ))}
       </ul>
       {problems.length > PROBLEMS_SHOWN && (
-        <p class="panel-foot quiet">and {plural(problems.length - PROBLEMS_SHOWN, 'more')}</p>
+        <p class="panel-foot quiet">and {formatCount(problems.length - PROBLEMS_SHOWN, 'more')}</p>
       )}
     </section>
   );
@@ -62,14 +62,14 @@ function ToolProblems({ workspace }: { readonly workspace: string }) {
 // What a worker's row tells.
 
 /** `costs` is null until they are known. */
-function workerColumns(costs: WorkerCosts | null, placeOf: (name: string) => string): readonly Column<WorkerInfo>[] {
+function workerColumns(costs: WorkerCosts | null, getPlace: (name: string) => string): readonly Column<WorkerInfo>[] {
   return [
     {
       id: 'name',
       title: 'Worker',
       cell: (worker) => (
         <>
-          <a class="worker-name" href={placeOf(worker.name)}>
+          <a class="worker-name" href={getPlace(worker.name)}>
             {worker.name}
           </a>{' '}
           <State worker={worker} />
@@ -111,7 +111,7 @@ const OFFERED_SESSIONS = 20;
 /** One of them where the address names one, else all. */
 export function WorkersView({ place }: { readonly place: Place }) {
   const paths = useWorkspacePaths();
-  const question = workerQuestionOf(place);
+  const question = parseWorkerQuestion(place);
   const [name] = place.rest;
   const workspace = question.workspace ?? paths.data?.[0] ?? null;
   if (workspace === null) {
@@ -173,11 +173,11 @@ function AllWorkers(props: {
           <NoWorkers workspace={workspace} />
         ) : (
           <>
-            <Problems workers={workers} placeOf={(name) => placeOfWorkers(question, name)} />
+            <Problems workers={workers} getPlace={(name) => formatWorkersPlace(question, name)} />
             <div class="panel workers-table">
               <Table
                 label="Workers"
-                columns={workerColumns(costs.data, (name) => placeOfWorkers(question, name))}
+                columns={workerColumns(costs.data, (name) => formatWorkersPlace(question, name))}
                 rows={workers}
                 rowKey={({ origin, name }) => `${origin} ${name}`}
               />
@@ -213,7 +213,7 @@ function Tools(props: {
     'makers',
     EVERY_MS,
   );
-  const ask = (next: Partial<WorkerQuestion>) => goTo(placeOfWorkers({ ...question, ...next }));
+  const ask = (next: Partial<WorkerQuestion>) => goTo(formatWorkersPlace({ ...question, ...next }));
   const known = paths.includes(workspace) ? paths : [workspace, ...paths];
   return (
     <div class="tools">
@@ -240,7 +240,7 @@ function Tools(props: {
 }
 
 function makerChoices(sessions: readonly Session[], chosen: string | null) {
-  const known = sessions.map((session) => ({ value: session.id, label: shortTitle(titleOf(session)) }));
+  const known = sessions.map((session) => ({ value: session.id, label: shortTitle(getTitle(session)) }));
   const other = chosen !== null && !known.some(({ value }) => value === chosen);
   return [{ value: '', label: 'you' }, ...(other ? [{ value: chosen, label: 'An older session' }] : []), ...known];
 }

@@ -1,6 +1,6 @@
 // Stored messages of a live session: adding pages, dropping old ones, and finding edited calls.
 import type { Message } from '#client/client.ts';
-import { saidEdited } from '../edited-call.ts';
+import { findEditedCalls } from '../edited-call.ts';
 import type { LiveSession } from './live-node.ts';
 
 /** Messages read anew, newer or older than those at hand: one without a doubt follows the other. */
@@ -40,5 +40,5 @@ export function takeNewest(live: LiveSession, messages: readonly Message[], hasO
 
 /** Results that say that their call was edited. */
 export function lookForEdits(live: LiveSession, messages: readonly Message[]): void {
-  if (saidEdited(messages).some((id) => !live.edits.has(id))) live.wantsEdits = true;
+  if (findEditedCalls(messages).some((id) => !live.edits.has(id))) live.wantsEdits = true;
 }

@@ -1,6 +1,6 @@
 // A session of the tree as one watches it: what it does, what it has used, since when.
 import type { Confirmation, Delegation, Message, Session, StoredEvent, StreamEvent } from '#client/client.ts';
-import { summaryOf } from '#dashboard/format/format.ts';
+import { summarizeInput } from '#dashboard/format/format.ts';
 import { type Pusd, sumPusd, toPusd } from '#protocol/money.ts';
 import type { Block, OpenMessage } from './open-message.ts';
 
@@ -74,7 +74,7 @@ export function workerNode(delegation: Delegation, label: string, depth: number)
     is_worker: true,
     task: null,
     tier: delegation.tier,
-    state: stateOfDelegation(delegation),
+    state: getDelegationState(delegation),
     model: used.model || delegation.resolved_model,
     doing: '',
     input_tokens: used.input_tokens,
@@ -104,7 +104,7 @@ export function costWithWorkers(nodes: readonly LiveNode[], { session_id, cost }
 }
 
 /** `cancelled` where a failure is one that somebody wanted. */
-export function stateOfDelegation({ status, failure_mode }: Pick<Delegation, 'status' | 'failure_mode'>): string {
+export function getDelegationState({ status, failure_mode }: Pick<Delegation, 'status' | 'failure_mode'>): string {
   return failure_mode === 'cancelled_by_user' ? 'cancelled' : status;
 }
 
@@ -144,7 +144,7 @@ export function applyToNode(node: LiveNode, event: StreamEvent): void {
     case 'text.delta':
     case 'thinking.delta':
       node.doing = event.type === 'text.delta' ? 'writing' : 'thinking';
-      say(node, event.payload.text);
+      appendTail(node, event.payload.text);
       return;
     case 'tool.use_start':
       node.doing = `calls ${event.payload.tool_name}`;
@@ -155,7 +155,7 @@ export function applyToNode(node: LiveNode, event: StreamEvent): void {
       const { tool_use_id, final_input } = event.payload;
       const name = node.called.get(tool_use_id);
       node.called.delete(tool_use_id);
-      if (name !== undefined) say(node, onNewLine(node.tail, calledWith(name, final_input)));
+      if (name !== undefined) appendTail(node, onNewLine(node.tail, calledWith(name, final_input)));
       return;
     }
     case 'llm.call_completed': {
@@ -170,13 +170,13 @@ export function applyToNode(node: LiveNode, event: StreamEvent): void {
       return;
     case 'tool.called':
       node.tools.set(event.payload.tool_use_id, event.payload.tool_name);
-      node.doing = toolsOf(node);
+      node.doing = describeTools(node);
       return;
     case 'tool.completed':
     case 'tool.failed':
     case 'tool.input_invalid':
       node.tools.delete(event.payload.tool_use_id);
-      node.doing = toolsOf(node);
+      node.doing = describeTools(node);
       return;
     case 'turn.completed':
       settle(node, node.is_worker ? 'completed' : 'idle', event.timestamp);
@@ -196,7 +196,7 @@ export function takeOutput(node: LiveNode, output: string): void {
   const end = output.slice(-TAIL);
   if ((node.tail === '' || node.missed) && !node.tail.endsWith(end)) {
     if (node.writing?.calls === false) node.tail = node.writing.before;
-    say(node, onNewLine(node.tail, end));
+    appendTail(node, onNewLine(node.tail, end));
   }
   node.writing = null;
   node.missed = false;
@@ -207,23 +207,23 @@ function write(node: LiveNode, message_id: string, content: readonly Block[]): v
   const before = node.writing?.message_id === message_id ? node.writing.before : node.tail;
   node.writing = { message_id, before, calls: content.some(({ type }) => type === 'tool_use') };
   node.tail = before;
-  say(node, onNewLine(before, content.flatMap(wordsOf).join('\n')));
+  appendTail(node, onNewLine(before, content.flatMap(getBlockText).join('\n')));
 }
 
-function wordsOf(block: Block): string | [] {
+function getBlockText(block: Block): string | [] {
   if (block.type === 'tool_use') return calledWith(block.name, block.input);
   return block.type === 'text' || block.type === 'thinking' ? block.text : [];
 }
 
-function calledWith(name: string, input: Parameters<typeof summaryOf>[0]): string {
-  return `→ ${name} ${summaryOf(input)}`;
+function calledWith(name: string, input: Parameters<typeof summarizeInput>[0]): string {
+  return `→ ${name} ${summarizeInput(input)}`;
 }
 
 function onNewLine(before: string, text: string): string {
   return before === '' ? text : `\n${text}`;
 }
 
-function say(node: LiveNode, text: string): void {
+function appendTail(node: LiveNode, text: string): void {
   node.tail = (node.tail + text).slice(-TAIL);
 }
 
@@ -232,7 +232,7 @@ function settle(node: LiveNode, state: string, at: string): void {
   node.tools.clear();
 }
 
-function toolsOf({ tools }: LiveNode): string {
+function describeTools({ tools }: LiveNode): string {
   const names = [...new Set(tools.values())];
   if (names.length === 0) return 'thinking';
   return names.length === 1 ? `runs ${names[0]}${tools.size > 1 ? ` ×${tools.size}` : ''}` : `runs ${tools.size} tools`;

@@ -13,7 +13,7 @@ import type {
 } from '#client/client.ts';
 import { lookForEdits, takeMessages } from './live-messages.ts';
 import { applyToNode, type LiveNode, type LiveSession, rootNode, takeOutput, workerNode } from './live-node.ts';
-import { applyDelta, completed, textSoFar } from './open-message.ts';
+import { applyDelta, buildCompletedMessage, textSoFar } from './open-message.ts';
 
 const SNAPSHOT_MESSAGES = 50;
 
@@ -99,7 +99,7 @@ function applyTransient(live: LiveSession, event: TransientEvent): void {
     const message = live.open.get(message_id);
     live.open.delete(message_id);
     if (event.session_id === live.id && final_content.length > 0)
-      takeMessages(live, [completed(event, message?.model)]);
+      takeMessages(live, [buildCompletedMessage(event, message?.model)]);
     live.version++;
   }
 }

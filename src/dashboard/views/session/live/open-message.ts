@@ -67,7 +67,7 @@ export function applyDelta(open: Map<string, OpenMessage>, event: TransientEvent
 }
 
 /** A message that was just completed, as it is stored. */
-export function completed(
+export function buildCompletedMessage(
   event: Extract<TransientEvent, { type: 'message.complete' }>,
   model: string | undefined,
 ): Message {

@@ -17,11 +17,11 @@ export interface Bar {
 }
 
 /** Session by session, each in the order of their beginnings. What has not ended yet has `end` null. `first` names the session itself. */
-export function spansOf(events: readonly TimelineEvent[], first = 'planner'): Bar[] {
+export function buildSpans(events: readonly TimelineEvent[], first = 'planner'): Bar[] {
   const bars: Bar[] = [];
   const open = new Map<string, Bar>();
   const sessions = new Map<string, string>();
-  const labelOf = (id: string) => {
+  const getSessionLabel = (id: string) => {
     const known = sessions.get(id);
     if (known !== undefined) return known;
     const label = sessions.size === 0 ? first : `worker ${sessions.size}`;
@@ -33,7 +33,7 @@ export function spansOf(events: readonly TimelineEvent[], first = 'planner'): Ba
       id: event.id,
       kind,
       session_id: event.session_id,
-      session: labelOf(event.session_id),
+      session: getSessionLabel(event.session_id),
       label,
       start: Date.parse(event.timestamp),
       end: null,

@@ -214,7 +214,7 @@ describe.skipIf(browserEndpoint === null)('every view', () => {
     fs.writeFileSync(path.join(path.dirname(workspace), 'data/routing.yaml'), 'rules: [{ name: 5 }]\n');
     await until(async () => !(await after.client.getRoutingPolicy()).valid);
     await show('settings');
-    await page.getByText('invalid').waitFor();
+    await page.getByText('invalid', { exact: true }).waitFor();
     await whole(page, 'settings with a routing policy that is not valid');
     expect(faults).toEqual([]);
     expect(errors).toEqual([]);

@@ -62,7 +62,7 @@ describe('names', () => {
       );
       expect(tools.map(({ original }) => original)).toEqual(['a-b']);
       expect(warnings).toEqual([
-        'has the tools "a-b" and "a.b", whose names rules do not tell apart; the second is left out',
+        'has the tools "a-b" and "a.b", whose names no rule can distinguish; the second is left out',
       ]);
     }
   });

@@ -50,12 +50,14 @@ export function allTokens(sums: Sums): bigint {
 
 /** `n / d` rounded half-even to 6 places; null when `d` is 0. */
 export function ratio(n: bigint, d: bigint): number | null {
-  return d === 0n ? null : divide(n * 1_000_000n, d, 6, 'half_even');
+  if (d === 0n) return null;
+  return divide(n * 1_000_000n, d, 6, 'half_even');
 }
 
 /** `sum / count` milliseconds rounded half-up to 3 places; null without a sample. */
 export function averageLatency(sum: bigint, count: bigint): number | null {
-  return count === 0n ? null : divide(sum * 1000n, count, 3, 'half_up');
+  if (count === 0n) return null;
+  return divide(sum * 1000n, count, 3, 'half_up');
 }
 
 /**

@@ -27,7 +27,8 @@ export function readStructured(
   const { value } = json;
   if (!isObject(value)) return err([{ path: '$', message: 'must be a JSON object' }]);
   const issues = validate(value);
-  return issues.length === 0 ? ok(value) : err(issues);
+  if (issues.length > 0) return err(issues);
+  return ok(value);
 }
 
 /** The user message that starts a repair turn: at most 10 problems and the demand for the corrected object alone. */
@@ -64,7 +65,8 @@ function combineChanges(
   next: FileChange['change'],
 ): FileChange['change'] | null {
   if (before === 'created') return next === 'deleted' ? null : 'created';
-  return before === 'deleted' && next === 'created' ? 'edited' : next;
+  if (before === 'deleted' && next === 'created') return 'edited';
+  return next;
 }
 
 /**
@@ -212,7 +214,8 @@ function errorText(result: Pick<DelegationRecord, 'failure_mode' | 'error_messag
   const { failure_mode: mode, error_message: message } = result;
   if (mode === 'cancelled_by_user' && message !== null && message !== mode) return `${mode}: ${message}; ${NO_RETRY}`;
   const isExplained = mode === 'worker_error' || mode === 'timeout' || mode === 'budget_exceeded';
-  return isExplained ? (message ?? mode) : mode;
+  if (!isExplained) return mode;
+  return message ?? mode;
 }
 
 function completedOutcome(end: Extract<WorkerEnd, { kind: 'completed' }>): DelegateOutcome {

@@ -145,7 +145,8 @@ export function recommendModel(
 
 function computeConfidence(top: number, second: number | null): number {
   if (top <= 0) return 0;
-  return second === null ? 1 : (top - second) / top;
+  if (second === null) return 1;
+  return (top - second) / top;
 }
 
 /** The first K by similarity, then id, then model; kept short while it is made, since thousands may be alike. */

@@ -55,7 +55,8 @@ export function readProjectServers(text: string): ProjectServers {
 /** Other programs allow more characters: `Brave Search` is called `Brave_Search` here. Null = no name can be made. */
 function serverName(written: string): string | null {
   const name = written.replaceAll(/[^A-Za-z0-9]{2,}|[^A-Za-z0-9-]/g, '_').replace(/[_-]$/, '');
-  return McpServerNameSchema.safeParse(name).success ? name : null;
+  if (!McpServerNameSchema.safeParse(name).success) return null;
+  return name;
 }
 
 function readServer(entry: unknown, where: string, warnings: string[]): McpServerConfig | null {
@@ -92,7 +93,8 @@ function readServer(entry: unknown, where: string, warnings: string[]): McpServe
 
 function shortenPath(name: string): string {
   const line = name.replaceAll(/\s+/g, ' ');
-  return line.length > 100 ? `${line.slice(0, 100)}...` : line;
+  if (line.length <= 100) return line;
+  return `${line.slice(0, 100)}...`;
 }
 
 // `${VAR}` and `${VAR:-default}` in the settings of an MCP server (09 §11, 18 §2).

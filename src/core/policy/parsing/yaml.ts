@@ -50,7 +50,8 @@ function reason(error: unknown, limits: Limits): string {
 /** The line that an error of `readYaml` names; null where it names none. */
 export function lineOfError(error: string): number | null {
   const [, line] = / at line (\d+), column \d+$/.exec(error) ?? [];
-  return line === undefined ? null : Number(line);
+  if (line === undefined) return null;
+  return Number(line);
 }
 
 /** Unknown for an empty value without an anchor, which has no place of its own. */
@@ -61,7 +62,8 @@ function findLine(event: ReturnType<typeof parseEvents>[number], text: string): 
     'anchorStart' in event ? event.anchorStart : -1,
   ];
   const at = places.find((place) => place >= 0);
-  return at === undefined ? undefined : lineAt(text, at);
+  if (at === undefined) return undefined;
+  return lineAt(text, at);
 }
 
 // Where in a YAML or JSON text a value stands, for messages about it.
@@ -121,7 +123,8 @@ function isPop(event: Event | undefined): boolean {
 function findOffset(event: Event): number | null {
   if ('valueStart' in event && event.valueStart >= 0) return event.valueStart;
   if ('start' in event && event.start >= 0) return event.start;
-  return 'anchorStart' in event && event.anchorStart >= 0 ? event.anchorStart : null;
+  if ('anchorStart' in event && event.anchorStart >= 0) return event.anchorStart;
+  return null;
 }
 
 function formatKey(path: readonly PropertyKey[]): string {

@@ -37,7 +37,8 @@ function contentHash(models: Readonly<Record<string, ResolvedEntry>>): string {
 export function describeStaleRates(importedOn: string | null, now: number): string | null {
   if (importedOn === null) return null;
   const days = Math.floor((now - Date.parse(importedOn)) / DAY_MS);
-  return days > STALE_DAYS ? `the price table's rates are ${days} days old (imported on ${importedOn})` : null;
+  if (days > STALE_DAYS) return `the price table's rates are ${days} days old (imported on ${importedOn})`;
+  return null;
 }
 
 export interface PriceTable {
@@ -130,9 +131,8 @@ function createTable(head: TableHead, models: Readonly<Record<string, ResolvedEn
     ratesFor,
     cost(model, usage) {
       const set = ratesFor(model, promptTokens(usage));
-      return set === null
-        ? { cost_pusd: ZERO_PUSD, priced: false }
-        : { cost_pusd: priceUsage(set, usage), priced: true };
+      if (set === null) return { cost_pusd: ZERO_PUSD, priced: false };
+      return { cost_pusd: priceUsage(set, usage), priced: true };
     },
     withOverlay: (version, overlay) =>
       createTable({ ...head, version: overlayVersion(head.version, version) }, { ...models, ...resolveAll(overlay) }),
@@ -150,7 +150,8 @@ export function resolveServedModelId(
   model: Pick<ModelEntry, 'id' | 'wire_name'>,
   served: string | null,
 ): string | null {
-  return served === null || served === model.wire_name ? null : `${getProvider(model.id)}:${served}`;
+  if (served === null || served === model.wire_name) return null;
+  return `${getProvider(model.id)}:${served}`;
 }
 
 /** Whether another model than the one asked answered, one that has a price of its own. */
@@ -216,5 +217,6 @@ export function promptSteps(
 
 /** A prompt size for which every model has the rates of all calls that lie above `passed` of the steps. */
 export function promptAbove(steps: readonly number[], passed: number): number {
-  return passed === 0 ? 0 : steps[passed - 1]! + 1;
+  if (passed === 0) return 0;
+  return steps[passed - 1]! + 1;
 }

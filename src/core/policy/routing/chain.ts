@@ -104,7 +104,8 @@ export function decideRoute(ctx: TurnContext, env: RouteEnv): RouteDecision {
 /** Whether a slot cannot win and states, behind a winner too, what is so for every turn of its session (03 §5, §8). */
 function statesDelegation(name: SlotName, ctx: TurnContext): boolean {
   if (ctx.requested !== null) return false;
-  return ctx.is_worker ? name === 'pattern' : name === 'delegate_request';
+  if (ctx.is_worker) return name === 'pattern';
+  return name === 'delegate_request';
 }
 
 /**
@@ -187,7 +188,8 @@ function triedCandidates(chain: readonly PolicyEvaluation[]): Tried[] {
         reason: tried.validation_failure,
       }));
     }
-    return model === null || reason === null ? [] : [{ model, policy, rule_name: null, reason }];
+    if (model === null || reason === null) return [];
+    return [{ model, policy, rule_name: null, reason }];
   });
 }
 
@@ -218,7 +220,8 @@ function explainRejection(modelId: string, failure: string, ctx: TurnContext, en
 /** Nothing where no model is out. */
 function outageDetails(models: readonly string[], env: RouteEnv): { outages?: readonly OutageDetail[] } {
   const outages = [...new Set(models)].flatMap((model) => describeOutage(model, env)?.detail ?? []);
-  return outages.length === 0 ? {} : { outages };
+  if (outages.length === 0) return {};
+  return { outages };
 }
 
 function whyUnpriced(modelId: string, { requested }: TurnContext, env: RouteEnv): string {
@@ -228,7 +231,8 @@ function whyUnpriced(modelId: string, { requested }: TurnContext, env: RouteEnv)
     requested?.model !== modelId || isListed
       ? 'no limit can hold what has no price; add one to a file of pricing.tables'
       : describeUnlisted(registry, requested.name);
-  return requested === null ? why : `${why}; ${listPriced(registry, requested.wire, isPriced)}`;
+  if (requested === null) return why;
+  return `${why}; ${listPriced(registry, requested.wire, isPriced)}`;
 }
 
 // Providers with a usable adapter and a model that is not out.

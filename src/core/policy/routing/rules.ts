@@ -174,7 +174,8 @@ function matchesGlob(name: string, parts: readonly string[]): boolean {
 }
 
 function combineAll(parts: readonly Predicate[]): Predicate {
-  return parts.length === 1 ? parts[0]! : (facts) => parts.every((part) => part(facts));
+  if (parts.length === 1) return parts[0]!;
+  return (facts) => parts.every((part) => part(facts));
 }
 
 function compileList(value: unknown, at: string, errors: string[], scope: Scope): Predicate[] {
@@ -239,6 +240,7 @@ export function compileRules(
     const matches = entry.when == null ? () => false : compilePredicate(entry.when, `${path}.when`, errors, scope);
     if (entry.use == null) errors.push(`${path}.use: is required`);
     const use = entry.use == null ? null : modelRef(entry.use, `${path}.use`);
-    return use === null ? [] : [{ name: String(name), when: entry.when, use, matches }];
+    if (use === null) return [];
+    return [{ name: String(name), when: entry.when, use, matches }];
   });
 }

@@ -73,7 +73,10 @@ function readAgentTools({ tools, disallowed, hasSkills, isPlanning }: AgentLists
       warnings.push(`${quoteEntry(lost.join(', '))}: an agent that plans has no tools of MCP servers`);
   }
   const writes = WRITING.some((tool) => own.has(tool));
-  const files = writes ? 'rw' : READING.some((tool) => own.has(tool)) ? 'ro' : null;
+  const reads = READING.some((tool) => own.has(tool));
+  let files: 'rw' | 'ro' | null = null;
+  if (writes) files = 'rw';
+  else if (reads) files = 'ro';
   if (own.has('Bash')) granted.add('shell');
   return { files, tools: [...granted].sort(), denied: [...denied], errors, warnings };
 }
@@ -248,13 +251,14 @@ function readFields(keys: Readonly<Record<string, unknown>>, name: string, fault
 
 /** Others write the ends of its lines as `\n` in one long line. */
 function readDescription(given: unknown): string | null {
-  return typeof given === 'string' ? given.trim().replaceAll('\\n', '\n').slice(0, MAX_DESCRIPTION) : null;
+  if (typeof given !== 'string') return null;
+  return given.trim().replaceAll('\\n', '\n').slice(0, MAX_DESCRIPTION);
 }
 
 function readModel(model: unknown): { readonly model?: unknown; readonly tier?: string } {
   if (model === undefined || model === null || model === 'inherit') return {};
-  const tier = typeof model === 'string' && Object.hasOwn(TIERS, model) ? TIERS[model] : undefined;
-  return tier === undefined ? { model } : { tier };
+  if (typeof model === 'string' && Object.hasOwn(TIERS, model)) return { tier: TIERS[model]! };
+  return { model };
 }
 
 /** A list, or names with commas between them that are in no parentheses; null when nothing is written. */

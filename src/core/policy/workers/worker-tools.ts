@@ -190,7 +190,8 @@ export function selectWorkerTools(call: {
   const isForbidden = (name: string) => {
     const tool = registered.get(name);
     if (tool === undefined || tool.planners_only || tool.creates_workers) return true;
-    return tool.spawns === 'delegate' ? !call.mayDelegate : tool.spawns !== undefined;
+    if (tool.spawns === 'delegate') return !call.mayDelegate;
+    return tool.spawns !== undefined;
   };
 
   const wanted = [...new Set(call.plannerTools)].filter(
@@ -207,5 +208,6 @@ export function selectWorkerTools(call: {
 
 // Tool names are ASCII, where the order of UTF-16 units is the order of bytes.
 function compareBytes(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0;
+  if (a === b) return 0;
+  return a < b ? -1 : 1;
 }

@@ -1,4 +1,4 @@
-// What the operations answer, by the schemas the server sends them with.
+// Replies of the operations, by the schemas of the server.
 import type { z } from 'zod';
 import type {
   CostReportSchema,

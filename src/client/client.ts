@@ -126,7 +126,7 @@ export function createMetisClient(server: ServerAddress) {
 
     listMessages: (sessionId: string, query: Q.MessagesQuery = {}, options?: Q.CallOptions) =>
       get<A.MessageList>(`${session(sessionId)}/messages`, options, query),
-    /** What is stored, page by page; `stream` follows what happens. */
+    /** Stored events, page by page; `stream` yields new ones. */
     listEvents: (sessionId: string, query: Q.EventsQuery = {}, options?: Q.CallOptions) =>
       get<A.EventList>(`${session(sessionId)}/events`, options, query),
     listWorkers: (sessionId: string, query: Q.WorkersQuery = {}, options?: Q.CallOptions) =>

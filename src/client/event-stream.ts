@@ -140,7 +140,7 @@ async function socketClass(): Promise<new (url: string) => Socket> {
 
 export interface StreamOptions {
   readonly types?: readonly StreamEventType[];
-  /** What a chat window shows; not together with `types`. */
+  /** The events of a chat window; mutually exclusive with `types`. */
   readonly preset?: 'chat';
   /** The events of all workers below the session too. */
   readonly include_worker_sessions?: boolean;
@@ -184,8 +184,8 @@ export async function* streamSession(
       types,
       preset,
       include_worker_sessions,
-      ...(snapshot ? { snapshot } : since === null ? {} : { since }),
-      ...(server.token ? { token: server.token } : {}),
+      ...selectStart(snapshot, since),
+      token: server.token || undefined,
     });
     const stop = () => connection.close();
     signal?.addEventListener('abort', stop, { once: true });
@@ -233,6 +233,12 @@ export async function* streamSession(
     if (!closed.opened) await explainRefusal(server, sessionId, signal);
     await wait(backoff.nextDelay(), signal);
   }
+}
+
+/** The first event to send: by a snapshot, after an id, or whatever comes next. */
+function selectStart(snapshot: boolean, since: string | null): object {
+  if (snapshot) return { snapshot };
+  return since === null ? {} : { since };
 }
 
 function refuseFinal({ code, reason }: Closed): void {

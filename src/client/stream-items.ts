@@ -1,4 +1,4 @@
-// What a stream yields: events with the payload of their type, and snapshots (06 §4).
+// Items of a stream: events with the payload of their type, and snapshots (06 §4).
 import type { Confirmation } from '#protocol/confirmation.ts';
 import type { Delegation } from '#protocol/delegate.ts';
 import type { Delta, TransientType } from '#protocol/delta.ts';
@@ -38,7 +38,7 @@ export interface EventFrame {
 }
 export type StreamItem = Snapshot | EventFrame;
 
-// What a session waits for, in words for a person (20 §6): the same in a terminal and in the dashboard.
+// Labels of what a session waits for (20 §6), the same in a terminal and in the dashboard.
 
 export type Waiting = Session['waiting_on'][number];
 

@@ -14,7 +14,7 @@ export interface Clock {
   after(ms: number, fn: () => void): Timer;
 }
 
-/** What the platform's timers can hold; anything above it would fire at once. */
+/** The longest delay of the platform's timers; a longer one would fire at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 export const systemClock: Clock = {

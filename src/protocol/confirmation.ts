@@ -5,7 +5,7 @@ import { SessionIdSchema, TimeSchema, TurnIdSchema } from './scalars.ts';
 
 export const DecisionSchema = z.enum(['approve', 'reject', 'modify', 'timeout', 'cancelled']);
 export type Decision = z.infer<typeof DecisionSchema>;
-/** What a person may answer. */
+/** Answers that a user may give. */
 export const AnswerSchema = z.enum(['approve', 'reject', 'modify']);
 export const ScopeSchema = z.enum(['once', 'identical', 'always']);
 export type Scope = z.infer<typeof ScopeSchema>;

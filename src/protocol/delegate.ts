@@ -100,7 +100,7 @@ export interface AttachedFile {
   readonly sha256: string;
 }
 
-/** Who a named call is for, as it was found when it was called. */
+/** The target of a named call, as resolved at the time of the call. */
 export interface CalledWorker {
   readonly name: string;
   readonly origin: 'project' | 'session';

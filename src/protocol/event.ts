@@ -50,7 +50,7 @@ export const SYSTEM_SESSION = 'system';
 interface EventKind {
   readonly payload: z.ZodObject;
   readonly sensitivity: Sensitivity;
-  /** Who usually causes it; a draft may name another, and every event of a worker session has `worker`. */
+  /** The usual actor; a draft may name another, and every event of a worker session has `worker`. */
   readonly actor: Actor;
 }
 
@@ -132,7 +132,7 @@ export const AnyEventSchema = z.object({
 });
 export type AnyEvent = z.infer<typeof AnyEventSchema>;
 
-/** What a writer supplies; id and time are assigned inside the commit. */
+/** An event as a writer supplies it; id and time are assigned inside the commit. */
 export interface EventDraft<T extends EventType = EventType> {
   readonly type: T;
   readonly session_id: string;

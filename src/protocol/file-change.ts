@@ -8,7 +8,7 @@ export const FileChangeSchema = z.strictObject({
 });
 export type FileChange = z.infer<typeof FileChangeSchema>;
 
-/** What one tool call did to the workspace. */
+/** Changes of the workspace by one tool call. */
 export interface CallChanges {
   readonly files: readonly FileChange[];
   /** It ran commands, which may have changed files that are not listed. */

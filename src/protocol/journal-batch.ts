@@ -151,7 +151,7 @@ export type Write =
       readonly id: ToolUseId;
       readonly status: ToolCallStatus;
       readonly result: ToolResultBlock | null;
-      /** What it did to the workspace; absent = nothing. */
+      /** Changes of the workspace by the call; absent = none. */
       readonly changed?: CallChanges;
       readonly at: number;
     }

@@ -1,4 +1,4 @@
-// What is learned of finished turns: their shape, and how each model did with it (12 §12.2, §12.3).
+// Patterns learned from finished turns: their shape, and the result of each model with it (12 §12.2, §12.3).
 import { z } from 'zod';
 import type { Pusd, Usd } from './money.ts';
 import { CountSchema, TierSchema, UlidSchema, UsdSchema } from './scalars.ts';
@@ -122,7 +122,7 @@ const ModelComparisonSchema = z.object({
 export type ModelComparison = z.infer<typeof ModelComparisonSchema>;
 
 export const QualitySchema = z.object({
-  /** What was learned in the workspace so far. */
+  /** Counts of what the workspace has learned so far. */
   shapes: CountSchema,
   turns: CountSchema,
   scored_turns: CountSchema,

@@ -1,4 +1,4 @@
-// What a model is asked: one logical model call in the canonical form, whichever wire it goes over (11.2).
+// The request of a model call in its canonical form, independent of the provider's wire (11.2).
 import type { RequestId, ToolUseId } from './ids.ts';
 import type { ContentBlock, StopReason, StoredMessage } from './message.ts';
 import type { ModelEntry } from './model.ts';
@@ -40,10 +40,10 @@ export interface CanonicalRequest {
   };
 }
 
-// What a model answers, event by event, whichever wire it came over (11.3).
+// The answer of a model as events, independent of the provider's wire (11.3).
 
 /**
- * What a stream yields.
+ * Items of a stream.
  *
  * Contract: `message.start` first and `message.complete` last, each exactly once when anything was yielded;
  * `content_block_index` never decreases and is the block's place in `final_content`, which equals the fold of the deltas.

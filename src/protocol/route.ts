@@ -83,7 +83,7 @@ export type PolicyEvaluation = z.infer<typeof PolicyEvaluationSchema>;
 export const RefusalSchema = z.enum(['routing_failed', 'explicit_model_rejected']);
 export type Refusal = z.infer<typeof RefusalSchema>;
 
-/** What the chain decided. `winner_index` is the would-be winner when the explicit choice was refused, -1 when nothing passed. */
+/** The decision of the chain. `winner_index` is the would-be winner when the explicit choice was refused, -1 when nothing passed. */
 export interface RouteDecision {
   /** '' when refused. */
   readonly chosen_model: string;
@@ -145,7 +145,7 @@ export interface TurnContext {
   readonly cost_today_usd: string;
   /** Unix milliseconds. */
   readonly now: number;
-  /** What a client of the gateway asked for; null outside the gateway. */
+  /** The model that a client of the gateway requested; null outside the gateway. */
   readonly requested: RequestedModel | null;
   readonly recommendation: Recommendation | null;
   /** Why there is no recommendation to look at; null when `recommendation` is set. */

@@ -30,12 +30,12 @@ export const BudgetViewSchema = z.object({
 });
 export type BudgetView = z.infer<typeof BudgetViewSchema>;
 
-/** What an open turn waits for, and since when (20 §6). */
+/** A reason why an open turn waits, and its start (20 §6). */
 export const WaitingSchema = z.object({
   kind: z.enum(['approval', 'budget', 'model', 'tool', 'worker', 'slot']),
-  /** Who waits. */
+  /** The session that waits. */
   session_id: SessionIdSchema,
-  /** What is waited for: a confirmation, the paused turn, a model call's `request_id`, a tool call, a worker session, the tool call without a place. */
+  /** The object of the wait: a confirmation, the paused turn, a model call's `request_id`, a tool call, a worker session, the tool call without a place. */
   id: z.string(),
   since: TimeSchema,
 });
@@ -51,7 +51,7 @@ export const SessionSchema = z.object({
   cost_so_far_usd: UsdSchema,
   workers_cost_usd: UsdSchema,
   has_unpriced_calls: z.boolean(),
-  /** What its newest turn ran on. */
+  /** The model of the newest turn. */
   last_model: z.string().nullable(),
   /** Descendant sessions, and those of them that have not ended. */
   worker_count: CountSchema,
@@ -115,7 +115,7 @@ export interface SessionRecord {
   readonly worker_name: string | null;
   readonly worker_digest: string | null;
   readonly worker_origin: Session['worker_origin'];
-  /** What a named worker's session runs with, whatever becomes of the file. */
+  /** The definition that a named worker's session runs with; later changes of the file do not affect it. */
   readonly worker_definition: WorkerSnapshot | null;
   readonly allow_workers: readonly string[] | null;
   readonly approval_mode: Session['approval_mode'];

@@ -48,7 +48,7 @@ export interface ToolDefinition {
   readonly command_field?: string;
   /** Changes the memory file that this field of its input names. */
   readonly memory_field?: string;
-  /** What its paths are checked for; absent = `write` for a tool that writes, else `read`. */
+  /** The use that its paths are checked for; absent = `write` for a tool that writes, else `read`. */
   readonly path_use?: 'read' | 'list' | 'write';
   /** No worker ever has it. */
   readonly planners_only?: boolean;

@@ -37,7 +37,7 @@ export interface TurnInputRecord {
 /** That may wait for one turn. */
 export const MAX_TURN_INPUTS = 20;
 
-/** What a person thought of an ended turn (12 §12.8). */
+/** A user's score of an ended turn (12 §12.8). */
 export const UserScoreSchema = z.object({
   score: z.number().min(0).max(1),
   comment: z.string().nullable(),

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { CountSchema, UsdSchema } from './scalars.ts';
 
-/** What a provider reports: the three input classes are disjoint and sum to the whole prompt. */
+/** Token counts of a provider: the three input classes are disjoint and sum to the whole prompt. */
 export const TokenUsageSchema = z.strictObject({
   input_tokens: CountSchema,
   cached_input_tokens: CountSchema,

@@ -100,7 +100,7 @@ export type WorkerDefinition = z.infer<typeof WorkerDefinitionSchema>;
 
 export const STANDARD_POLICY: AttachmentPolicy = AttachmentPolicySchema.parse({});
 
-/** What is wrong with a definition, or odd about it, and where. */
+/** An error or warning about a definition, with its place. */
 export const WorkerProblemSchema = z.object({
   /** Key path in the definition; '' = the file as a whole. */
   path: z.string(),
@@ -114,7 +114,7 @@ export type WorkerProblem = z.infer<typeof WorkerProblemSchema>;
 /** The definition a session runs with. */
 export interface WorkerSnapshot {
   readonly definition: WorkerDefinition;
-  /** What its answers must be valid against. */
+  /** JSON Schema that the answers must match. */
   readonly output_schema: Readonly<Record<string, unknown>> | null;
 }
 

@@ -5,7 +5,7 @@ import type { Event } from '#protocol/event.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { Batch } from '#protocol/journal-batch.ts';
 
-// What goes in and what is thrown; below the port, because the rules of a batch (`policy/journal`) speak of them too.
+// Parameters and errors; below the port, because the rules of a batch (`policy/journal`) speak of them too.
 export type {
   Batch,
   ConfirmationRow,

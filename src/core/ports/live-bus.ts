@@ -53,7 +53,7 @@ export interface LiveBus {
   subscribe(name: string, subscriber: Subscriber): () => void;
   /** `message.start` of every assistant message in mid-stream of these sessions, with its content so far (06 §4.4). */
   openMessages(inScope: (sessionId: string) => boolean): readonly Transient[];
-  /** One watcher a tree. What this node publishes of it goes to the subscribers alone. */
+  /** One watcher a tree. Items that this node publishes go to the subscribers alone. */
   watch(root: SessionId, watcher: Watcher): Watch;
   /** In a cluster, whether a watcher of this node follows the tree. */
   isWatched(root: SessionId): boolean;

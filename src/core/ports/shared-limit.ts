@@ -2,7 +2,7 @@
 import type { Pusd } from '#protocol/money.ts';
 
 export interface SharedLimit {
-  /** What is reserved of one day counts against the next: a call is charged to the day in which it ends. */
+  /** Reservations of one day count against the next: a call is charged to the day in which it ends. */
   readonly pool: string;
   readonly limit: Pusd;
   /** Begin of the day, Unix ms. */

@@ -47,7 +47,7 @@ export interface SessionReader {
   workerOfClient(rootSessionId: SessionId, clientRef: string): Promise<SessionRecord | null>;
   /** The newest worker that a caller's client knows by this name, in any of the caller's trees. */
   workerOfCaller(caller: string, clientRef: string): Promise<SessionRecord | null>;
-  /** What a root session may spend, and the limit it was last warned about (decimal US dollars); null when there is no such session. */
+  /** The cost limit of a root session and the limit of its last warning (decimal US dollars); null when there is no such session. */
   limit(rootSessionId: SessionId): Promise<{
     readonly max_cost_usd: string | null;
     readonly on_reached: OnReached;
@@ -185,9 +185,9 @@ export interface DelegationReader {
     sessionId: string,
     query: { readonly recursive: boolean; readonly after: string | null; readonly limit: number },
   ): Promise<Page<Delegation>>;
-  /** What the worker session spent and did so far. */
+  /** Usage of the worker session so far. */
   usage(workerSessionId: SessionId): Promise<WorkerUsage>;
-  /** What calls of the session and of the workers below it did to the workspace, in the order they settled. */
+  /** Changes of the workspace by calls of the session and of its workers, in the order in which the calls settled. */
   changes(workerSessionId: SessionId): Promise<readonly CallChanges[]>;
   /** Delegations of a turn's calls that are not terminal. */
   open(parentTurnId: TurnId): Promise<readonly DelegationRecord[]>;

@@ -35,7 +35,7 @@ export interface WorkerMaker {
 export type WorkerProposal = { readonly spec: Readonly<Record<string, unknown>> } | { readonly yaml: string };
 
 export interface WorkerSpawner {
-  /** What the schema of `delegate` cannot express: references, a compiling `output_schema`. No effects. */
+  /** Checks rules that the schema of `delegate` cannot express: references, a compiling `output_schema`. No effects. */
   check(input: Readonly<Record<string, unknown>>): Promise<readonly Issue[]>;
   /** The files that the worker would get. */
   shares(input: Readonly<Record<string, unknown>>): Promise<readonly SharedFile[]>;

@@ -43,7 +43,10 @@ const CLIENT_LEFT = 'the client closed the connection';
 export function takePlace({ gateway, config }: Engine): () => void {
   const { max_streams } = config.gateway;
   if (gateway.arrived >= max_streams)
-    throw new AppError('rate_limit_exceeded', `${max_streams} calls are under way: gateway.max_streams`);
+    throw new AppError(
+      'rate_limit_exceeded',
+      `${max_streams} calls are open, the most that gateway.max_streams allows`,
+    );
   gateway.arrived += 1;
   return () => {
     gateway.arrived -= 1;

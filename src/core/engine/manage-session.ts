@@ -92,8 +92,10 @@ async function openNewSession(
 ): Promise<Session> {
   const session = await buildSession(engine, input);
   const view = sessionView(session, NOTHING_YET);
+  const writes: Write[] = [{ kind: 'session.insert', session }];
+  if (claim) writes.push(claim(201, view));
   await engine.journal.commit({
-    writes: [{ kind: 'session.insert', session }, ...(claim ? [claim(201, view)] : [])],
+    writes,
     emit: [sessionCreatedEvent(session), ...takeNotices(engine, session)],
   });
   noteStart(engine, session.id);
@@ -302,5 +304,6 @@ export async function withCheckedOutput(engine: Engine, turn: Turn): Promise<Tur
   if (schema === null) return turn;
   const compiled = engine.schemas.compile(schema);
   const read = compiled.ok ? readStructured(turn.output, compiled.validate) : null;
-  return read?.ok ? { ...turn, output: read.value } : turn;
+  if (!read?.ok) return turn;
+  return { ...turn, output: read.value };
 }

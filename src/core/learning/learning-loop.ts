@@ -150,7 +150,8 @@ function startLearningLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop 
         });
         if (lessons.length === 0) return;
         // Events passed in one tick share a transaction; each succeeds or fails by itself.
-        const batches = place === null ? lessons : [...lessons, buildCursorBatch(place)];
+        const batches = [...lessons];
+        if (place !== null) batches.push(buildCursorBatch(place));
         const commits = batches.map((batch) => journal.commit(batch));
         for (const commit of await Promise.allSettled(commits)) if (commit.status === 'rejected') throw commit.reason;
       });

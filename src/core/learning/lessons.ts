@@ -235,8 +235,9 @@ async function readLastText(
   const answers = listCalls(events).filter((call) => call.purpose === 'turn' && call.message_id !== null);
   const id = answers.at(-1)?.message_id ?? null;
   if (seen?.answer?.message_id === id) return seen?.answer?.text ?? '';
-  const message = id === null ? null : await store.messages.get(id);
-  return message === null ? '' : joinText(message.content);
+  const message = id && (await store.messages.get(id));
+  if (!message) return '';
+  return joinText(message.content);
 }
 
 function readPricingVersion(events: readonly AnyEvent[]): string {

@@ -35,8 +35,9 @@ export async function closeDelegation(
   const seconds = secondsSince(engine, delegation.worker_session_id, delegation.created_at);
   const used = session ? await engine.store.delegations.usage(session.id) : null;
   const changes = session ? await readChanges(engine, session.id) : NO_CHANGES;
-  const message =
-    outcome.error_message === null ? null : safeText(engine, outcome.error_message, session?.workspace_path ?? null);
+  let message: string | null = null;
+  if (outcome.error_message !== null)
+    message = safeText(engine, outcome.error_message, session?.workspace_path ?? null);
   const writes: Write[] = [];
   const emit: EventDraft[] = [];
   if (session) {
@@ -175,8 +176,8 @@ export async function endUnfinishedDelegation(
   delegation: DelegationRecord,
   reason: Cancelled,
 ): Promise<void> {
-  const session =
-    delegation.worker_session_id === null ? null : await engine.store.sessions.record(delegation.worker_session_id);
+  const { worker_session_id: workerId } = delegation;
+  const session = workerId && (await engine.store.sessions.record(workerId));
   if (session) {
     const turn = await engine.store.turns.open(session.id);
     if (turn) await endUnfinishedTurn(engine, session, turn, reason);

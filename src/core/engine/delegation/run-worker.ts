@@ -49,12 +49,8 @@ export async function spawnWorker(
   const tools = await resolveWorkerTools(engine, run, request);
   const { policies, version } = await readPolicies(engine, run.session.workspace_path);
   const named = request.worker?.definition.model ?? null;
-  const model =
-    named !== null
-      ? engine.registry.resolveAlias(named)
-      : request.tier === null
-        ? null
-        : tierModel(policies, engine.registry, request.tier);
+  let model = named === null ? null : engine.registry.resolveAlias(named);
+  if (named === null && request.tier !== null) model = tierModel(policies, engine.registry, request.tier);
   const delegation = newDelegation(engine, run, toolUseId, { request, tools, model });
 
   const claimed = run.outside
@@ -140,10 +136,8 @@ async function runSpawned(
     clock,
   };
   const own = delegation.max_cost_usd;
-  const caps =
-    own === null
-      ? run.caps
-      : [...run.caps, { tool_use_id: delegation.tool_use_id, session_id: session.id, limit: toPusd(own) }];
+  const caps = [...run.caps];
+  if (own !== null) caps.push({ tool_use_id: delegation.tool_use_id, session_id: session.id, limit: toPusd(own) });
   engine.files.open(delegation, session.id);
   const work: Work = { spawned, session, worker, scope, blocks: from.blocks, caps };
   try {
@@ -252,7 +246,8 @@ async function resumeNewestTurn(engine: DelegationEngine, planner: Caller, work:
   } finally {
     if (taken === null || !('run' in taken)) engine.locks.release(id);
   }
-  return taken !== null && 'run' in taken ? runWorkerTurn(engine, taken.run, taken.known) : taken;
+  if (taken !== null && 'run' in taken) return runWorkerTurn(engine, taken.run, taken.known);
+  return taken;
 }
 
 /** The turn to resume, or the outcome it already has. The caller holds the lock. */
@@ -276,6 +271,12 @@ async function rebuildOpenTurn(engine: DelegationEngine, planner: Caller, work: 
   return { run: { ...run, ...served }, known };
 }
 
+function readStoredEnd(turn: TurnRecord): FinishedTurn['end'] {
+  if (turn.status === 'completed') return { status: 'completed', stop_reason: turn.stop_reason ?? 'end_turn' };
+  if (turn.status === 'cancelled') return { status: 'cancelled', reason: turn.cancel_reason ?? 'shutdown' };
+  return { status: 'failed', message: turn.error_message ?? 'the turn failed' };
+}
+
 /** Reads a turn that had ended before the delegation was closed. */
 async function readEndedTurn(
   engine: Storage & Toolbox,
@@ -286,12 +287,7 @@ async function readEndedTurn(
   const history = await engine.store.messages.history(session.id);
   const last = history.findLast((m) => m.role === 'assistant' && m.turn_id === turn.id);
   return {
-    end:
-      turn.status === 'completed'
-        ? { status: 'completed', stop_reason: turn.stop_reason ?? 'end_turn' }
-        : turn.status === 'cancelled'
-          ? { status: 'cancelled', reason: turn.cancel_reason ?? 'shutdown' }
-          : { status: 'failed', message: turn.error_message ?? 'the turn failed' },
+    end: readStoredEnd(turn),
     text: last ? joinText(last.content) : '',
     llm_calls: turn.llm_call_count,
     tokens_exhausted: tokensLeft !== null && tokensLeft <= 0,

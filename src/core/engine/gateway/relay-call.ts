@@ -126,13 +126,13 @@ export function readOutcome(answer: RelayAnswer, broken: unknown, signal: AbortS
 
 /** The outcome of a call that threw. A fault of this server does not count against the provider. */
 export function describeBreak(error: unknown, signal: AbortSignal): Omit<Outcome, 'reading'> {
-  const isFault = error instanceof RelayFault;
-  return {
-    error_class: signal.aborted ? 'cancelled' : isFault ? error.error_class : 'other',
-    error_detail: null,
-    message: isFault ? error.message : 'the answer could not be handed on',
-    counts: isFault,
-  };
+  const hasAborted = signal.aborted;
+  if (error instanceof RelayFault) {
+    const { error_class, message } = error;
+    return { error_class: hasAborted ? 'cancelled' : error_class, error_detail: null, message, counts: true };
+  }
+  const message = 'the answer could not be relayed';
+  return { error_class: hasAborted ? 'cancelled' : 'other', error_detail: null, message, counts: false };
 }
 
 // The sent body: the client's bytes, with at most three splices (19 §2.2).
@@ -282,8 +282,8 @@ export async function fetchAnswer(
   const asked = buildRelayRequest(request, [], { withhold_usage: false, request_id: engine.ids.request() });
   const outgoing = method === 'POST' ? asked : { ...asked, method };
   const answer = await sendRelay(engine, adapter, outgoing, signal);
-  const own =
-    kept === null ? [] : [['x-metis-session', kept.session_id] as const, ['x-metis-model', kept.model] as const];
+  const own: (readonly [string, string])[] = [];
+  if (kept !== null) own.push(['x-metis-session', kept.session_id], ['x-metis-model', kept.model]);
   sink.head(answer.status, [...answer.headers, ...own]);
   await pumpBody(engine, answer, { sink, signal });
   const reading = answer.reading();

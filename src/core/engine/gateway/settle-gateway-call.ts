@@ -116,7 +116,7 @@ function measureLatency(engine: Pick<Runtime, 'clock'>, { began }: AnnouncedCall
 function draftFailed(
   engine: Pick<Runtime, 'clock'>,
   call: AnnouncedCall,
-  { error_class, message: said }: Outcome,
+  { error_class, message }: Outcome,
 ): EventDraft {
   return draft({
     type: 'llm.call_failed',
@@ -126,7 +126,7 @@ function draftFailed(
     payload: {
       ...commonPayload(call),
       error_class: error_class ?? 'other',
-      error_message_redacted: said,
+      error_message_redacted: message,
       retry_count: 0,
       latency_ms: measureLatency(engine, call),
     },
@@ -188,8 +188,10 @@ function listRounds(
 }
 
 function resolveStopReason({ stop_reason, tool_calls }: MeterReading) {
-  const reason = stop_reason === 'cancelled' || stop_reason === 'error' ? 'end_turn' : (stop_reason ?? 'end_turn');
-  return reason === 'end_turn' && tool_calls > 0 ? 'tool_use' : reason;
+  const hasReason = stop_reason !== null && stop_reason !== 'cancelled' && stop_reason !== 'error';
+  if (hasReason && stop_reason !== 'end_turn') return stop_reason;
+  if (tool_calls > 0) return 'tool_use';
+  return 'end_turn';
 }
 
 /** Null where a failed call has no counts (01 §4.4). Missing counts are estimated. */

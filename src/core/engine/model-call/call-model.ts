@@ -100,9 +100,8 @@ async function summarise(engine: ModelCallEngine, run: TurnRun, load: number): P
   });
   if (!outcome.ok) return without(outcome.error === null ? 'a limit refused the call' : outcome.error.message);
   const made = summary as HistorySummary | null;
-  return made === null
-    ? without('the answer was empty, or longer than the turns that it summarises')
-    : made.tokens_after;
+  if (made === null) return without('the answer was empty, or longer than the turns that it summarises');
+  return made.tokens_after;
 }
 
 /** Null when the text would not make the request smaller. */
@@ -143,7 +142,8 @@ async function chooseSummaryModel(engine: ModelCallEngine, run: TurnPlan): Promi
     return `${model.id} is not available`;
   if (!model.capabilities.supports_system_prompt) return `${model.id} takes no system prompt`;
   const limited = (await listLimits(engine, run.session, run.caps)).length > 0;
-  return limited && !prices.has(resolvePricingId(engine, model.id)) ? `${model.id} has no price` : model;
+  if (limited && !prices.has(resolvePricingId(engine, model.id))) return `${model.id} has no price`;
+  return model;
 }
 
 /** The turn with its summariser as model; the figures are the turn's own. */

@@ -90,7 +90,8 @@ export async function listLimits(
 /** The remainder of a limit; never negative. */
 export function computeLeft(limit: Pusd, spent: Pusd, reserved: Pusd): Pusd {
   const left = limit - spent - reserved;
-  return left > 0n ? (left as Pusd) : ZERO_PUSD;
+  if (left <= 0n) return ZERO_PUSD;
+  return left as Pusd;
 }
 
 /** Money of a pool that running calls hold. */
@@ -200,10 +201,9 @@ export async function requireBudget(engine: Runtime & Storage & Budgets, session
   if (!exhausted) return;
   const { scope, limit_usd, spent_usd, reserved_usd, needed_usd } = exhausted;
   const needed = toPusd(needed_usd);
-  const message =
-    needed > ZERO_PUSD
-      ? `the ${scope} limit of ${limit_usd} USD does not cover the next call, which may cost up to ${needed_usd} USD (${spent_usd} USD spent); raise it to ${minimumLimitUsd(exhausted)} USD or more to go on`
-      : `the ${scope} limit of ${limit_usd} USD is reached (${spent_usd} USD spent); raise it to go on`;
+  let message = `the ${scope} limit of ${limit_usd} USD is reached (${spent_usd} USD spent); raise it to go on`;
+  if (needed > ZERO_PUSD)
+    message = `the ${scope} limit of ${limit_usd} USD does not cover the next call, which may cost up to ${needed_usd} USD (${spent_usd} USD spent); raise it to ${minimumLimitUsd(exhausted)} USD or more to go on`;
   const details = { scope, limit_usd, spent_usd, reserved_usd, needed_usd: needed > ZERO_PUSD ? needed_usd : null };
   throw new AppError('budget_exceeded', message, details);
 }

@@ -24,15 +24,13 @@ export function selectBaseTools(
 ): readonly ToolDefinition[] {
   const registered = toolset.definitions();
   const { worker_definition: named, is_worker: isWorker } = session;
-  const names = new Set(
-    isWorker
-      ? granted
-      : named === null
-        ? listPlannerTools({ registered, offerDelegate: false })
-        : selectNamedTools({ definition: named.definition, registered, isWorker, creatorTools: null }).effective,
-  );
+  let names: Iterable<string>;
+  if (isWorker) names = granted ?? [];
+  else if (named === null) names = listPlannerTools({ registered, offerDelegate: false });
+  else names = selectNamedTools({ definition: named.definition, registered, isWorker, creatorTools: null }).effective;
+  const selected = new Set(names);
   // A delegation from before the rule must not bypass it.
-  const offered = registered.filter((t) => names.has(t.name) && !(t.planners_only && isWorker));
+  const offered = registered.filter((t) => selected.has(t.name) && !(t.planners_only && isWorker));
   return named === null ? offered.filter((t) => !canCallWorkers(t)) : offered;
 }
 
@@ -154,9 +152,8 @@ export async function readVolatilePrompt(
   engine: Pick<WorkspaceAccess, 'workspaces'>,
   session: SessionRecord,
 ): Promise<string | null> {
-  return session.is_worker || session.worker_definition !== null
-    ? session.system_prompt_volatile
-    : await engine.workspaces.memoryText(session.workspace_path);
+  if (session.is_worker || session.worker_definition !== null) return session.system_prompt_volatile;
+  return engine.workspaces.memoryText(session.workspace_path);
 }
 
 // The skills of one session: its index was fixed at its start; a skill is read when it is used (10 §5.1, §5.4).

@@ -172,13 +172,14 @@ export async function runTool(
     let edited: Input | null = null;
     if (called === null) {
       let faults: InputFaults;
-      let shared: readonly SharedFile[];
-      let payload: Readonly<Record<string, unknown>> | null;
+      let shared: readonly SharedFile[] = [];
+      let payload: Readonly<Record<string, unknown>> | null = null;
       try {
         faults = await findInputFaults(run.toolset, tool, call.input, context);
-        const wrong = faults.issues.length > 0 || faults.outside !== null;
-        shared = wrong ? [] : ((await tool.shares?.(call.input, context)) ?? []);
-        payload = wrong ? null : ((await tool.preview?.(call.input, context)) ?? null);
+        if (faults.issues.length === 0 && faults.outside === null) {
+          shared = (await tool.shares?.(call.input, context)) ?? [];
+          payload = (await tool.preview?.(call.input, context)) ?? null;
+        }
       } catch (thrown) {
         return await settleRefused(engine, run, call, toToolRefusal(engine, run, call, { thrown, expiredAfter: null }));
       }
@@ -257,7 +258,8 @@ async function recheckEdit(
     if (outside) return [{ path: outside.field, message: outside.text }];
     if (issues.length > 0) return issues;
     const shared = (await tool.shares?.(input, context)) ?? [];
-    return (await canShare(engine, run, call, shared)) ? [] : [{ path: 'attachments', message: 'denied by policy' }];
+    if (await canShare(engine, run, call, shared)) return [];
+    return [{ path: 'attachments', message: 'denied by policy' }];
   } catch (error) {
     if (!(error instanceof ToolError)) throw error;
     return [{ path: '', message: error.message }];
@@ -341,7 +343,8 @@ async function announceToolCall(
 /** An input may request less time than the limit, never more. */
 function effectiveLimit(limit: number | null, input: Input): number | null {
   const asked = input.timeout_seconds;
-  return limit !== null && typeof asked === 'number' && asked > 0 ? Math.min(limit, asked) : limit;
+  if (limit === null || typeof asked !== 'number' || asked <= 0) return limit;
+  return Math.min(limit, asked);
 }
 
 function toToolRefusal(

@@ -76,7 +76,8 @@ export async function completeTurn(
 ): Promise<TurnEnd | null> {
   const ending = { status: 'completed', stop_reason: stopReason } as const;
   const closing = await closeCalls(engine, run, FAILED_TEXT);
-  return (await storeEnd(engine, run, ending, { closing, unread: 0 })) ? ending : null;
+  if (await storeEnd(engine, run, ending, { closing, unread: 0 })) return ending;
+  return null;
 }
 
 /** False when the number of waiting messages is not `unread`. */

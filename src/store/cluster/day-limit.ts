@@ -76,7 +76,7 @@ export function createDayLimit({ pool, trees, leaseSeconds, clock, log }: DayLim
 
   const fits = (own: Allowance, amount: Pusd) => own.node === trees.node && own.reserved + amount <= own.open;
 
-  function granted(own: Allowance, amount: Pusd): Share {
+  function grantShare(own: Allowance, amount: Pusd): Share {
     own.reserved = (own.reserved + amount) as Pusd;
     own.idle = false;
     let released = false;
@@ -101,9 +101,9 @@ export function createDayLimit({ pool, trees, leaseSeconds, clock, log }: DayLim
     return done;
   }
 
-  async function raised(own: Allowance, limit: SharedLimit, amount: Pusd): Promise<Share> {
-    // Whoever came before may have brought enough.
-    if (fits(own, amount)) return granted(own, amount);
+  async function raiseAllowance(own: Allowance, limit: SharedLimit, amount: Pusd): Promise<Share> {
+    // An earlier request may have raised it enough.
+    if (fits(own, amount)) return grantShare(own, amount);
     const { node } = trees;
     // What is released from here on may be in the ledger or not: it counts as held.
     const before = own.reserved;
@@ -112,7 +112,7 @@ export function createDayLimit({ pool, trees, leaseSeconds, clock, log }: DayLim
     own.node = node;
     own.stored = answer.open;
     own.open = (answer.open - (before - own.reserved)) as Pusd;
-    return granted(own, amount);
+    return grantShare(own, amount);
   }
 
   async function ask(limit: SharedLimit & { readonly node: string }, needed: Pusd): Promise<Answer> {
@@ -143,7 +143,7 @@ export function createDayLimit({ pool, trees, leaseSeconds, clock, log }: DayLim
   const beat = () => {
     timer = clock.after(leaseMs / 5, () => {
       void Promise.all([...allowances].map(([name, own]) => lower(name, own)))
-        // What is stored is too much, which harms nobody.
+        // The stored allowance stays too high, which is safe.
         .catch((err: unknown) => log.warn({ err }, 'the allowance of the day could not be lowered'))
         .finally(beat);
     });
@@ -153,8 +153,8 @@ export function createDayLimit({ pool, trees, leaseSeconds, clock, log }: DayLim
   return {
     take(limit, amount) {
       const own = getAllowance(limit.pool);
-      if (own.waiting === 0 && fits(own, amount)) return granted(own, amount);
-      return inTurn(own, () => raised(own, limit, amount));
+      if (own.waiting === 0 && fits(own, amount)) return grantShare(own, amount);
+      return inTurn(own, () => raiseAllowance(own, limit, amount));
     },
     close: () => timer.cancel(),
   };

@@ -86,7 +86,7 @@ async function leave(send: Send, id: string): Promise<void> {
   await send('DELETE FROM nodes WHERE id = ?', [id]);
 }
 
-/** Of a row of nodes that is kept for nobody. */
+/** Condition of rows of nodes that no tree refers to. */
 export const LONG_DEAD = `lease_until < now() - CAST('1 hour' AS interval)
   AND NOT EXISTS (SELECT 1 FROM trees t WHERE t.owner_node = nodes.id)`;
 
@@ -200,7 +200,7 @@ export function createLease(options: LeaseOptions): Lease {
     lapsed('the database has a newer schema');
   }
 
-  async function registered(id: string, as: NodeSelf): Promise<boolean> {
+  async function tryRegister(id: string, as: NodeSelf): Promise<boolean> {
     const from = clock.monotonic();
     if (!(await register(pool, id, as, leaseMs))) return false;
     node = id;
@@ -221,7 +221,7 @@ export function createLease(options: LeaseOptions): Lease {
     async join(as) {
       self = as;
       let firstLease: string | null = null;
-      while (!(await registered(node, as))) {
+      while (!(await tryRegister(node, as))) {
         const holder = await findNameHolder(pool.send, as.name);
         if (holder !== null && firstLease === null) {
           firstLease = holder.lease;
@@ -251,7 +251,7 @@ export function createLease(options: LeaseOptions): Lease {
       lapsed('the lease has lapsed');
       checkVersion(await readCompatibleFrom(heartbeat), self, lapsed);
       if (isOutdated) return;
-      if (await registered(ids.next(), self)) log.warn({ node }, 'registered under a new id');
+      if (await tryRegister(ids.next(), self)) log.warn({ node }, 'registered under a new id');
       else log.warn({ name: self.name }, 'another live node has this name; registered again as soon as it is gone');
     },
     leave: () => leave(heartbeat, node),

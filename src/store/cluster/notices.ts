@@ -7,19 +7,24 @@ import type { Send } from '../postgres/connection/client.ts';
 import { type Pool, RELEASE_TURN, TRY_TURN } from '../postgres/connection/pool.ts';
 import { type EventRow, storedEvent } from '../schema/rows.ts';
 
-const TELLING = 'telling receivers';
+/** A lock of the database: earlier versions take it by this name. */
+const SENDING = 'telling receivers';
 /** Between two attempts to be the one, and two looks at whether this node still is. */
 const LOOK_MS = 2000;
 
 const NEXT = `SELECT e.* FROM notices n JOIN events e ON e.id = n.event_id
   WHERE n.receiver = @receiver ORDER BY n.event_id LIMIT @most`;
-const TOLD = 'DELETE FROM notices WHERE receiver = @receiver AND event_id = @event';
+const DEQUEUE = 'DELETE FROM notices WHERE receiver = @receiver AND event_id = @event';
 /** Their sessions were purged, or pruned of old events. */
 const GONE = `DELETE FROM notices n WHERE NOT EXISTS (SELECT 1 FROM event_rows e WHERE e.id = n.event_id)`;
 
 export function createNotices(pool: Pool, clock: Clock, log: Logger): Notices {
-  /** While the connection stands: the lock goes with it. */
-  async function held(send: Send, closing: AbortSignal, work: (ending: AbortSignal) => Promise<void>): Promise<void> {
+  /** Runs while the connection is open: the lock ends with it. */
+  async function holdLock(
+    send: Send,
+    closing: AbortSignal,
+    work: (ending: AbortSignal) => Promise<void>,
+  ): Promise<void> {
     const over = new AbortController();
     const ending = AbortSignal.any([closing, over.signal]);
     const watching = (async () => {
@@ -39,13 +44,13 @@ export function createNotices(pool: Pool, clock: Clock, log: Logger): Notices {
 
   async function attempt(closing: AbortSignal, work: (ending: AbortSignal) => Promise<void>) {
     await pool.connection(async (send) => {
-      const { rows } = await send<{ got: number }>(TRY_TURN, [TELLING]);
+      const { rows } = await send<{ got: number }>(TRY_TURN, [SENDING]);
       if (rows[0]?.got !== 1) return;
       try {
         await send(GONE, []);
-        await held(send, closing, work);
+        await holdLock(send, closing, work);
       } finally {
-        await send(RELEASE_TURN, [TELLING]);
+        await send(RELEASE_TURN, [SENDING]);
       }
     });
   }
@@ -61,6 +66,6 @@ export function createNotices(pool: Pool, clock: Clock, log: Logger): Notices {
     },
     next: async (receiver, most) =>
       (await pool.send<EventRow>(NEXT, { receiver, most })).rows.map((row) => storedEvent(row) as AnyEvent),
-    markSent: async (receiver, event) => void (await pool.send(TOLD, { receiver, event })),
+    markSent: async (receiver, event) => void (await pool.send(DEQUEUE, { receiver, event })),
   };
 }

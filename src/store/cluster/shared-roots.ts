@@ -28,13 +28,13 @@ type CheckRoot = (root: string) => Promise<string | null>;
  */
 export async function markSharedRoots(pool: Pool, roots: readonly string[], id: string): Promise<CheckRoot> {
   if (roots.length === 0) return async () => null;
-  // One node at a time: whoever comes second must see what the first one wrote, or that it cannot see it.
+  // One node at a time: the second must see the first one's mark, or find that it cannot.
   return inTurn(pool, 'shared roots', async (send) => {
     await send(KEEP, ['cluster_id', id]);
-    const cluster = (await kept(send, 'cluster_id'))!;
+    const cluster = (await readMeta(send, 'cluster_id'))!;
     for (const root of roots) {
       const known = `shared_root ${root}`;
-      await requireMark(root, cluster, (await kept(send, known)) === null);
+      await requireMark(root, cluster, (await readMeta(send, known)) === null);
       await send(KEEP, [known, cluster]);
     }
     return (root) => findFault(root, cluster, false);
@@ -43,11 +43,11 @@ export async function markSharedRoots(pool: Pool, roots: readonly string[], id: 
 
 /** Changes nothing; what a start would refuse. @param send null = the database has no tables yet */
 export async function faultsOfRoots(send: Send | null, roots: readonly string[]): Promise<readonly string[]> {
-  const read = async (key: string) => (send === null ? null : kept(send, key));
-  const cluster = await read('cluster_id');
+  const readKey = async (key: string) => (send === null ? null : readMeta(send, key));
+  const cluster = await readKey('cluster_id');
   const faults: string[] = [];
   for (const root of roots) {
-    const fault = await findFault(root, cluster, (await read(`shared_root ${root}`)) === null);
+    const fault = await findFault(root, cluster, (await readKey(`shared_root ${root}`)) === null);
     if (fault !== null) faults.push(fault);
   }
   return faults;
@@ -63,7 +63,7 @@ async function findFault(root: string, cluster: string | null, isFirst: boolean)
   }
 }
 
-async function kept(send: Send, key: string): Promise<string | null> {
+async function readMeta(send: Send, key: string): Promise<string | null> {
   return (await send<{ value: string }>(KEPT, [key])).rows[0]?.value ?? null;
 }
 
@@ -104,7 +104,7 @@ async function isMarked(root: string, cluster: string | null, isFirst: boolean):
   return false;
 }
 
-/** Null where there is none. Whoever can write in the root may have put anything there. */
+/** Null where there is none. Any user with write access may have put anything there. */
 async function readMark(root: string, file: string): Promise<string | null> {
   let handle: fs.FileHandle;
   try {

@@ -15,12 +15,12 @@ export interface Held {
   turn: string | null;
 }
 
-/** Lost ones are told of when nothing of them runs here any more: what is kept of them goes. */
+/** `onLost` reports a lost tree when nothing of it runs here any more. */
 export interface HeldTrees extends Pick<Trees, 'onLost'> {
   readonly node: string;
   /** Whether anything is held: false some time before the lease ends. */
   valid(): boolean;
-  /** Null for a tree that is another's, nobody's or was dropped. */
+  /** Null for a tree that this node does not hold. */
   get(root: string): Held | null;
   /** Before the commit that makes one; the function that it returns, once it is known what became of that. */
   opening(root: string): () => void;
@@ -58,15 +58,15 @@ const CLAIM = `${TAKE} WHERE t.root_session_id = @root AND t.place = ANY (CAST(@
   ${GIVES}`;
 
 const SWEPT_AT_ONCE = 50;
-const found = (where: string) => `
+const claimWhere = (where: string) => `
   ${TAKE} FROM (
     SELECT root_session_id FROM trees WHERE ${where} AND wanted AND place = ANY (CAST(@places AS text[]))
     LIMIT ${SWEPT_AT_ONCE} FOR UPDATE SKIP LOCKED) AS found
   WHERE t.root_session_id = found.root_session_id AND ${ALIVE} ${GIVES}`;
 /** Two look-ups, each by an index of its own. */
-const CLAIM_ORPHANS = found('owner_node IS NULL');
-const CLAIM_OF = found('owner_node = @lapsed');
-/** Of those that need nobody. */
+const CLAIM_ORPHANS = claimWhere('owner_node IS NULL');
+const CLAIM_OF = claimWhere('owner_node = @lapsed');
+/** Trees that need no owner. */
 const ABANDON = `UPDATE trees t SET owner_node = NULL FROM (
     SELECT root_session_id FROM trees WHERE owner_node = @lapsed AND NOT wanted FOR UPDATE SKIP LOCKED) AS found
   WHERE t.root_session_id = found.root_session_id`;

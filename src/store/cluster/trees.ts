@@ -110,7 +110,7 @@ interface Entry {
   readonly held: Held;
   users: number;
   idleSince: number;
-  /** Called when nobody uses it any more. */
+  /** Called when its last user is gone. */
   unused: () => void;
 }
 
@@ -167,14 +167,14 @@ export function createTrees(options: TreesOptions): NodeTrees {
     const { lastId, wanted, ...held } = claimed;
     // What still runs of it here runs for the claim before: nothing of that may be stored under this one.
     await leaving.get(held.root);
-    // Ids of the tree go on rising, whatever the clock of its last owner said.
+    // Ids of the tree keep rising, independently of its last owner's clock.
     ids.seed(lastId);
     const entry: Entry = { held, users: 1, idleSince: clock.monotonic(), unused: () => {} };
     entries.set(held.root, entry);
     try {
       await work.takeUp(held.root as SessionId, { wanted, swept });
     } catch (error) {
-      // Nobody may go on with a tree that was not taken up: the sweep finds it again.
+      // A tree that was not taken up must not continue: the sweep finds it again.
       if (entries.get(held.root) === entry) drop(held.root);
       throw error;
     } finally {
@@ -245,7 +245,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
       else if (now - entry.idleSince >= IDLE_MS) await letGo(root, entry);
     }
   }
-  /** Its turns are put down, and nobody asks for it. */
+  /** For a node that stops: its turns are interrupted and no request uses the tree. */
   async function releaseUnused(): Promise<void> {
     for (const [root, entry] of entries) {
       if (entry.users === 0 && !work.inUse(root as SessionId)) await letGo(root, entry);
@@ -294,7 +294,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
     async hold(root, how = 'claim') {
       const known = lease.valid() ? entries.get(root) : undefined;
       if (known !== undefined) {
-        // Whoever comes while it is being taken up waits for that.
+        // Requests during a claim wait for its end.
         await claims.get(root);
         if (entries.get(root) === known) return own(known);
       }

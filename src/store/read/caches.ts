@@ -39,7 +39,7 @@ export function createHistoryCache(maxBytes: number): HistoryCache {
     total -= entries.get(sessionId)?.bytes ?? 0;
     entries.delete(sessionId);
   }
-  function put(sessionId: string, messages: readonly StoredMessage[], bytes: number): void {
+  function set(sessionId: string, messages: readonly StoredMessage[], bytes: number): void {
     drop(sessionId);
     entries.set(sessionId, { messages, bytes });
     total += bytes;
@@ -56,10 +56,10 @@ export function createHistoryCache(maxBytes: number): HistoryCache {
       entries.set(sessionId, entry);
       return entry.messages;
     },
-    put,
+    put: set,
     append(message, bytes) {
       const entry = entries.get(message.session_id);
-      if (entry !== undefined) put(message.session_id, extendHistory(entry.messages, message), entry.bytes + bytes);
+      if (entry !== undefined) set(message.session_id, extendHistory(entry.messages, message), entry.bytes + bytes);
     },
     drop,
   };

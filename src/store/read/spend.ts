@@ -33,14 +33,14 @@ export const OF_DESCENDANTS = `${WITH_TREE}
   SELECT ${SPENT} FROM tree CROSS JOIN session_hours r ON r.session_id = tree.id WHERE tree.depth > 0`;
 export const OF_TURN = `SELECT ${SUMS} FROM llm_calls WHERE turn_id = ?`;
 export const CALLS = `SELECT ${SUMS} FROM llm_calls WHERE session_id = ?`;
-/** Ids tell what came last, whatever the wall clock said; the plus keeps the search inside the session's own rows. */
+/** Ids order events independently of the wall clock; the plus keeps the search inside the session's own rows. */
 export const LAST_CALL =
   'SELECT model, pricing_version, ts_ms FROM llm_calls WHERE session_id = ? ORDER BY +event_id DESC LIMIT 1';
 export const WHOLE_DAYS = `SELECT ${PUSD} FROM rollup_day WHERE day >= ?`;
 /** The first day, when it is entered in its middle. */
 export const EDGE = `SELECT ${PUSD} FROM ledger_calls WHERE ts_ms >= ? AND ts_ms < ?`;
 
-/** Whole hours: days do not tell callers apart. */
+/** Whole hours: the daily rollup has no callers. */
 export const OF_CALLER = `SELECT ${PUSD} FROM session_hours WHERE hour >= ? AND caller = ?`;
 
 export function toSpent(row: SpentRow): Spent {

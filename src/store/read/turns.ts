@@ -57,7 +57,7 @@ function parseHandedBack(output_json: string | null | undefined): Turn['output']
   return typeof object === 'object' ? object : null;
 }
 
-/** What an answer says in words. */
+/** The text of an answer. */
 export function parseAnswerText(content_json: string): string {
   return joinText(JSON.parse(content_json) as ContentBlock[]);
 }

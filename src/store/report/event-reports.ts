@@ -151,7 +151,7 @@ interface Row {
   readonly recent_turns: bigint;
 }
 
-/** Compared where the rows are, slice by slice: thousands of shapes hold up nobody. */
+/** Compared where the rows are, slice by slice: thousands of shapes block no other request. */
 export async function quality(read: Read, { workspace_path, since, tiers }: QualityQuery): Promise<Quality> {
   const learned = { shapes: 0, turns: 0, scored_turns: 0, comparisons_total: 0 };
   let saved: Pusd = toPusd('0');

@@ -98,7 +98,7 @@ interface RateQuery {
   readonly columns: readonly Pick<Column, 'calls' | 'days'>[];
   readonly where: Where;
   readonly pricer: CallPricer;
-  /** Whether `columns` and `where` stand in the rollup of days. */
+  /** Whether `columns` and `where` are columns of the daily rollup. */
   readonly byDay: boolean;
 }
 

@@ -67,7 +67,7 @@ export const sessions = sqliteTable(
     budget_warned_pusd: integer(),
     created_at: integer().notNull(),
     updated_at: integer().notNull(),
-    // The long texts stand last, so that reading the columns above never walks their overflow pages.
+    // The long texts are last, so that reading the columns above never walks their overflow pages.
     worker_definition_json: text(),
     system_prompt: text(),
     system_prompt_volatile: text(),

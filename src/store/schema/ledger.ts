@@ -12,7 +12,7 @@ function numbers(words: Readonly<Record<string, number>>) {
 }
 
 /**
- * Events with numbers for the words that each of them would repeat, 0.6 kB of a turn. `events` is the view that says them;
+ * Events with numbers for the words that each of them would repeat, 0.6 kB of a turn. `events` is the view with the words;
  * statements that must begin with an index of this table name the table. No foreign keys: `system` is no session, and
  * pruning keeps other rows than purging.
  */

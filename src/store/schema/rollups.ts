@@ -30,7 +30,7 @@ interface Rollup {
   /** Column and length of the stretch of time that a row sums up; null for all time. */
   readonly bucket: { readonly name: string; readonly ms: number } | null;
   readonly key: readonly string[];
-  /** What the first fact of a row says. */
+  /** The value from the first fact of a row. */
   readonly attributes: readonly string[];
   readonly measures: readonly (keyof typeof CALL_MEASURES)[];
 }
@@ -99,7 +99,7 @@ export function rollupColumns(rollup: Rollup): readonly string[] {
   return [...rollupKey(rollup), ...rollup.attributes, ...rollup.measures];
 }
 
-/** What the ledger says the rollup must hold. */
+/** The rollup as the ledger gives it. */
 export function rollupFromCalls({ bucket, key, attributes, measures }: Rollup): string {
   const columns = [
     ...(bucket ? [`ts_ms / ${bucket.ms} AS ${bucket.name}`] : []),

@@ -37,11 +37,11 @@ export type CheckpointRow = typeof memory.compaction_checkpoints.$inferSelect;
 export type EventRow = Omit<typeof ledger.event_rows.$inferSelect, 'session_key' | 'type' | 'actor' | 'sensitivity'> &
   Readonly<Record<'session_id' | 'type' | 'actor' | 'sensitivity', string>>;
 
-function parsed<T>(text: string): T {
+function parseColumn<T>(text: string): T {
   return JSON.parse(text) as T;
 }
 function parsedOrNull<T>(text: string | null): T | null {
-  return text === null ? null : parsed<T>(text);
+  return text === null ? null : parseColumn<T>(text);
 }
 export function isoOrNull(ms: number | null): string | null {
   return ms === null ? null : isoTime(ms);
@@ -67,7 +67,7 @@ export function turnRecord(row: TurnRow): TurnRecord {
   return {
     ...rest,
     retryable: row.retryable === null ? null : row.retryable === 1,
-    tools: parsed(tools_json),
+    tools: parseColumn(tools_json),
   } as TurnRecord;
 }
 
@@ -76,7 +76,7 @@ export function userScore({ user_score_json }: TurnRow): UserScore | null {
 }
 
 export function turnInput({ content_json, ...row }: TurnInputRow): TurnInputRecord {
-  return { ...row, content: parsed(content_json) } as TurnInputRecord;
+  return { ...row, content: parseColumn(content_json) } as TurnInputRecord;
 }
 
 /** Without `provider_raw`, which never leaves the engine. */
@@ -86,8 +86,8 @@ export function wireMessage(row: Omit<MessageRow, 'provider_raw_json'>): Message
     session_id: row.session_id,
     turn_id: row.turn_id,
     role: row.role,
-    content: parsed(row.content_json),
-    metadata: wholeMetadata(parsed(row.metadata_json), row.status),
+    content: parseColumn(row.content_json),
+    metadata: wholeMetadata(parseColumn(row.metadata_json), row.status),
     created_at: isoTime(row.created_at),
   } as Message;
 }
@@ -99,7 +99,7 @@ export function checkpoint(row: CheckpointRow): Checkpoint {
   const { message_ids_json, through_message_id, summary_text, model, kind, ...step } = row;
   return (
     kind === 'elide'
-      ? { ...step, kind, message_ids: parsed(message_ids_json ?? '[]') }
+      ? { ...step, kind, message_ids: parseColumn(message_ids_json ?? '[]') }
       : { ...step, kind, through_message_id, summary_text, model }
   ) as Checkpoint;
 }
@@ -129,14 +129,14 @@ export function delegationRecord(row: DelegationRow): DelegationRecord {
     timeout_seconds,
     ...rest
   } = row;
-  const stored = parsed<Partial<DelegationRecord['request']>>(request_json);
+  const stored = parseColumn<Partial<DelegationRecord['request']>>(request_json);
   return {
     ...rest,
     // The column holds 0 where nothing was asked for.
     allowed_tool_count: (stored.allowed_tools ?? null) === null ? null : allowed_tool_count,
     timeout_seconds: timeout_seconds === NO_TIMEOUT ? null : timeout_seconds,
-    effective_tools: parsed(effective_tools_json),
-    dropped_tools: parsed(dropped_tools_json),
+    effective_tools: parseColumn(effective_tools_json),
+    dropped_tools: parseColumn(dropped_tools_json),
     max_cost_usd: usdOrNull(max_cost_text),
     output: parsedOrNull(output_json),
     // Older rows know no named workers.
@@ -155,8 +155,8 @@ export function confirmationRow(row: ConfirmationRowStored): ConfirmationRow {
     tool_name: row.tool_name,
     rule: row.rule,
     key_hash: row.key_hash,
-    request: parsed(row.request_json),
-    input: parsed(row.input_json),
+    request: parseColumn(row.request_json),
+    input: parseColumn(row.input_json),
     requested_at: row.requested_at,
     expires_at: row.expires_at,
   } as ConfirmationRow;
@@ -175,7 +175,7 @@ export type ShownConfirmation = ConfirmationRowStored & { readonly worker_defini
 
 export function wireConfirmation(row: ShownConfirmation): Confirmation {
   return {
-    ...parsed<Confirmation>(row.request_json),
+    ...parseColumn<Confirmation>(row.request_json),
     session_id: row.session_id,
     turn_id: row.turn_id,
     requested_at: isoTime(row.requested_at),
@@ -198,7 +198,7 @@ export function storedEvent(row: EventRow): AnyEvent {
     parent_event_id: row.parent_event_id,
     type: row.type,
     actor: row.actor,
-    payload: wholePayload(row.type, parsed(row.payload_json), row),
+    payload: wholePayload(row.type, parseColumn(row.payload_json), row),
     sensitivity: row.sensitivity,
   } as AnyEvent;
 }

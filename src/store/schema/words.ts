@@ -7,7 +7,7 @@ export const ACTOR_NUMBERS: Readonly<Record<Actor, number>> = { user: 0, agent: 
 export const SENSITIVITY_NUMBERS: Readonly<Record<Sensitivity, number>> = { private: 0, pseudonymous: 1 };
 
 /**
- * The event types that reports read by time, for which alone there is an index. Their numbers stand in that index, so they
+ * The event types that reports read by time, for which alone there is an index. Their numbers are in that index, so they
  * are fixed; all other types have the number that the database gave them (`event-types.ts`).
  */
 export const REPORTED_TYPES = { 'route.decided': 9, 'llm.call_completed': 14, 'llm.call_failed': 15 } as const;

@@ -4,7 +4,7 @@ import type { Event } from '#protocol/event.ts';
 import { ROLLUPS, rollupColumns, rollupKey, TOKEN_COUNTS } from '../schema/rollups.ts';
 import { ACTOR_NUMBERS, SENSITIVITY_NUMBERS, type TypeNumbers } from '../schema/words.ts';
 
-/** Beside what `eventRow` says, `session_key` names the session's row. */
+/** Beside the columns of `eventRow`, `session_key` names the session's row. */
 export const EVENT_COLUMNS = [
   'id',
   'timestamp_ms',
@@ -28,7 +28,7 @@ export const LEDGER_SESSION_COLUMNS = [
   'door',
   'caller',
 ] as const;
-/** Beside what `costFact` says, `session_key` names the session's row. */
+/** Beside the columns of `costFact`, `session_key` names the session's row. */
 export const FACT_COLUMNS = [
   'event_id',
   'ts_ms',

@@ -67,7 +67,7 @@ export const END = change('disposition = @disposition, ended_at = @at, updated_a
 
 const insertSession = insertRow('sessions', COLUMNS);
 
-/** Runs a conditional change; when no row met it, says why. */
+/** Runs a conditional change; throws the reason when no row met it. */
 function changeSession(statement: string, session_id: string, values: object, { tx, effects }: Step): void {
   effects.sessions.push({ id: session_id, values: null });
   tx.run(statement, { ...values, session_id }, ({ changes }) => {

@@ -14,7 +14,7 @@ export interface Answer<Row = Record<string, unknown>> {
 /** `?` for values of an array, `@name` for those of an object. */
 export type Values = readonly unknown[] | object;
 
-/** What one transaction says to the database. */
+/** The statements of one transaction. */
 export interface Tx {
   /**
    * Runs a statement. SQLite answers before `run` returns; PostgreSQL is sent all statements at once, and their answers are

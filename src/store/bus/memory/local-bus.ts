@@ -35,7 +35,7 @@ function eventIds(items: readonly Published[]): string[] {
   return items.flatMap((item) => (item.kind === 'event' ? [item.event.id] : []));
 }
 
-/** Nobody else publishes anything. */
+/** For the only server on a database. */
 const WATCH = { ready: Promise.resolve(), stop: () => {} };
 
 export function createBus(log: Logger): LiveBus {
@@ -44,7 +44,7 @@ export function createBus(log: Logger): LiveBus {
 
   return {
     publish(items) {
-      // Folded first, so that whoever asks for the open messages after this call misses nothing of the batch.
+      // Folded first, so that a list of the open messages after this call has all of the batch.
       for (const item of items) open.fold(item);
       subscribers.call(items);
     },

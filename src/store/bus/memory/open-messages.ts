@@ -18,7 +18,7 @@ export interface OpenMessages {
   fold(item: Published): void;
   /** One `message.start` per open message, with its content so far. */
   list(inScope: (sessionId: string) => boolean): readonly Transient[];
-  /** The message in mid-stream of this session; null when it says nothing. */
+  /** The message in mid-stream of this session; null without one. */
   messageId(sessionId: string): string | null;
 }
 

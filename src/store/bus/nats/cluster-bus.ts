@@ -56,7 +56,7 @@ export function createClusterBus(options: ClusterBusOptions): ClusterBus {
   link?.onChange((up) => {
     const others = [...followed.values()].filter(({ tree }) => !owns(tree.root));
     for (const { tree } of others) {
-      // What was said meanwhile was not heard, nor will be.
+      // Frames that were sent meanwhile are lost.
       tree.breakOff();
       if (up) ask(tree);
     }
@@ -71,10 +71,10 @@ export function createClusterBus(options: ClusterBusOptions): ClusterBus {
   function ask({ root }: Tree): void {
     if (!owns(root)) outbox?.ask(root);
   }
-  function tell({ root }: Tree, items: readonly Published[]): void {
+  function deliverTo({ root }: Tree, items: readonly Published[]): void {
     if (items.length > 0) followed.get(root)?.watcher.deliver(items);
   }
-  function missed(tree: Tree): void {
+  function reportGap(tree: Tree): void {
     tree.breakOff();
     followed.get(tree.root)?.watcher.gap();
     ask(tree);
@@ -83,7 +83,7 @@ export function createClusterBus(options: ClusterBusOptions): ClusterBus {
   function publishCommit(items: readonly Published[], at: Position): void {
     const tree = getTree(at.root);
     const { ends, gap } = tree.own(items, at, clock.now());
-    tell(tree, ends);
+    deliverTo(tree, ends);
     if (gap) followed.get(at.root)?.watcher.gap();
     outbox?.send(tree, items, at);
   }
@@ -92,23 +92,23 @@ export function createClusterBus(options: ClusterBusOptions): ClusterBus {
     const tree = getTree(root);
     tree.watch();
     const inbox = createInbox(tree, options, {
-      deliver: (items) => tell(tree, items),
-      gap: () => missed(tree),
+      deliver: (items) => deliverTo(tree, items),
+      gap: () => reportGap(tree),
       ask: () => ask(tree),
     });
-    const one = { tree, watcher, inbox, deaf: outbox?.listen(root, inbox.put) ?? (() => {}) };
+    const one = { tree, watcher, inbox, deaf: outbox?.listen(root, inbox.enqueue) ?? (() => {}) };
     followed.set(root, one);
     timer ??= clock.after(POLL_MS, again);
     return one;
   }
-  /** Nothing that is committed after the reading is missed: the subscription stands before it. */
+  /** The subscription precedes the read, so no later commit is missed. */
   async function begin(one: Followed): Promise<void> {
     const { tree, watcher, inbox } = one;
     await link?.flush();
     const [standing] = await standings([tree.root]);
     if (followed.get(tree.root) !== one) return;
     if (standing === undefined) return watcher.gone();
-    tell(tree, tree.place(standing, clock.now()));
+    deliverTo(tree, tree.place(standing, clock.now()));
     inbox.open();
     ask(tree);
   }
@@ -139,14 +139,14 @@ export function createClusterBus(options: ClusterBusOptions): ClusterBus {
     }
   }
   async function catchUp(others: readonly Followed[]): Promise<void> {
-    const behind = await read(others);
+    const behind = await findBehind(others);
     // Without NATS nothing is on its way.
     if (behind.size > 0 && link?.up()) await sleep(clock, LATE_FRAME_MS);
-    for (const [{ tree }, seq] of behind) if (tree.skipTo(seq)) missed(tree);
-    for (const { tree } of others) if (tree.watched) tell(tree, await settleMessage(tree, options));
+    for (const [{ tree }, seq] of behind) if (tree.skipTo(seq)) reportGap(tree);
+    for (const { tree } of others) if (tree.watched) deliverTo(tree, await settleMessage(tree, options));
   }
   /** Those of which something was committed that was not heard, with the number of its commit. */
-  async function read(others: readonly Followed[]): Promise<ReadonlyMap<Followed, number>> {
+  async function findBehind(others: readonly Followed[]): Promise<ReadonlyMap<Followed, number>> {
     const before = others.map(({ tree }) => tree.seen);
     const found = await standings(others.map(({ tree }) => tree.root));
     const byRoot = new Map(found.map((standing) => [standing.root, standing]));
@@ -159,11 +159,11 @@ export function createClusterBus(options: ClusterBusOptions): ClusterBus {
         watcher.gone();
         continue;
       }
-      tell(tree, tree.raise(standing.epoch, clock.now()));
+      deliverTo(tree, tree.raise(standing.epoch, clock.now()));
       if (standing.seq > tree.seen) behind.set(one, standing.seq);
       else if (standing.seq < before[i]!) {
         tree.fallBack(standing.seq);
-        missed(tree);
+        reportGap(tree);
       }
     }
     return behind;
@@ -171,7 +171,7 @@ export function createClusterBus(options: ClusterBusOptions): ClusterBus {
 
   return {
     publish(items, at) {
-      // Of a tree that was taken away nothing is told to others: they read what was committed.
+      // Nothing is published for a tree of another node: watchers read its commits there.
       if (at !== undefined && (owns(at.root) || followed.has(at.root))) publishCommit(items, at);
       if (items.length > 0) subscribers.call(items);
     },

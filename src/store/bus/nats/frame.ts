@@ -110,7 +110,7 @@ export interface FrameBody {
   readonly seq: number;
   /** Counts the frames of the tree within the epoch. */
   readonly n: number;
-  /** All that a commit publishes; transient items alone; messages in mid-stream as they stand, for who has missed their start. */
+  /** All that a commit publishes; transient items alone; messages in mid-stream so far, for nodes that missed their start. `said` is a wire name. */
   readonly kind: 'commit' | 'between' | 'said';
   /** False: not all items of the commit could travel; it is to be read from the store. */
   readonly whole: boolean;
@@ -124,7 +124,7 @@ const SEAL_BYTES = 16;
 const LIMITS: Limits = { bytes: MAX_FRAME_BYTES, depth: 120, nodes: 250_000 };
 
 interface Seals {
-  /** @param subject a frame says nothing on another one */
+  /** @param subject a frame is invalid on another subject */
   seal(subject: string, text: string): Buffer;
   /** Null for what is too large, was made by a stranger, or is of no known form. Never throws. */
   open(subject: string, data: Uint8Array): FrameBody | null;
@@ -172,7 +172,7 @@ export function createHmacFor(key: Buffer): (head: string, body: Uint8Array) => 
 
 // A publication usually fits one frame. Large content is left out where other nodes can read it, else sent in parts (16 §6.6).
 
-/** What a frame says beside its items; `n` is drawn for each frame. */
+/** Fields of a frame beside its items; `n` is drawn for each frame. */
 export type Head = Pick<FrameBody, 'epoch' | 'seq' | 'kind'> & { readonly next: () => number };
 
 /** Without its seal and what surrounds its items. */
@@ -194,7 +194,7 @@ export function packItems(items: readonly Published[], head: Head): string[] {
   return head.kind === 'commit' ? encodeCommit(small, head) : inTurn(small, head);
 }
 
-/** All events in one frame, with what stands between them; or none, and the commit is to be read from the store. */
+/** All events in one frame, with the items between them. Without events, the commit is read from the store. */
 function encodeCommit(pieces: readonly Piece[], head: Head): string[] {
   const from = pieces.findIndex(({ event }) => event);
   const to = pieces.findLastIndex(({ event }) => event) + 1;
@@ -255,7 +255,7 @@ function smaller(item: Published): readonly Sent[] {
   if (item.kind === 'event') return [item];
   const { transient } = item;
   const { delta } = transient;
-  const sent = (each: Delta): Sent => ({ kind: 'transient', transient: { ...transient, delta: each } });
+  const toItem = (each: Delta): Sent => ({ kind: 'transient', transient: { ...transient, delta: each } });
   switch (delta.type) {
     case 'message.start':
       return inDeltas(transient).flatMap((each): readonly Sent[] => {
@@ -263,11 +263,11 @@ function smaller(item: Published): readonly Sent[] {
         return each.delta.type === 'message.start' ? [part] : smaller(part);
       });
     case 'text.delta':
-      return parts(delta.payload.text).map((text) => sent({ ...delta, payload: { ...delta.payload, text } }));
+      return parts(delta.payload.text).map((text) => toItem({ ...delta, payload: { ...delta.payload, text } }));
     case 'thinking.delta': {
       const { text, signature } = delta.payload;
       return parts(text).map((part, i, all) =>
-        sent({
+        toItem({
           ...delta,
           payload: { ...delta.payload, text: part, signature: i === all.length - 1 ? signature : null },
         }),
@@ -275,22 +275,22 @@ function smaller(item: Published): readonly Sent[] {
     }
     case 'tool.use_input_delta':
       return parts(delta.payload.partial_json).map((partial_json) =>
-        sent({ ...delta, payload: { ...delta.payload, partial_json } }),
+        toItem({ ...delta, payload: { ...delta.payload, partial_json } }),
       );
     case 'tool.use_end':
-      return [{ ...sent({ ...delta, payload: { ...delta.payload, final_input: {} } }), from: 'parts' }];
+      return [{ ...toItem({ ...delta, payload: { ...delta.payload, final_input: {} } }), from: 'parts' }];
     case 'message.complete':
-      return [{ ...sent({ ...delta, payload: { ...delta.payload, final_content: [] } }), from: 'store' }];
+      return [{ ...toItem({ ...delta, payload: { ...delta.payload, final_content: [] } }), from: 'store' }];
     case 'message.appended': {
       const message = { ...delta.payload.message, content: [] };
-      return [{ ...sent({ ...delta, payload: { message } }), from: 'store' }];
+      return [{ ...toItem({ ...delta, payload: { message } }), from: 'store' }];
     }
     default:
       return [item];
   }
 }
 
-/** A message so far as an empty one and what it said since. */
+/** Splits a message so far into an empty start and its deltas. */
 function inDeltas(start: Transient): readonly Transient[] {
   if (start.delta.type !== 'message.start') return [start];
   const { message_id, content, open_tool_inputs } = start.delta.payload;

@@ -67,7 +67,7 @@ export function openLink({ url, name, clock, log }: LinkOptions): Link {
   const changes: ((up: boolean) => void)[] = [];
   let connection: NatsConnection | null = null;
   let up = false;
-  let told = false;
+  let reported = false;
   let closed = false;
 
   function change(now: boolean): void {
@@ -105,7 +105,7 @@ export function openLink({ url, name, clock, log }: LinkOptions): Link {
     if (closed) return nats.close();
     connection = nats;
     for (const listener of listeners) subscribe(listener);
-    told = false;
+    reported = false;
     log.info({}, 'connected to NATS');
     change(true);
     for await (const { type } of nats.status()) {
@@ -124,12 +124,12 @@ export function openLink({ url, name, clock, log }: LinkOptions): Link {
       try {
         await connectOnce();
       } catch (error) {
-        if (!told)
+        if (!reported)
           log.warn(
             { reason: describeFault(error) },
             'NATS does not answer: events of trees on other nodes come from the database',
           );
-        told = true;
+        reported = true;
       }
       connection = null;
       change(false);

@@ -36,7 +36,7 @@ interface Outcome {
 
 export interface Inbox {
   /** @param bytes of the frame */
-  put(frame: FrameBody, bytes: number): void;
+  enqueue(frame: FrameBody, bytes: number): void;
   /** From now on frames are taken: it is known what was committed before them. */
   open(): void;
   close(): void;
@@ -52,7 +52,7 @@ export function createInbox(tree: Tree, { store, clock, log }: InboxParts, out: 
     if (busy || state !== 'open') return;
     busy = true;
     drain()
-      .catch((err: unknown) => log.warn({ err }, 'a frame could not be told'))
+      .catch((err: unknown) => log.warn({ err }, 'a frame could not be delivered'))
       .finally(() => {
         busy = false;
         if (waiting.length > 0) pump();
@@ -67,16 +67,16 @@ export function createInbox(tree: Tree, { store, clock, log }: InboxParts, out: 
       out.deliver(ends);
       if (gap) out.gap();
       else if (ask) out.ask();
-      const told: Published[] = [];
+      const completeItems: Published[] = [];
       for (const item of items) {
-        const whole = 'from' in item && item.from !== undefined ? await completed(item) : plain(item);
-        if (whole !== null && tree.fold(whole, frame.kind === 'said')) told.push(whole);
+        const whole = 'from' in item && item.from !== undefined ? await loadContent(item) : plain(item);
+        if (whole !== null && tree.fold(whole, frame.kind === 'said')) completeItems.push(whole);
       }
-      out.deliver(told);
+      out.deliver(completeItems);
     }
   }
 
-  async function completed({ transient, from }: TransientItem): Promise<Published | null> {
+  async function loadContent({ transient, from }: TransientItem): Promise<Published | null> {
     if (from === 'parts') return { kind: 'transient', transient: withInput(transient) };
     const { session_id, delta } = transient;
     if (delta.type === 'message.appended') {
@@ -101,7 +101,7 @@ export function createInbox(tree: Tree, { store, clock, log }: InboxParts, out: 
   }
 
   return {
-    put(frame, bytes) {
+    enqueue(frame, bytes) {
       if (state === 'closed' || waitingBytes + bytes > MAX_WAITING_BYTES) return;
       waiting.push({ frame, bytes });
       waitingBytes += bytes;
@@ -148,7 +148,7 @@ const NOTHING = new Uint8Array();
 export function createOutbox(parts: OutboxParts, known: (root: string) => Tree | null): Outbox {
   const { cluster, link, owns, clock } = parts;
   const seals = createSeals(parts.key);
-  const saying = new Set<string>();
+  const answering = new Set<string>();
   const treeSubject = (root: string) => `${cluster}.tree.${root}`;
   const askSubject = (root: string) => `${cluster}.say.${root}`;
 
@@ -160,14 +160,14 @@ export function createOutbox(parts: OutboxParts, known: (root: string) => Tree |
       if (bytes.length <= MAX_FRAME_BYTES) link.publish(subject, bytes);
     }
   }
-  function say(root: string): void {
+  function answer(root: string): void {
     const tree = known(root);
-    if (tree === null || saying.has(root) || !owns(root)) return;
+    if (tree === null || answering.has(root) || !owns(root)) return;
     const starts = tree.listed(() => true);
     if (starts.length === 0) return;
-    saying.add(root);
+    answering.add(root);
     clock.after(SAY_EVERY_MS, () => {
-      if (saying.delete(root) && late.delete(root)) say(root);
+      if (answering.delete(root) && late.delete(root)) answer(root);
     });
     const items = starts.map((transient): Published => ({ kind: 'transient', transient }));
     transmit(tree, items, { epoch: tree.epoch, seq: tree.seen, kind: 'said', next: tree.nextFrame });
@@ -176,13 +176,13 @@ export function createOutbox(parts: OutboxParts, known: (root: string) => Tree |
   const late = new Set<string>();
   link.listen(askSubject('*'), (_data, subject) => {
     const root = subject.slice(askSubject('').length);
-    if (saying.has(root)) late.add(root);
-    else say(root);
+    if (answering.has(root)) late.add(root);
+    else answer(root);
   });
 
   return {
     send(tree, items, { epoch, seq, commit }) {
-      // Counted all the same: the others notice that they were told nothing.
+      // Counted all the same: the other nodes notice the missing frame.
       if (!link.up()) tree.nextFrame();
       else transmit(tree, items, { epoch, seq, kind: commit ? 'commit' : 'between', next: tree.nextFrame });
     },

@@ -11,14 +11,14 @@ import type { FrameBody, FrameItem } from './frame.ts';
 
 export type Tree = ReturnType<typeof createTree>;
 
-/** What is to be told after a frame was taken in. */
+/** Results of a frame. */
 interface Taken {
   readonly items: readonly FrameItem[];
-  /** Of messages that nobody will end; before everything else. */
+  /** Ends of messages without an owner; delivered first. */
   readonly ends: readonly Published[];
   /** A commit was missed. */
   readonly gap: boolean;
-  /** Deltas were missed: the owner is asked for its messages as they stand. */
+  /** Deltas were missed: request the open messages from the owner. */
   readonly ask: boolean;
 }
 
@@ -31,10 +31,10 @@ interface Begun extends Transient {
 
 export function createTree(root: string) {
   const open = createOpenMessages();
-  /** Begun, and then something of it was missed: nothing is told of it but a new start or its end. */
-  const broken = new Map<string, Begun>();
+  /** Messages with missed deltas: only a new start or the end is delivered. */
+  const brokenStarts = new Map<string, Begun>();
   /** Messages that a `said` frame brings, until the next frame of another kind. */
-  const told = new Set<string>();
+  const restarted = new Set<string>();
   let watched = false;
   let epoch = 0;
   /** Of the last commit that was heard of. */
@@ -44,17 +44,17 @@ export function createTree(root: string) {
   /** Frames of the epoch: sent, if this node owns the tree, or heard. */
   let frames: number | null = null;
 
-  function listed(inScope: (sessionId: string) => boolean): readonly Begun[] {
+  function listOpen(inScope: (sessionId: string) => boolean): readonly Begun[] {
     return open.list(inScope) as readonly Begun[];
   }
   /** Deltas were missed, or may have been. */
   function breakOff(): void {
-    for (const start of listed(() => true)) {
-      broken.set(start.delta.payload.message_id, start);
-      open.fold({ kind: 'transient', transient: closed(start, start.timestamp) });
+    for (const start of listOpen(() => true)) {
+      brokenStarts.set(start.delta.payload.message_id, start);
+      open.fold({ kind: 'transient', transient: closeMessage(start, start.timestamp) });
     }
   }
-  /** Whoever owned the tree is gone, and what it had not finished saying with it. */
+  /** A new owner: the open messages of the earlier one end here. */
   function raise(to: number, at: number): readonly Published[] {
     if (to <= epoch) return [];
     const first = epoch === 0;
@@ -62,25 +62,27 @@ export function createTree(root: string) {
     frames = null;
     if (first) return [];
     breakOff();
-    const ends = [...broken.values()].map((start): Published => ({ kind: 'transient', transient: closed(start, at) }));
-    broken.clear();
+    const ends = [...brokenStarts.values()].map(
+      (start): Published => ({ kind: 'transient', transient: closeMessage(start, at) }),
+    );
+    brokenStarts.clear();
     return ends;
   }
 
-  /** Whether it is to be told: what belongs to a message whose beginning is not known is not. */
+  /** False for deltas of a message whose start is unknown. */
   function admits({ session_id, delta }: Transient, said: boolean): boolean {
     if (delta.type === 'message.appended') return !said;
     const { message_id } = delta.payload;
     const known = open.messageId(session_id) === message_id;
     if (delta.type === 'message.start') {
-      told.delete(message_id);
+      restarted.delete(message_id);
       if (said && known) return false;
-      if (said) told.add(message_id);
-      broken.delete(message_id);
+      if (said) restarted.add(message_id);
+      brokenStarts.delete(message_id);
       return true;
     }
-    if (said) return told.has(message_id);
-    return known || (delta.type === 'message.complete' && broken.delete(message_id));
+    if (said) return restarted.has(message_id);
+    return known || (delta.type === 'message.complete' && brokenStarts.delete(message_id));
   }
 
   return {
@@ -98,9 +100,9 @@ export function createTree(root: string) {
       return placed;
     },
     /** Messages in mid-stream, as far as they are whole. */
-    listed,
+    listed: listOpen,
     /** Messages of which something was missed. */
-    broken: (): readonly Begun[] => [...broken.values()],
+    broken: (): readonly Begun[] => [...brokenStarts.values()],
     watch(): void {
       watched = true;
       seen = 0;
@@ -109,7 +111,7 @@ export function createTree(root: string) {
     unwatch(): void {
       watched = false;
       placed = false;
-      broken.clear();
+      brokenStarts.clear();
     },
     breakOff,
     raise,
@@ -153,13 +155,13 @@ export function createTree(root: string) {
       const gap = frame.seq > seen && !(next && frame.whole);
       const ask = gap || (frames !== null && frame.n > frames + 1);
       if (ask) breakOff();
-      if (frame.kind !== 'said') told.clear();
+      if (frame.kind !== 'said') restarted.clear();
       frames = frame.n;
       seen = Math.max(seen, frame.seq);
       const items = frame.items.filter((item) => 'transient' in item || (next && !gap));
       return { items, ends, gap, ask };
     },
-    /** Of one item of a frame, once it is complete: whether watchers are told. */
+    /** Adds one complete item of a frame; true where watchers receive it. */
     fold(item: Published, said: boolean): boolean {
       if (item.kind === 'transient' && !admits(item.transient, said)) return false;
       open.fold(item);
@@ -167,23 +169,23 @@ export function createTree(root: string) {
     },
     /** A tool's input as its parts gave it. */
     toInput(session: string, toolUseId: string): string | null {
-      const [start] = listed((id) => id === session);
+      const [start] = listOpen((id) => id === session);
       return (
         start?.delta.payload.open_tool_inputs.find((input) => input.tool_use_id === toolUseId)?.partial_json ?? null
       );
     },
     /** What is known of a message in mid-stream or broken off. */
     begun(session: string, messageId: string): Begun | null {
-      const [start] = listed((id) => id === session);
-      return start?.delta.payload.message_id === messageId ? start : (broken.get(messageId) ?? null);
+      const [start] = listOpen((id) => id === session);
+      return start?.delta.payload.message_id === messageId ? start : (brokenStarts.get(messageId) ?? null);
     },
     /** A broken message has come to its end. False when it was closed meanwhile. */
-    settle: (messageId: string): boolean => broken.delete(messageId),
+    settle: (messageId: string): boolean => brokenStarts.delete(messageId),
   };
 }
 
-/** A message whose end nobody will tell: with what it had. */
-function closed(start: Begun, at: number): Transient {
+/** Ends a message that has no owner, with its content so far. */
+function closeMessage(start: Begun, at: number): Transient {
   const { message_id, content } = start.delta.payload;
   const usage = { ...NO_TOKENS, cost_usd: '0', pricing_version: '', priced: false, latency_ms: 0 };
   const payload = { message_id, stop_reason: 'error', final_content: content, usage, latency_ms: 0 } as const;
@@ -202,19 +204,19 @@ export async function settleMessage(tree: Tree, { store, clock }: SettleParts): 
   const ends: Published[] = [];
   for (const start of tree.broken()) {
     const { message_id } = start.delta.payload;
-    // First the turn: what it said is stored when it has ended.
+    // The turn is read first: its messages are stored when it has ended.
     const turn = await store.turns.open(start.session_id as Message['session_id']);
     const stored = await store.messages.get(message_id);
     const speaks = stored === null && (turn?.id ?? null) === start.turn_id;
     if (speaks || !tree.settle(message_id)) continue;
-    const transient = stored === null ? closed(start, clock.now()) : asStored(start, stored, clock.now());
+    const transient = stored === null ? closeMessage(start, clock.now()) : asStored(start, stored, clock.now());
     ends.push({ kind: 'transient', transient });
   }
   return ends;
 }
 
 function asStored(start: Begun, { content, metadata }: Message, at: number) {
-  const { delta, ...rest } = closed(start, at);
+  const { delta, ...rest } = closeMessage(start, at);
   if (delta.type !== 'message.complete') return { ...rest, delta };
   const usage = metadata.usage ?? delta.payload.usage;
   const stop_reason = toStopReason(metadata.status, content);

@@ -48,7 +48,7 @@ function placeValues(names: readonly string[], values: object): unknown[] {
 
 // Translates the shared statements from SQLite to PostgreSQL.
 
-/** A statement with its values bound by position; `names` says which of an object's fields go where. */
+/** A statement with its values bound by position; `names` lists the object's fields in that order. */
 interface Translated {
   readonly text: string;
   readonly names: readonly string[];

@@ -34,7 +34,7 @@ export function connectionConfig(
   };
 }
 
-/** A connection of its own; whoever asks for it ends it. */
+/** A connection of its own; the caller ends it. */
 export async function connectClient(url: string, settings: Settings): Promise<pg.Client> {
   const { onConnect, ...config } = connectionConfig(url, settings);
   const client = new pg.Client(config);
@@ -71,7 +71,7 @@ function parseOptions(options: string): Options {
 
 // A pooler must keep one server connection for each client (16 §11).
 
-/** The server's time tells connections of two servers apart that have one process id. */
+/** The start time distinguishes two servers with the same process id. */
 const BACKEND = "SELECT pg_backend_pid() || ' ' || pg_postmaster_start_time() AS backend";
 /** Other clients of the pooler may take a connection in between: one round could miss it. */
 const ROUNDS = 3;

@@ -52,7 +52,7 @@ export function isTooSlow(error: unknown): boolean {
 /** As the operating system names them: `ECONNRESET`, `ENETUNREACH`, `EAI_AGAIN`. Node's own begin with `ERR_`. */
 const SOCKET_FAULT = /^E(?!RR_)[A-Z0-9_]+$|^ERR_(SOCKET|STREAM|SSL|TLS)_/;
 
-/** Nobody can say what became of the last statement. */
+/** The outcome of the last statement is unknown. */
 export function isConnectionFault(error: unknown): boolean {
   const code = sqlState(error);
   if (SOCKET_FAULT.test(code) || /^(08|57P0|25P03)/.test(code)) return true;

@@ -49,7 +49,7 @@ function eventMarks({ get }: Reads): ReturnType<ReadDatabase['eventMarks']> {
 const AGAIN_MS = 100;
 
 /**
- * The pool for whoever only reads.
+ * A pool for reads.
  * @param ofUse asked before each attempt but the first; then what is still not answered throws `StorageFault`, as what
  * took longer than a statement may does at once. A report that took too long throws `storage_unavailable`
  */

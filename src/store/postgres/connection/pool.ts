@@ -11,7 +11,7 @@ export interface PoolOptions {
   readonly url: string;
   readonly size: number;
   readonly synchronousCommit: 'on' | 'off';
-  /** How long one statement may take, of reports too; as nodes have it unless told. */
+  /** How long one statement may take, in reports too; absent = the defaults below. */
   readonly statementMs?: number;
   readonly log: Logger;
 }
@@ -42,7 +42,7 @@ const REPORT_MS = 60_000;
 const SILENCE_MS = 5000;
 const REPORTS = 2;
 
-/** A connection that breaks tells so more than once, and also when nobody listens: its statements fail, which is enough. */
+/** A broken connection may emit several errors, also without a listener. Its statements fail, which is enough. */
 function outlivesFaults(pool: pg.Pool): void {
   pool.on('connect', (client) => void client.on('error', () => {}));
 }
@@ -157,7 +157,7 @@ async function runChecked<T>(client: pg.PoolClient, work: (tx: PoolTx) => Promis
   return result;
 }
 
-/** The first in the order of sending; what follows a failed statement only says that one failed. */
+/** The first in the order of sending; later statements only report that an earlier one failed. */
 async function firstFault(sent: readonly Promise<unknown>[]): Promise<unknown> {
   for (const outcome of await Promise.allSettled(sent)) {
     if (outcome.status === 'rejected' && !isAborted(outcome.reason)) return outcome.reason;
@@ -191,14 +191,14 @@ const MAINTENANCE = 'maintenance';
 /** Held while a node registers, and by a migration that older nodes would not outlive. */
 export const REGISTRATION = 'node names';
 
-/** With the name of the work: takes it for the rest of the transaction, waiting for whoever has it. */
+/** With the name of the work: waits for the lock and holds it until the end of the transaction. */
 export const AWAIT_TURN = `SELECT pg_advisory_xact_lock(${KEY})`;
 
-/** With the name of the work: takes it for as long as the connection stands, if nobody has it. Answers with `got`. */
+/** With the name of the work: takes a free lock for as long as the connection is open. Answers with `got`. */
 export const TRY_TURN = `SELECT pg_try_advisory_lock(${KEY}) AS got`;
 export const RELEASE_TURN = `SELECT pg_advisory_unlock(${KEY})`;
 
-/** Runs `work` when nobody else does what bears this name, waiting for whoever does. */
+/** Runs `work` under the lock of this name and waits for the lock. */
 export async function inTurn<T>(pool: Pool, name: string, work: (send: Send) => Promise<T>): Promise<T> {
   return pool.connection(async (send) => {
     await send(`SELECT pg_advisory_lock(${KEY})`, [name]);

@@ -61,7 +61,7 @@ async function readOutcome(
   return row.seq === seq - 1 ? 'open' : 'lost';
 }
 
-/** What a commit does to the root's turn: while it runs, or goes on unasked, somebody must hold the tree (16 §2). */
+/** What a commit does to the root's turn: while it runs, or resumes by itself, a node must hold the tree (16 §2). */
 function afterwards(
   { root, turn: before }: Held,
   batches: readonly PreparedBatch[],
@@ -123,7 +123,7 @@ export interface CommitOptions {
   readonly ids: IdGenerator;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Who outside is told of what. */
+  /** Notices by external receiver. */
   readonly noticed?: Noticed;
 }
 
@@ -227,7 +227,7 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
       for (const part of parts) if (part.root !== '') requireHeld(part.root);
     }
   }
-  /** A batch of no tree that tells nothing may be written twice. */
+  /** A batch without a tree and without events may be written twice. */
   async function unnumberedOutcome({ batches }: Part): Promise<'committed' | 'open'> {
     const first = batches.flatMap((item) => item.drawn)[0];
     if (first === undefined) return 'open';

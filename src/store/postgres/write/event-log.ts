@@ -65,7 +65,7 @@ const insertSessions = insertRows('ledger_sessions', LEDGER_SESSION_COLUMNS, 'ON
 const insertFacts = insertRows('ledger_calls', FACT_COLUMNS, '', 'ledger_sessions');
 const NOTICE = `INSERT INTO notices (receiver, event_id) SELECT CAST(@receiver AS text), unnest(CAST(@ids AS text[]))`;
 
-/** Types of events by the receiver outside that is to be told of them. */
+/** Types of events by the external receiver of their notices. */
 export type Noticed = ReadonlyMap<string, ReadonlySet<string>>;
 const rollups = ROLLUP_UPSERTS.map(({ table, key, measures, columns, conflict }) => ({
   key,
@@ -82,10 +82,10 @@ export interface Drawn {
   readonly at: number;
 }
 
-/** Likewise; the type stays a word for those who are told. */
+/** Likewise; receivers of notices get the type as a word. */
 type EventFact = ReturnType<typeof eventRow> & { readonly session_key: string; readonly told: string };
 
-/** Collects what the batches of one transaction tell. */
+/** Collects the events and notices of one transaction's batches. */
 export interface Collected {
   readonly typeNumbers: TypeNumbers;
   readonly events: EventFact[];

@@ -245,7 +245,7 @@ export function createJournal(options: JournalOptions): Journal {
     for (const item of emit) if (item.kind === 'event') drawn.push({ at: clock.now(), id: ids.event() });
   }
 
-  /** Whoever emits from within a subscriber is queued behind what is being delivered. */
+  /** Emissions from within a subscriber queue behind the current delivery. */
   function deliver(work: () => void): void {
     delivering = true;
     try {
@@ -254,7 +254,7 @@ export function createJournal(options: JournalOptions): Journal {
       delivering = false;
     }
   }
-  /** All of a commit at once, with what is said between its events. */
+  /** All of a commit at once, with the transient items between its events. */
   function publish({ root, items }: Run, written: ReadonlyMap<QueuedBatch, Written>): void {
     let group: Published[] = [];
     let commit: Written['commit'] = null;
@@ -284,7 +284,7 @@ export function createJournal(options: JournalOptions): Journal {
     else if (commit !== null) bus.publish(items, { root, ...commit, commit: true });
     else {
       const held = trees.get(root);
-      // Of a tree that was taken away nothing more is said here: its new owner speaks of it.
+      // A lost tree is published by its new owner.
       if (held !== null) bus.publish(items, { root, epoch: held.epoch, seq: held.seq, commit: false });
     }
   }

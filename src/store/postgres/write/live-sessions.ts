@@ -25,7 +25,7 @@ export interface LiveSessions {
 export interface Findings {
   /** Sends what must be looked up; a check throws `JournalConflict('turn_closed' | 'session_ended')` (02 §3.5). */
   guard(batch: PreparedBatch, tx: PoolTx): void;
-  /** Stamps of the sessions that a batch tells of, those it has made itself among them. */
+  /** Stamps of the sessions of a batch, including those it creates. */
   stamps(batch: PreparedBatch, tx: PoolTx): Promise<(session: string) => SessionStamp | null>;
   keep(): void;
 }

@@ -10,7 +10,7 @@ import { StartupError } from '#protocol/errors.ts';
 const BESIDE = ['', '-wal', '-shm', '-journal', '-owner', '-owner-journal'];
 const OPEN_TO_OTHERS = 0o077;
 
-/** Makes the file where it is missing, for its owner alone. Where it cannot, SQLite's own attempt says why. */
+/** Makes the file where it is missing, for its owner alone. Where it cannot, SQLite's own attempt reports why. */
 export function makePrivateFile(path: string): void {
   try {
     fs.closeSync(fs.openSync(path, 'a', 0o600));
@@ -19,13 +19,13 @@ export function makePrivateFile(path: string): void {
   }
 }
 
-/** Takes the rights of others off a database and what lies beside it; a file of somebody else stays as it is. */
+/** Takes the rights of others off a database and what lies beside it; a file of another user stays as it is. */
 export function closeToOthers(path: string): void {
   for (const file of openToOthers(path)) {
     try {
       fs.chmodSync(file, 0o600);
     } catch {
-      // Only its owner may: `doctor` says so.
+      // Only the owner may change them; `doctor` reports it.
     }
   }
 }

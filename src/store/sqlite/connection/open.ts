@@ -119,7 +119,7 @@ export function openReader(path: string): Database.Database {
   return reader;
 }
 
-/** What to throw for `cause`: a fault of the file as the one line that says it, anything else as it is. */
+/** What to throw for `cause`: a fault of the file as one line, anything else unchanged. */
 export function databaseFault(path: string, cause: unknown): unknown {
   return cause instanceof Database.SqliteError ? asStartupError(path, cause) : cause;
 }

@@ -34,7 +34,7 @@ let table: PriceTable | null = null;
 
 function loadTable({ version, source, models }: PriceRates): PriceTable {
   if (table?.version === version) return table;
-  // Whoever asks holds a whole table; the port names only what a report itself reads of it.
+  // The caller holds a whole table; the port names only what a report itself reads of it.
   table = storedPriceTable({ version, source, models: models as PriceTable['models'] }, { freeProviders });
   return table;
 }

@@ -77,7 +77,7 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
     setImmediate(flush);
   }
 
-  /** Whoever emits or commits from within a subscriber is queued behind what is being delivered. */
+  /** Emissions and commits from within a subscriber queue behind the current delivery. */
   function deliver(publish: () => void): void {
     delivering = true;
     try {

@@ -23,7 +23,7 @@ export function createLiveSessions(db: Database.Database): LiveSessions {
   const live = new Map<string, SessionStamp>();
   const select = db.prepare<[string], sql.StampRow>(sql.STAMP);
 
-  function read(sessionId: string): { readonly stamp: SessionStamp; readonly ended: boolean } | null {
+  function loadStamp(sessionId: string): { readonly stamp: SessionStamp; readonly ended: boolean } | null {
     const row = select.get(sessionId);
     if (row === undefined) return null;
     const { ended, ...rest } = row;
@@ -35,8 +35,8 @@ export function createLiveSessions(db: Database.Database): LiveSessions {
     return { stamp, ended: ended === 1 };
   }
   return {
-    hasEnded: (sessionId) => !live.has(sessionId) && read(sessionId)?.ended === true,
-    stamp: (sessionId) => live.get(sessionId) ?? read(sessionId)?.stamp ?? null,
+    hasEnded: (sessionId) => !live.has(sessionId) && loadStamp(sessionId)?.ended === true,
+    stamp: (sessionId) => live.get(sessionId) ?? loadStamp(sessionId)?.stamp ?? null,
     forget: (sessionId) => {
       live.delete(sessionId);
     },

@@ -24,7 +24,7 @@ import {
 } from '#store/write/deletions.ts';
 import type { Tx } from '#store/write/transaction.ts';
 
-/** Where a run of slices stands. */
+/** Progress of a run of slices. */
 interface PruneSlice {
   readonly report: PruneReport;
   readonly done: boolean;

@@ -1,4 +1,4 @@
-// Batches in one transaction, each of which stands or falls by itself (00 §3).
+// Batches in one transaction, each of which commits or fails by itself (00 §3).
 import type Database from 'better-sqlite3';
 import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
 import type { Published } from '#core/ports/live-bus.ts';

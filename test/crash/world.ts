@@ -56,7 +56,7 @@ function registry({ anthropicUrl }: FakeProvider, start: number, window: number)
       tier,
       aliases: [adapter],
       pricing_id: pricing,
-      capabilities: { max_context_tokens: window, max_output_tokens: 8192 },
+      capabilities: { max_context_tokens: window, max_output_tokens: 8192, supports_structured_output: true },
     });
   return `adapters:
   plan: { type: anthropic, base_url: "${anthropicUrl}/start-${start}", key_optional: true }

@@ -15,7 +15,7 @@ const MAX_IMPORTS_PER_100_LINES = 4.5;
 const SAME_EVERYWHERE: ReadonlySet<string> = new Set([]);
 
 /** What there is today; it only shrinks, until the targets above hold. */
-const CEILINGS = { of: 360, participles: 415, repeated: 155, ternaries: 2260, shared: 300, imports: 4800, words: 1520 };
+const CEILINGS = { of: 0, participles: 0, repeated: 66, ternaries: 1930, shared: 0, imports: 0, words: 155 };
 
 const room = process.env.LANGUAGE_ROOM ?? '';
 const sources = typescriptFiles('src').filter(({ path }) => path.startsWith(room));

@@ -46,7 +46,7 @@ export function ApprovalCard(props: {
     return () => gone.abort();
   }, [client, reportFailure, id]);
 
-  const answer = async (body: ConfirmationAnswer) => {
+  const sendAnswer = async (body: ConfirmationAnswer) => {
     setBusy(true);
     setError(null);
     try {
@@ -55,24 +55,24 @@ export function ApprovalCard(props: {
     } catch (reason) {
       reportFailure(reason);
       setError(reason);
-      // Another person was first: whoever shows this card looks again.
+      // Another person answered first: the parent of this card loads the question again.
       if (reason instanceof ApiError && reason.code === 'confirmation_already_resolved') props.onAnswered?.(false);
     } finally {
       setBusy(false);
     }
   };
-  const approve = () => answer({ decision: 'approve', scope });
-  const reject = () => answer({ decision: 'reject', reason: reason.trim() === '' ? null : reason.trim() });
+  const approve = () => sendAnswer({ decision: 'approve', scope });
+  const reject = () => sendAnswer({ decision: 'reject', reason: reason.trim() === '' ? null : reason.trim() });
   const asked = askedFor(confirmation, detail);
   const edit = () => setDraft(asked.text);
-  const send = async () => {
-    if (asked.yaml) return answer({ decision: 'modify', modified_yaml: draft });
+  const sendDraft = async () => {
+    if (asked.yaml) return sendAnswer({ decision: 'modify', modified_yaml: draft });
     const input = parseArguments(draft ?? '');
     if (input === null) setError(new Error('The arguments must be a JSON object.'));
-    else await answer({ decision: 'modify', modified_input: input });
+    else await sendAnswer({ decision: 'modify', modified_input: input });
     return undefined;
   };
-  const onKeyDown = (event: KeyboardEvent) => {
+  const answerByKey = (event: KeyboardEvent) => {
     const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement;
     // A key that is held down answers one question, not every one that gets the focus after it.
     if (typing || event.repeat || event.ctrlKey || event.metaKey || event.altKey || busy || draft !== null) return;
@@ -91,7 +91,7 @@ export function ApprovalCard(props: {
       class="approval"
       aria-labelledby={props.origin === undefined ? heading : `${heading} ${heading}-origin`}
       tabIndex={0}
-      onKeyDown={onKeyDown}
+      onKeyDown={answerByKey}
     >
       <header>
         <Icon name="approvals" />
@@ -166,7 +166,7 @@ export function ApprovalCard(props: {
         </div>
       ) : (
         <div class="approval-actions">
-          <button type="button" class="button primary" disabled={busy} onClick={send}>
+          <button type="button" class="button primary" disabled={busy} onClick={sendDraft}>
             {asked.yaml ? 'Approve this definition' : 'Approve with these arguments'}
           </button>
           <button type="button" class="button" disabled={busy} onClick={() => setDraft(null)}>
@@ -181,7 +181,7 @@ export function ApprovalCard(props: {
 interface Asked {
   readonly verb: string;
   readonly what: string;
-  /** All of what is said yes to, as far as it is here. */
+  /** The whole of what is approved, as far as it is loaded. */
   readonly text: string;
   /** The text is a worker's definition and no JSON. */
   readonly yaml: boolean;

@@ -66,7 +66,7 @@ export function WorkerReview(props: {
   return <Diff name={`Definition of ${name}`} head={head} old={there} fresh={yaml} />;
 }
 
-/** What the draft says otherwise than the model; nothing while they are the same. */
+/** The difference between the draft and the model's input; nothing while they are equal. */
 export function DraftChange({ proposed, draft }: { readonly proposed: string; readonly draft: string }) {
   if (draft === proposed) return null;
   return <Diff name="Your change" head="Your change" old={proposed} fresh={draft} />;
@@ -79,12 +79,12 @@ function useDefinition(session: string, name: string): string | null {
   useEffect(() => {
     const gone = new AbortController();
     const { signal } = gone;
-    const find = async () => {
+    const loadDefinition = async () => {
       const { workspace_path } = await client.getSession(session, { signal });
       const found = await client.getWorkerDefinition(name, { workspace_path, session_id: session }, { signal });
       setYaml(found.yaml);
     };
-    find().catch((error: unknown) => {
+    loadDefinition().catch((error: unknown) => {
       if (!signal.aborted && !(error instanceof ApiError && error.code === 'not_found')) reportFailure(error);
     });
     return () => gone.abort();

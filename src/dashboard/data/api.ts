@@ -35,7 +35,7 @@ export function explain(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** What is wrong with which field, where the server says so. */
+/** The invalid fields and their errors, where the server lists them. */
 export function listIssues(error: unknown): readonly { readonly path: string; readonly message: string }[] {
   const issues = error instanceof ApiError ? error.details?.issues : undefined;
   return Array.isArray(issues)
@@ -67,32 +67,32 @@ export function useSessionStream(
     const gone = new AbortController();
     let waiting: StreamItem[] = [];
     let frame = 0;
-    const hand = () => {
+    const handOver = () => {
       frame = 0;
       const items = waiting;
       waiting = [];
       if (!gone.signal.aborted) handler.current(items);
     };
-    const follow = async () => {
+    const readStream = async () => {
       const stream = client.stream(sessionId, {
         snapshot: true,
         include_worker_sessions: true,
         signal: gone.signal,
         connected: (yes) => {
           if (yes || gone.signal.aborted) return;
-          hand();
+          handOver();
           lost.current();
         },
       });
       for await (const item of stream) {
         waiting.push(item);
         // A hidden page draws no frames, and what came meanwhile must not pile up without end.
-        if (document.visibilityState !== 'visible') hand();
-        else if (frame === 0) frame = requestAnimationFrame(hand);
+        if (document.visibilityState !== 'visible') handOver();
+        else if (frame === 0) frame = requestAnimationFrame(handOver);
       }
     };
     setError(null);
-    follow().catch((reason: unknown) => {
+    readStream().catch((reason: unknown) => {
       if (gone.signal.aborted) return;
       reportFailure(reason);
       setError(reason);

@@ -31,9 +31,9 @@ export function useNarrow(): boolean {
   const [narrow, setNarrow] = useState(() => matchMedia(NARROW).matches);
   useEffect(() => {
     const query = matchMedia(NARROW);
-    const onChange = () => setNarrow(query.matches);
-    query.addEventListener('change', onChange);
-    return () => query.removeEventListener('change', onChange);
+    const updateNarrow = () => setNarrow(query.matches);
+    query.addEventListener('change', updateNarrow);
+    return () => query.removeEventListener('change', updateNarrow);
   }, []);
   return narrow;
 }

@@ -14,7 +14,7 @@ const START_MS = 10_000;
 /** Parsed texts that are kept: those of a page of messages, so that a view that is opened again does not flicker. */
 const MAX_KEPT = 200;
 
-/** Null stands for text that is shown as it is: too long, too slow, or refused by the parser. */
+/** Null means that the text is shown unparsed: it is too long, too slow, or the parser failed. */
 export type Parsed = readonly Token[] | null;
 
 /** The tokens of `text`, or a promise of them where the worker has to parse it. */
@@ -44,7 +44,7 @@ interface Waiting {
   readonly resolve: (parsed: Parsed) => void;
   /** How often it took too long. */
   tries: number;
-  /** Nobody waits for it any more. */
+  /** The text is no longer shown, so its result is not needed. */
   isAbandoned: boolean;
 }
 
@@ -61,11 +61,11 @@ let current: Waiting | null = null;
 let timer: ReturnType<typeof setTimeout> | undefined;
 
 function parseInWorker(text: string): Promise<Parsed> {
-  let resolve: Waiting['resolve'] = () => {};
+  let resolvePromise: Waiting['resolve'] = () => {};
   const promise = new Promise<Parsed>((settled) => {
-    resolve = settled;
+    resolvePromise = settled;
   });
-  const entry = { text, resolve, tries: 0, isAbandoned: false };
+  const entry = { text, resolve: resolvePromise, tries: 0, isAbandoned: false };
   pending.set(promise, entry);
   waiting.push(entry);
   startNext();
@@ -110,7 +110,7 @@ function startWorker(): RunningWorker {
     if (data === 'loaded') {
       started.isLoaded = true;
       parseCurrent();
-    } else settle(data);
+    } else settleCurrent(data);
   };
   thread.onerror = () => {
     if (worker === started) failStart();
@@ -121,7 +121,7 @@ function startWorker(): RunningWorker {
 /** Its file cannot be loaded, as after an update of the server: text stays as it is. */
 function failStart(): void {
   endWorker();
-  settle(null);
+  settleCurrent(null);
 }
 
 function giveUp(): void {
@@ -129,7 +129,7 @@ function giveUp(): void {
   if (current === null) return;
   current.tries += 1;
   if (current.tries === LIMITS_MS.length) {
-    settle(null);
+    settleCurrent(null);
     return;
   }
   if (!current.isAbandoned) waiting.push(current);
@@ -142,7 +142,7 @@ function endWorker(): void {
   worker = null;
 }
 
-function settle(parsed: Parsed): void {
+function settleCurrent(parsed: Parsed): void {
   clearTimeout(timer);
   const settled = current;
   current = null;

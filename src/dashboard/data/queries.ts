@@ -35,31 +35,31 @@ export function usePolled<T>(
   useEffect(() => {
     const gone = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const next = () => {
-      if (!gone.signal.aborted && document.visibilityState === 'visible') timer = setTimeout(run, every);
+    const scheduleNext = () => {
+      if (!gone.signal.aborted && document.visibilityState === 'visible') timer = setTimeout(runQuery, every);
     };
-    const run = () => {
+    const runQuery = () => {
       clearTimeout(timer);
       question.current(gone.signal).then(
         (data) => {
           if (gone.signal.aborted) return;
           setState({ key, data, error: null });
-          next();
+          scheduleNext();
         },
         (error: unknown) => {
           if (gone.signal.aborted) return;
           reportFailure(error);
           setState((last) => ({ key, data: last.key === key ? last.data : null, error }));
-          next();
+          scheduleNext();
         },
       );
     };
     const onVisible = () => {
-      if (document.visibilityState === 'visible') run();
+      if (document.visibilityState === 'visible') runQuery();
       else clearTimeout(timer);
     };
     document.addEventListener('visibilitychange', onVisible);
-    run();
+    runQuery();
     return () => {
       gone.abort();
       clearTimeout(timer);
@@ -71,7 +71,7 @@ export function usePolled<T>(
   return { data: state.key === key ? state.data : null, error: state.error, reload };
 }
 
-// One clock for everything on the page that ages: a single timer, and none while nobody looks.
+// One clock for everything on the page that ages: a single timer, and none while the page is hidden.
 
 const TICK_MS = 1000;
 const watchers = new Set<(now: number) => void>();
@@ -202,7 +202,7 @@ export function useSessionsById(ids: readonly string[]): ReadonlyMap<string, Ses
     if (key === '') return;
     const gone = new AbortController();
     const { signal } = gone;
-    const find = async () => {
+    const loadMissing = async () => {
       const found = new Map(known);
       const wanted = key.split(' ');
       if (found.size === 0) {
@@ -214,7 +214,7 @@ export function useSessionsById(ids: readonly string[]): ReadonlyMap<string, Ses
       await Promise.all(rest.map(one));
       setKnown(found);
     };
-    find().catch((error: unknown) => {
+    loadMissing().catch((error: unknown) => {
       if (!signal.aborted) reportFailure(error);
     });
     return () => gone.abort();

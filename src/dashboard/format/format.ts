@@ -63,11 +63,11 @@ function splitAmount(pusd: bigint, places: number): { sign: string; whole: strin
 // Counts as people read them.
 
 /** `1,234`. */
-export function count(n: number): string {
+export function formatNumber(n: number): string {
   return String(n).replace(/\B(?=(\d{3})+$)/g, ',');
 }
 
-/** `950`, `1.2k`, `34k`, `1.2M`: for tokens where the exact count stands on hover. */
+/** `950`, `1.2k`, `34k`, `1.2M`: for tokens where the exact count is shown on hover. */
 export function shortCount(n: number): string {
   if (n < 1000) return String(n);
   if (n < 1_000_000) return `${formatScaled(n / 1000)}k`;
@@ -85,14 +85,14 @@ export function baseName(path: string): string {
 }
 
 export function formatCount(n: number, one: string, many = `${one}s`): string {
-  return `${count(n)} ${n === 1 ? one : many}`;
+  return `${formatNumber(n)} ${n === 1 ? one : many}`;
 }
 
 function formatScaled(n: number): string {
   return n < 10 ? n.toFixed(1).replace(/\.0$/, '') : String(Math.floor(n));
 }
 
-// Characters that nobody sees, or that make others stand elsewhere: what a person approves must not hide behind them.
+// Invisible characters, and those that move others: they must not hide what a person approves.
 
 /** Control and format characters by their code; lines, tabs and the joiner within an emoji stay. */
 export function visible(text: string): string {
@@ -106,9 +106,9 @@ export function visible(text: string): string {
 
 const LONGEST = 160;
 
-/** Its values; what is no text says its name. What is left out is marked. */
+/** Its values; a value that is not a string is preceded by its name. An omission is marked. */
 export function summarizeInput(input: Readonly<Record<string, unknown>>): string {
-  // A value may be of megabytes: one more character than is shown tells that there are more.
+  // A value may have megabytes: one character more than is shown marks that it continues.
   const parts = Object.entries(input).map(([name, value]) =>
     (typeof value === 'string' ? value : `${name}: ${JSON.stringify(value)}`).slice(0, LONGEST + 1),
   );
@@ -155,7 +155,7 @@ export function relativeTime(at: number, now: number): string {
   return at > now ? `in ${text}` : `${text} ago`;
 }
 
-/** With seconds and the zone: what stands behind a relative time. */
+/** With seconds and the zone: the tooltip of a relative time. */
 export function absoluteTime(at: number): string {
   return new Date(at).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'long' });
 }

@@ -11,7 +11,7 @@ interface Line {
   readonly text: string;
 }
 
-/** `name` is said to a screen reader, `head` stands above the lines. A figure and no region: a page may have many. */
+/** `name` is the accessible name, `head` is the visible heading. A figure and no region: a page may have many. */
 export function Diff(props: {
   readonly name: string;
   readonly head: string;

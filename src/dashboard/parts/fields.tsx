@@ -5,11 +5,11 @@ import { Icon } from './labels.tsx';
 export interface Choice {
   readonly value: string;
   readonly label: string;
-  /** Said beside the label, in small. */
+  /** A small text beside the label. */
   readonly hint?: string | undefined;
 }
 
-/** `label` says what is chosen; the button shows the choice that is made. */
+/** `label` names the field; the button shows the current choice. */
 export function Menu(props: {
   readonly label: string;
   readonly choices: readonly Choice[];
@@ -33,16 +33,16 @@ export function Menu(props: {
     return () => document.removeEventListener('pointerdown', onPress);
   }, [open]);
 
-  const close = () => {
+  const closeList = () => {
     setOpen(false);
     button.current?.focus();
   };
-  const onKeyDown = (event: KeyboardEvent) => {
+  const chooseByKey = (event: KeyboardEvent) => {
     const items = findItems(root.current);
     const at = items.indexOf(document.activeElement as HTMLElement);
     const to: Partial<Record<string, number>> = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: items.length - 1 };
     const target = to[event.key];
-    if (event.key === 'Escape') close();
+    if (event.key === 'Escape') closeList();
     else if (event.key === 'Tab') setOpen(false);
     else if (target !== undefined) items[(target + items.length) % items.length]?.focus();
     if (event.key === 'Escape' || target !== undefined) {
@@ -66,7 +66,7 @@ export function Menu(props: {
         <Icon name="down" />
       </button>
       {open && (
-        <div class="menu-list" role="menu" id={id} aria-label={props.label} tabIndex={-1} onKeyDown={onKeyDown}>
+        <div class="menu-list" role="menu" id={id} aria-label={props.label} tabIndex={-1} onKeyDown={chooseByKey}>
           {props.choices.map(({ value, label, hint }) => (
             <button
               type="button"
@@ -74,7 +74,7 @@ export function Menu(props: {
               role="menuitemradio"
               aria-checked={value === props.value}
               onClick={() => {
-                close();
+                closeList();
                 props.onChoose(value);
               }}
             >
@@ -95,7 +95,7 @@ function findItems(root: HTMLElement | null): HTMLElement[] {
 
 // Where a person writes a limit of money, as the server takes it (14 §1).
 
-/** What stands in the field as the server wants it; null for an empty one. */
+/** The content of the field as the server expects it; null for an empty one. */
 export function parseCap(text: string): string | null {
   const amount = text.trim().replace(/^\$/, '');
   return amount === '' ? null : amount;

@@ -1,4 +1,4 @@
-// States as small words with a dot; colour never says anything alone.
+// States as small words with a dot; colour is never the only sign.
 import type { ComponentChildren } from 'preact';
 import type { Session } from '#client/client.ts';
 import { fromPusd } from '#protocol/money.ts';
@@ -42,7 +42,7 @@ export function State({ state }: { readonly state: string }) {
   );
 }
 
-// How a session came in: the door, the client behind it, and the key of its calls (19 §1). Of the plain API nothing is said.
+// How a session came in: the door, the client behind it, and the key of its calls (19 §1). The plain API has no label.
 
 export const SOURCE_NAMES: Readonly<Record<Session['door'], string>> = {
   api: 'API',
@@ -183,7 +183,7 @@ const PATHS = {
 
 export type IconName = keyof typeof PATHS;
 
-/** Says nothing to a screen reader: the control around it has a name of its own. */
+/** Hidden from a screen reader: the control around it has a name of its own. */
 export function Icon({ name }: { readonly name: IconName }) {
   return (
     <svg class="icon" viewBox="0 0 16 16" aria-hidden="true" focusable="false">

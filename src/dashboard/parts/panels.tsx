@@ -1,4 +1,4 @@
-// What stands where content would: a skeleton, an empty state that says what to do, an error that says what happened.
+// Replacements for missing content: a skeleton, an empty state with the next step, an error with its reason.
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { explain } from '../data/api.ts';

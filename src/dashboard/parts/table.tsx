@@ -5,7 +5,7 @@ import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 export interface Column<T> {
   readonly id: string;
   readonly title: string;
-  /** Numbers stand at the right. */
+  /** Numbers are aligned right. */
   readonly numeric?: boolean;
   readonly cell: (row: T) => ComponentChildren;
 }
@@ -72,13 +72,13 @@ export function LongTable<T>(props: {
   useLayoutEffect(() => {
     const box = scroller.current;
     if (box === null) return;
-    const look = () => setView({ top: box.scrollTop, height: box.clientHeight });
-    const observer = new ResizeObserver(look);
+    const measureView = () => setView({ top: box.scrollTop, height: box.clientHeight });
+    const observer = new ResizeObserver(measureView);
     observer.observe(box);
-    box.addEventListener('scroll', look, { passive: true });
+    box.addEventListener('scroll', measureView, { passive: true });
     return () => {
       observer.disconnect();
-      box.removeEventListener('scroll', look);
+      box.removeEventListener('scroll', measureView);
     };
   }, []);
 

@@ -13,7 +13,7 @@ import { VIEWS, type View } from './views.tsx';
 function TokenEntry(props: { readonly refused: boolean; readonly onToken: (token: string) => void }) {
   const [token, setToken] = useState('');
   const field = useId();
-  const said = useId();
+  const errorId = useId();
   return (
     <main class="token-entry">
       <form
@@ -35,12 +35,12 @@ function TokenEntry(props: { readonly refused: boolean; readonly onToken: (token
           spellcheck={false}
           value={token}
           aria-invalid={props.refused}
-          aria-describedby={props.refused ? said : undefined}
+          aria-describedby={props.refused ? errorId : undefined}
           onInput={(event) => setToken(event.currentTarget.value)}
           ref={(input) => input?.focus()}
         />
         {props.refused && (
-          <p class="field-error" id={said} role="alert">
+          <p class="field-error" id={errorId} role="alert">
             The server does not accept this token. Enter one of `server.auth_tokens` of the server's configuration.
           </p>
         )}

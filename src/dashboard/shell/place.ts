@@ -20,7 +20,7 @@ export function formatPlace(view: string, ...rest: readonly string[]): string {
   return `#/${[view, ...rest].map(encodeURIComponent).join('/')}`;
 }
 
-/** `#/cost?range=30d`: what is empty is left out, so that an address says only what was chosen. */
+/** `#/cost?range=30d`: empty values are left out, so that an address holds only what was chosen. */
 export function formatPlaceWithQuery(view: string, query: Readonly<Record<string, string | null>>): string {
   const chosen = Object.entries(query).filter((entry): entry is [string, string] => entry[1] !== null);
   return chosen.length === 0 ? formatPlace(view) : `${formatPlace(view)}?${new URLSearchParams(chosen)}`;
@@ -39,9 +39,9 @@ function decodePart(part: string): string {
 export function usePlace(): Place {
   const [hash, setHash] = useState(() => location.hash);
   useEffect(() => {
-    const onChange = () => setHash(location.hash);
-    addEventListener('hashchange', onChange);
-    return () => removeEventListener('hashchange', onChange);
+    const updateHash = () => setHash(location.hash);
+    addEventListener('hashchange', updateHash);
+    return () => removeEventListener('hashchange', updateHash);
   }, []);
   return parsePlace(hash);
 }

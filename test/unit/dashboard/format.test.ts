@@ -4,10 +4,10 @@ import { describe, expect, test } from 'vitest';
 import {
   axisUsd,
   computeShare,
-  count,
   duration,
   exactUsd,
   formatCount,
+  formatNumber,
   modelName,
   relativeTime,
   shortCount,
@@ -70,7 +70,7 @@ test('a count is short where its exact form stands beside it', () => {
     '999k',
     '1.3M',
   ]);
-  expect(count(1_234_567)).toBe('1,234,567');
+  expect(formatNumber(1_234_567)).toBe('1,234,567');
   expect(modelName('openrouter:a/b:free')).toBe('a/b:free');
 });
 

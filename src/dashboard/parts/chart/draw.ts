@@ -18,7 +18,7 @@ export interface Drawing {
   end(): void;
 }
 
-/** Heights are floats, since pixels are; what is said of a bar is the exact amount. */
+/** Heights are floats, since pixels are; the label of a bar has the exact amount. */
 export function drawBars(canvas: HTMLCanvasElement): Drawing {
   let shown: readonly Bar[] = [];
   let worn: Colours | null = null;

@@ -50,9 +50,9 @@ export function buildBars(
 
 /** What planners and workers spent in all. */
 export function sumSides(rows: readonly CostRow[]): { readonly planner: string; readonly workers: string } {
-  const sum = (side: CostRow['is_worker']) =>
+  const sumCosts = (side: CostRow['is_worker']) =>
     fromPusd(rows.reduce((total, row) => (row.is_worker === side ? total + toPusd(row.cost_usd) : total), 0n));
-  return { planner: sum('planner'), workers: sum('worker') };
+  return { planner: sumCosts('planner'), workers: sumCosts('worker') };
 }
 
 export function parseBucketTime(bucket: string): number {

@@ -83,9 +83,9 @@ function useDark(): boolean {
   const [dark, setDark] = useState(() => matchMedia('(prefers-color-scheme: dark)').matches);
   useEffect(() => {
     const query = matchMedia('(prefers-color-scheme: dark)');
-    const onChange = () => setDark(query.matches);
-    query.addEventListener('change', onChange);
-    return () => query.removeEventListener('change', onChange);
+    const updateDark = () => setDark(query.matches);
+    query.addEventListener('change', updateDark);
+    return () => query.removeEventListener('change', updateDark);
   }, []);
   return dark;
 }

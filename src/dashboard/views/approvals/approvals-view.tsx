@@ -4,12 +4,12 @@ import type { Confirmation, Session } from '#client/client.ts';
 import { ApprovalCard } from '#dashboard/approval/approval-card.tsx';
 import { useApi } from '#dashboard/data/api.ts';
 import { getTitle, useOpenApprovals, useSessionsById } from '#dashboard/data/queries.ts';
-import { baseName, count } from '#dashboard/format/format.ts';
+import { baseName, formatNumber } from '#dashboard/format/format.ts';
 import { Badge, Time, type Tone } from '#dashboard/parts/labels.tsx';
 import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
 import { formatPlace } from '#dashboard/shell/place.ts';
 
-// What became of questions that stood in the inbox: answered here, by another person, or by nobody in time.
+// The outcome of questions from the inbox: answered here, answered by another person, or expired.
 
 const KEPT = 8;
 const WORDS: Readonly<Record<string, { readonly word: string; readonly tone: Tone }>> = {
@@ -79,7 +79,7 @@ export function ApprovalsView() {
       <header class="view-head">
         <h1>Approvals</h1>
         <span class="quiet number" role="status">
-          {open && `${count(open.length)}${data?.more ? '+' : ''} open`}
+          {open && `${formatNumber(open.length)}${data?.more ? '+' : ''} open`}
         </span>
         {open !== null && open.length > 0 && (
           <p class="keys quiet">
@@ -113,7 +113,7 @@ export function ApprovalsView() {
         ))}
         {open !== null && open.length > shown && (
           <p class="quiet">
-            {count(open.length - shown)} more appear when you have answered these.{' '}
+            {formatNumber(open.length - shown)} more appear when you have answered these.{' '}
             <button type="button" class="button ghost" onClick={() => setShown(shown + CARDS)}>
               Show more
             </button>
@@ -162,7 +162,7 @@ function useCards(open: readonly Confirmation[] | null) {
     const onFocus = ({ target }: FocusEvent) => {
       at.current = cards().findIndex((card) => target instanceof Node && card.contains(target));
     };
-    const onKeyDown = (event: KeyboardEvent) => {
+    const moveByKey = (event: KeyboardEvent) => {
       const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement;
       const step = { j: 1, k: -1 }[event.key];
       if (typing || step === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -171,10 +171,10 @@ function useCards(open: readonly Confirmation[] | null) {
       event.preventDefault();
     };
     document.addEventListener('focusin', onFocus);
-    document.addEventListener('keydown', onKeyDown);
+    document.addEventListener('keydown', moveByKey);
     return () => {
       document.removeEventListener('focusin', onFocus);
-      document.removeEventListener('keydown', onKeyDown);
+      document.removeEventListener('keydown', moveByKey);
     };
   }, []);
   return box;

@@ -217,7 +217,11 @@ export function formatCsv(answer: CostAnswer, names: Names): string {
   const measures = MEASURES.filter((name) => first?.[name] !== undefined);
   const lines = groups.data.map((row) => {
     const key = getRowKey(question, row);
-    return [text(key ?? ''), text(getRowName(question, key, names)), ...measures.map((name) => String(row[name]))];
+    return [
+      quoteCell(key ?? ''),
+      quoteCell(getRowName(question, key, names)),
+      ...measures.map((name) => String(row[name])),
+    ];
   });
   return [[question.group, 'name', ...measures], ...lines].map((cells) => `${cells.join(',')}\r\n`).join('');
 }
@@ -238,7 +242,7 @@ export function offerFile(name: string, content: string): void {
 }
 
 /** Titles are strangers' text: a spreadsheet must not take them for formulas. */
-function text(cell: string): string {
+function quoteCell(cell: string): string {
   const harmless = /^[=+\-@\t\r]/.test(cell) ? `'${cell}` : cell;
   return /[",\r\n]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless;
 }

@@ -54,7 +54,7 @@ const DAY_MS = 24 * HOUR_MS;
 const DAYS: Readonly<Partial<Record<Range, number>>> = { '7d': 7, '30d': 30, '90d': 90 };
 const DAY_PATTERN = /^\d{4}-\d{2}-\d{2}$/;
 
-/** Whatever stands in the address: what makes no sense is as if it were not there. */
+/** Reads the question from the address. Invalid values are ignored. */
 export function parseCostQuestion({ query }: Place): CostQuestion {
   const day = (name: string) => {
     const text = query.get(name);

@@ -38,7 +38,7 @@ export function CostTable(props: { readonly answer: CostAnswer; readonly names: 
             row={row}
             repriced={repriced}
             unfolds={trees}
-            dearest={mostExpensive}
+            highestCost={mostExpensive}
           />
         ))}
         <tfoot>
@@ -59,7 +59,7 @@ function Group(props: {
   readonly row: CostRow;
   readonly repriced: boolean;
   readonly unfolds: boolean;
-  readonly dearest: string;
+  readonly highestCost: string;
 }) {
   const { answer, row, repriced } = props;
   const [open, setOpen] = useState(false);
@@ -78,7 +78,7 @@ function Group(props: {
           )}
         </th>
         <td data-column="share">
-          <ShareBar row={row} dearest={props.dearest} />
+          <ShareBar row={row} highestCost={props.highestCost} />
         </td>
         <Figures row={row} repriced={repriced} />
       </tr>
@@ -87,8 +87,8 @@ function Group(props: {
   );
 }
 
-/** Long as its cost beside the dearest row, in the colours of who spent it where that is known. */
-function ShareBar({ row, dearest }: { readonly row: CostRow; readonly dearest: string }) {
+/** Long as its cost relative to the most expensive row, in the colours of who spent it where that is known. */
+function ShareBar({ row, highestCost }: { readonly row: CostRow; readonly highestCost: string }) {
   const { planner_cost_usd, worker_cost_usd } = row;
   const parts =
     planner_cost_usd === undefined || worker_cost_usd === undefined
@@ -102,7 +102,7 @@ function ShareBar({ row, dearest }: { readonly row: CostRow; readonly dearest: s
       {parts.map(({ kind, usd }) => (
         <Fragment key={kind}>
           {usd !== '0' && (
-            <span class={`share-part ${kind}`} style={{ width: `${computeShare(usd, dearest) * 100}%` }} />
+            <span class={`share-part ${kind}`} style={{ width: `${computeShare(usd, highestCost) * 100}%` }} />
           )}
         </Fragment>
       ))}

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import type { CostReport, MetisClient } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
 import { usePolled, useSessionsById, useWorkspaces } from '#dashboard/data/queries.ts';
-import { baseName, count, modelName } from '#dashboard/format/format.ts';
+import { baseName, formatNumber, modelName } from '#dashboard/format/format.ts';
 import { buildBars } from '#dashboard/parts/chart/spend-bars.ts';
 import { SpendChart } from '#dashboard/parts/chart/spend-chart.tsx';
 import { type Choice, Menu } from '#dashboard/parts/fields.tsx';
@@ -104,12 +104,12 @@ async function askChoices(client: MetisClient, question: CostQuestion, signal: A
     by('workspace'),
     by('door,caller'),
   ]);
-  const keys = (report: CostReport<'model'>, name: 'model' | 'worker_name' | 'workspace_hash') =>
+  const listKeys = (report: CostReport<'model'>, name: 'model' | 'worker_name' | 'workspace_hash') =>
     [...new Set(report.data.map((row) => row[name]))].filter((key) => typeof key === 'string');
   return {
-    models: keys(models, 'model'),
-    workers: keys(workers, 'worker_name'),
-    workspaces: keys(workspaces, 'workspace_hash'),
+    models: listKeys(models, 'model'),
+    workers: listKeys(workers, 'worker_name'),
+    workspaces: listKeys(workspaces, 'workspace_hash'),
     // Where all came the one way there is nothing to choose.
     doors: listIfSeveral(ways.data.flatMap(({ door }) => door ?? [])),
     callers: listIfSeveral(ways.data.map(({ caller }) => caller ?? '')),
@@ -147,7 +147,7 @@ export function CostView({ place }: { readonly place: Place }) {
     sessions: useSessionsById(trees.flatMap((row) => row.root_session_id ?? [])),
     workspaces: useWorkspaces(),
   };
-  const ask = (next: CostQuestion) => {
+  const changeQuestion = (next: CostQuestion) => {
     setLimit(PAGE);
     goTo(formatCostPlace(next));
   };
@@ -155,16 +155,21 @@ export function CostView({ place }: { readonly place: Place }) {
     <div class="view cost-view">
       <header class="view-head">
         <h1>Cost</h1>
-        <CostTools question={question} answer={answer} names={names} onAsk={ask} />
+        <CostTools question={question} answer={answer} names={names} onAsk={changeQuestion} />
       </header>
       <div class="view-body" aria-busy={data === null}>
-        {question.range === 'custom' && <CustomRange question={question} onAsk={ask} />}
-        <CostFilters question={question} workspaces={names.workspaces} onAsk={ask} />
+        {question.range === 'custom' && <CustomRange question={question} onAsk={changeQuestion} />}
+        <CostFilters question={question} workspaces={names.workspaces} onAsk={changeQuestion} />
         {error !== null && <Failure error={error} title="The report could not be loaded" retry={reload} />}
         {answer === null ? (
           error === null && question.range !== 'custom' && <Skeleton rows={10} />
         ) : (
-          <Answer answer={answer} names={names} onAsk={ask} onMore={() => setLimit(Math.min(MOST_ROWS, limit * 2))} />
+          <Answer
+            answer={answer}
+            names={names}
+            onAsk={changeQuestion}
+            onMore={() => setLimit(Math.min(MOST_ROWS, limit * 2))}
+          />
         )}
       </div>
     </div>
@@ -198,7 +203,7 @@ function Answer(props: {
         {groups.next_cursor !== null && groups.data.length < MOST_ROWS && (
           <p class="panel-foot">
             <button type="button" class="button" onClick={props.onMore}>
-              Show more than {count(groups.data.length)}
+              Show more than {formatNumber(groups.data.length)}
             </button>
           </p>
         )}
@@ -317,6 +322,6 @@ function customDays(answer: CostAnswer | null): Pick<CostQuestion, 'from' | 'to'
 }
 
 function windowText({ start, end }: { readonly start: string; readonly end: string }): string {
-  const text = (time: string) => time.slice(0, 16).replace('T', ' ');
-  return `${Date.parse(start) === 0 ? 'All calls' : text(start)} to ${text(end)} UTC`;
+  const formatMinute = (time: string) => time.slice(0, 16).replace('T', ' ');
+  return `${Date.parse(start) === 0 ? 'All calls' : formatMinute(start)} to ${formatMinute(end)} UTC`;
 }

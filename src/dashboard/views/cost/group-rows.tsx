@@ -9,7 +9,7 @@ import { type CostQuestion, formatCostPlace } from './cost-question.ts';
 /** What the calls without a caller are called. */
 export const NO_KEY = 'Without a key';
 
-/** Names that the interface does not tell with the figures. */
+/** Names that the API does not return with the figures. */
 export interface Names {
   readonly sessions: ReadonlyMap<string, Session | null>;
   /** By hash of the path. */

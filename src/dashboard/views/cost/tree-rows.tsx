@@ -1,4 +1,4 @@
-// One tree by session and model: the planner first, each worker behind whoever called it, all unfolding into their calls.
+// One tree by session and model: the planner first, each worker behind its caller, all unfolding into their calls.
 import { useEffect, useState } from 'preact/hooks';
 import type { CostRow, EventList, MetisClient, Session } from '#client/client.ts';
 import { explain, useApi } from '#dashboard/data/api.ts';
@@ -28,7 +28,7 @@ function CallRows(props: { readonly answer: CostAnswer; readonly row: CostRow; r
   const [read, setRead] = useState<Calls | null>(null);
   const [error, setError] = useState<string | null>(null);
 
-  const ask = async (cursor: string | null, signal?: AbortSignal) => {
+  const loadCalls = async (cursor: string | null, signal?: AbortSignal) => {
     const query = {
       types: ['llm.call_completed'] as const,
       limit: CALLS_PER_PAGE,
@@ -47,14 +47,14 @@ function CallRows(props: { readonly answer: CostAnswer; readonly row: CostRow; r
       next: page.next_cursor,
     }));
   };
-  const fail = (reason: unknown) => {
+  const showFailure = (reason: unknown) => {
     reportFailure(reason);
     setError(explain(reason));
   };
   useEffect(() => {
     const gone = new AbortController();
-    ask(null, gone.signal).catch((reason) => {
-      if (!gone.signal.aborted) fail(reason);
+    loadCalls(null, gone.signal).catch((reason) => {
+      if (!gone.signal.aborted) showFailure(reason);
     });
     return () => gone.abort();
     // A session's calls as they stand when it is unfolded.
@@ -102,7 +102,7 @@ function CallRows(props: { readonly answer: CostAnswer; readonly row: CostRow; r
       {read.next !== null && (
         <tr class="nested calls-foot">
           <td>
-            <button type="button" class="button" onClick={() => void ask(read.next).catch(fail)}>
+            <button type="button" class="button" onClick={() => void loadCalls(read.next).catch(showFailure)}>
               More calls
             </button>
           </td>
@@ -114,7 +114,7 @@ function CallRows(props: { readonly answer: CostAnswer; readonly row: CostRow; r
   );
 }
 
-/** By the id of its event, what each call costs by the prices that were asked for; one that cannot be told is left out. */
+/** The cost of each call at the requested prices, by the id of its event. A call without a known cost is left out. */
 function useRepriced(props: Parameters<typeof CallRows>[0], calls: readonly Call[]): ReadonlyMap<string, string> {
   const { client, reportFailure } = useApi();
   const [prices, setPrices] = useState<ReadonlyMap<string, string>>(new Map());
@@ -124,13 +124,13 @@ function useRepriced(props: Parameters<typeof CallRows>[0], calls: readonly Call
     if (!props.repriced || calls.length === 0) return;
     const gone = new AbortController();
     // The server reckons: its report over the one millisecond in which the call ended.
-    const ask = async ({ id, timestamp, session_id, payload: { model } }: Call) => {
+    const loadPrice = async ({ id, timestamp, session_id, payload: { model } }: Call) => {
       const window = { from: timestamp, to: new Date(Date.parse(timestamp) + 1).toISOString() };
       const of = { session: session_id, model, pricing, group_by: 'none' } as const;
       const { totals } = await client.getCost({ ...window, ...of }, { signal: gone.signal });
       return totals.call_count === 1 ? [[id, totals.cost_usd] as const] : [];
     };
-    Promise.all(calls.map(ask)).then(
+    Promise.all(calls.map(loadPrice)).then(
       (found) => setPrices(new Map(found.flat())),
       (reason) => gone.signal.aborted || reportFailure(reason),
     );
@@ -276,7 +276,7 @@ async function askTree(
   };
   const sessions = new Map<string, Session>();
   const known = new Map<string, Below>();
-  const ask = async (parent: string) => {
+  const loadBelow = async (parent: string) => {
     const [report, workers] = await Promise.all([
       client.getCost({ ...same, parent_session: parent, group_by: 'session,model', limit: MOST }, { signal }),
       client.listSessions({ parent_session_id: parent, limit: PAGE }, { signal }),
@@ -289,16 +289,16 @@ async function askTree(
   };
   let found = 0;
   for (let level: readonly string[] = [treeId]; level.length > 0 && found < calls; ) {
-    found = (await Promise.all(level.map(ask))).reduce((sum, calls) => sum + calls, found);
+    found = (await Promise.all(level.map(loadBelow))).reduce((sum, calls) => sum + calls, found);
     level = level.flatMap((id) => known.get(id)?.workers ?? []);
   }
   const own = await client.getSession(treeId, { signal }).catch(() => null);
   if (own !== null) sessions.set(own.id, own);
-  return { rows: inOrder(known, treeId), sessions };
+  return { rows: orderRows(known, treeId), sessions };
 }
 
 /** The planner's own rows, then each worker with those that it called behind it. */
-function inOrder(known: ReadonlyMap<string, Below>, treeId: string): readonly TreeRow[] {
+function orderRows(known: ReadonlyMap<string, Below>, treeId: string): readonly TreeRow[] {
   const listRows = (id: string, caller: string, depth: number): TreeRow[] => {
     const rows = known.get(caller)?.rows.filter(({ session_id }) => session_id === id) ?? [];
     const below = known.get(id)?.workers.flatMap((worker) => listRows(worker, id, depth + 1)) ?? [];

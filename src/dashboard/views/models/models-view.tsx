@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import type { MetisClient, Model, ReliabilityReport, RoutingReport } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
 import { usePolled, useWorkspacePaths } from '#dashboard/data/queries.ts';
-import { baseName, count, duration, exactUsd, formatCount, modelName } from '#dashboard/format/format.ts';
+import { baseName, duration, exactUsd, formatCount, formatNumber, modelName } from '#dashboard/format/format.ts';
 import { Menu } from '#dashboard/parts/fields.tsx';
 import { Badge } from '#dashboard/parts/labels.tsx';
 import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
@@ -14,7 +14,7 @@ import { percent } from '../cost/cost-figures.tsx';
 import { SLOT_NAMES } from '../session/route-chain.tsx';
 import { ComparisonNeeds, QualityPanel, TaskShapes } from './quality-panel.tsx';
 
-// What a model's row tells: its place in the registry, its price, and how it did.
+// The columns of a model's row: its place in the registry, its price, and its results.
 
 interface ModelRow {
   readonly model: Model;
@@ -78,14 +78,14 @@ const MODEL_COLUMNS: readonly Column<ModelRow>[] = [
     cell: ({ wins }) => {
       const sum = wins.reduce((total, win) => total + win.count, 0);
       const by = wins.map((win) => `${win.policy.replaceAll('_', ' ')}: ${win.count}`).join(', ');
-      return sum === 0 ? NONE : <span title={by}>{count(sum)}</span>;
+      return sum === 0 ? NONE : <span title={by}>{formatNumber(sum)}</span>;
     },
   },
   {
     id: 'calls',
     title: 'Calls',
     numeric: true,
-    cell: ({ calls }) => (calls === null ? NONE : count(calls.calls)),
+    cell: ({ calls }) => (calls === null ? NONE : formatNumber(calls.calls)),
   },
   {
     id: 'failed',
@@ -109,7 +109,7 @@ const MODEL_COLUMNS: readonly Column<ModelRow>[] = [
 ];
 
 function latency(ms: number | null | undefined) {
-  return ms === null || ms === undefined ? NONE : <span title={`${count(ms)} ms`}>{duration(ms)}</span>;
+  return ms === null || ms === undefined ? NONE : <span title={`${formatNumber(ms)} ms`}>{duration(ms)}</span>;
 }
 
 function Availability({ model }: { readonly model: Model }) {
@@ -137,7 +137,7 @@ const REFUSALS: readonly Column<Refusal>[] = [
   },
   { id: 'policy', title: 'Slot', cell: ({ policy }) => getSlotName(policy) },
   { id: 'why', title: 'Reason', cell: ({ why }) => words(why) },
-  { id: 'count', title: 'Count', numeric: true, cell: (row) => count(row.count) },
+  { id: 'count', title: 'Count', numeric: true, cell: (row) => formatNumber(row.count) },
 ];
 
 function RoutingPanels({ stats }: { readonly stats: Stats }) {
@@ -164,7 +164,7 @@ function RoutingPanels({ stats }: { readonly stats: Stats }) {
               <span class="slot-track" aria-hidden="true">
                 <span style={{ width: `${(win.count / most) * 100}%` }} />
               </span>
-              <span class={win.count === 0 ? 'number quiet' : 'number'}>{count(win.count)}</span>
+              <span class={win.count === 0 ? 'number quiet' : 'number'}>{formatNumber(win.count)}</span>
             </li>
           ))}
         </ol>
@@ -173,8 +173,8 @@ function RoutingPanels({ stats }: { readonly stats: Stats }) {
         <header>
           <h2>Rejected candidates</h2>
           <span class="panel-more quiet">
-            {count(stats.hard_failures)} turns without a model, {count(stats.explicit_rejections)} explicit choices
-            rejected
+            {formatNumber(stats.hard_failures)} turns without a model, {formatNumber(stats.explicit_rejections)}{' '}
+            explicit choices rejected
           </span>
         </header>
         {refusals.length === 0 ? (

@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import type { Pattern, QualityReport } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
 import { usePolled } from '#dashboard/data/queries.ts';
-import { count, duration, exactUsd, formatCount, modelName, shortUsd } from '#dashboard/format/format.ts';
+import { duration, exactUsd, formatCount, formatNumber, modelName, shortUsd } from '#dashboard/format/format.ts';
 import { Badge, Money } from '#dashboard/parts/labels.tsx';
 import { Failure } from '#dashboard/parts/panels.tsx';
 import { type Column, Table } from '#dashboard/parts/table.tsx';
@@ -23,7 +23,7 @@ const VERDICTS = {
 
 const COLUMNS: readonly Column<Comparison>[] = [
   { id: 'shape', title: 'Task shape', cell: (row) => describeShape(row) },
-  { id: 'dearer', title: 'Current model', cell: ({ dearer }) => <SideCell side={dearer} /> },
+  { id: 'dearer', title: 'Current model', cell: ({ dearer: side }) => <SideCell side={side} /> },
   { id: 'cheaper', title: 'Cheaper model', cell: ({ cheaper }) => <SideCell side={cheaper} /> },
   {
     id: 'verdict',
@@ -124,7 +124,7 @@ function SideCell({ side }: { readonly side: Side }) {
         class="sub"
         title={`${exactUsd(side.avg_cost_usd)} per turn on average over ${formatCount(side.turns, 'turn')}`}
       >
-        {score} over {count(side.scored_turns)} · {shortUsd(side.avg_cost_usd)} per turn
+        {score} over {formatNumber(side.scored_turns)} · {shortUsd(side.avg_cost_usd)} per turn
       </span>
     </>
   );
@@ -141,7 +141,7 @@ const SIZES = ['below 1k tokens', 'below 10k tokens', 'below 100k tokens', '100k
 interface Row {
   readonly shape: Pattern;
   readonly outcome: Pattern['outcomes'][number];
-  /** The shape is told once, beside its first model. */
+  /** The shape is shown once, beside its first model. */
   readonly first: boolean;
 }
 
@@ -156,7 +156,7 @@ const SHAPE_COLUMNS: readonly Column<Row>[] = [
       </>
     ),
   },
-  { id: 'turns', title: 'Turns', numeric: true, cell: ({ outcome }) => count(outcome.sample_size) },
+  { id: 'turns', title: 'Turns', numeric: true, cell: ({ outcome }) => formatNumber(outcome.sample_size) },
   {
     id: 'score',
     title: 'Score',

@@ -22,7 +22,7 @@ import {
 } from '../cost/cost-question.ts';
 import { sessionName } from '../cost/group-rows.tsx';
 
-// What runs, what waits for a person, and the dearest trees.
+// What runs, what waits for a person, and the most expensive trees.
 
 const SHOWN = 8;
 
@@ -110,7 +110,7 @@ function Waiting() {
 function MostExpensive({ answer }: { readonly answer: CostAnswer }) {
   const rows = answer.groups.data;
   const sessions = useSessionsById(rows.flatMap((row) => row.root_session_id ?? []));
-  const dearest = rows[0]?.cost_usd ?? '0';
+  const highestCost = rows[0]?.cost_usd ?? '0';
   return (
     <Panel title="Most expensive sessions" more={<a href={formatPlace('cost')}>Cost</a>}>
       {rows.length === 0 && <p class="panel-note quiet">No calls in this period.</p>}
@@ -124,11 +124,11 @@ function MostExpensive({ answer }: { readonly answer: CostAnswer }) {
               <span class="share-bar" aria-hidden="true">
                 <span
                   class="share-part planner"
-                  style={{ width: `${computeShare(row.planner_cost_usd ?? '0', dearest) * 100}%` }}
+                  style={{ width: `${computeShare(row.planner_cost_usd ?? '0', highestCost) * 100}%` }}
                 />
                 <span
                   class="share-part workers"
-                  style={{ width: `${computeShare(row.worker_cost_usd ?? '0', dearest) * 100}%` }}
+                  style={{ width: `${computeShare(row.worker_cost_usd ?? '0', highestCost) * 100}%` }}
                 />
               </span>
             </div>

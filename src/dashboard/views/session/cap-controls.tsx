@@ -86,22 +86,22 @@ function CapDialog(props: { readonly session: Session; readonly onChanged: () =>
 // The cap that refused a call of the tree: what is spent, what the call may cost, and the cap that would let it pass (14 §3).
 
 /** The refusal by the session's own cap, as long as that stands as it was; null when there is none. */
-export function useMetCap(session: Session | null, told: Refusal | null): Refusal | null {
+export function useMetCap(session: Session | null, streamed: Refusal | null): Refusal | null {
   const { client, reportFailure } = useApi();
-  const [asked, setAsked] = useState<Refusal | null>(null);
+  const [stored, setStored] = useState<Refusal | null>(null);
   const id = session === null || session.is_worker || session.max_cost_usd === null ? null : session.id;
   useEffect(() => {
     const gone = new AbortController();
-    setAsked(null);
+    setStored(null);
     if (id === null) return;
     const query = { types: ['budget.exceeded'] as const, limit: 1000 };
     client.listEvents(id, query, { signal: gone.signal }).then(({ events }) => {
       const last = events.at(-1);
-      if (last?.type === 'budget.exceeded') setAsked(last.payload);
+      if (last?.type === 'budget.exceeded') setStored(last.payload);
     }, reportFailure);
     return () => gone.abort();
   }, [id, client, reportFailure]);
-  const met = told ?? asked;
+  const met = streamed ?? stored;
   const cap = session?.max_cost_usd ?? null;
   if (id === null || met === null || cap === null || met.scope !== 'session') return null;
   return toPusd(met.limit_usd) === toPusd(cap) ? met : null;
@@ -119,7 +119,7 @@ export function MetCap({ met }: { readonly met: Refusal }) {
   );
 }
 
-// A turn that was put down: by a restart, and a person takes it up again; by its cap, and a person raises it (14).
+// An interrupted turn: after a restart a person resumes it; at its cap a person raises the cap (14).
 
 interface Props {
   readonly session: Session;
@@ -135,7 +135,7 @@ export function Interrupted({ session, met, onChanged }: Props) {
   const field = useId();
   const turnId = session.current_turn_id;
   const byBudget = session.waiting_on.some(({ kind }) => kind === 'budget');
-  const act = async (step: () => Promise<unknown>) => {
+  const runStep = async (step: () => Promise<unknown>) => {
     setError(null);
     try {
       await step();
@@ -150,7 +150,7 @@ export function Interrupted({ session, met, onChanged }: Props) {
       class="interrupted"
       onSubmit={(event) => {
         event.preventDefault();
-        void act(() => client.updateSession(session.id, { max_cost_usd: parseCap(cap) }));
+        void runStep(() => client.updateSession(session.id, { max_cost_usd: parseCap(cap) }));
       }}
     >
       {byBudget && session.max_cost_usd !== null ? (
@@ -175,7 +175,7 @@ export function Interrupted({ session, met, onChanged }: Props) {
           <button
             type="button"
             class="button"
-            onClick={() => void act(async () => turnId !== null && client.resumeTurn(session.id, turnId))}
+            onClick={() => void runStep(async () => turnId !== null && client.resumeTurn(session.id, turnId))}
           >
             Resume
           </button>

@@ -37,7 +37,7 @@ export function Composer(props: {
     element.style.height = `${element.scrollHeight + 2}px`;
   }, [text]);
 
-  const act = async (step: () => Promise<unknown>) => {
+  const runStep = async (step: () => Promise<unknown>) => {
     setBusy(true);
     setError(null);
     try {
@@ -52,12 +52,12 @@ export function Composer(props: {
       setBusy(false);
     }
   };
-  const send = async () => {
+  const sendMessage = async () => {
     if (text.trim() === '' || busy) return;
     // Files do not go with a message to a turn that runs (05 §3.2).
     const attachments = takes ? parseAttachments(files ?? '') : [];
     const isTurnOpen = turnId !== null || session.current_turn_id !== null;
-    const sent = await act(() => submitMessage(client, session.id, { content: text, attachments, isTurnOpen }));
+    const sent = await runStep(() => submitMessage(client, session.id, { content: text, attachments, isTurnOpen }));
     if (sent) {
       setText('');
       setFiles(null);
@@ -76,7 +76,7 @@ export function Composer(props: {
       class="composer"
       onSubmit={(event) => {
         event.preventDefault();
-        void send();
+        void sendMessage();
       }}
     >
       {error !== null && (
@@ -94,7 +94,7 @@ export function Composer(props: {
         onKeyDown={(event) => {
           if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
           event.preventDefault();
-          void send();
+          void sendMessage();
         }}
       />
       {takes && files !== null && <Attachments text={files} onText={setFiles} />}
@@ -115,7 +115,7 @@ export function Composer(props: {
             choices={choices}
             value={model ?? ''}
             onChoose={(value) =>
-              void act(() => client.updateSession(session.id, { active_model: value === '' ? null : value }))
+              void runStep(() => client.updateSession(session.id, { active_model: value === '' ? null : value }))
             }
           />
         )}
@@ -126,7 +126,7 @@ export function Composer(props: {
             type="button"
             class="button danger"
             disabled={busy || session.current_turn_status === 'cancelling'}
-            onClick={() => void act(() => client.cancelTurn(session.id, turnId))}
+            onClick={() => void runStep(() => client.cancelTurn(session.id, turnId))}
           >
             <Icon name="stop" />
             Cancel turn

@@ -1,9 +1,9 @@
-// The conversation: what was said and done, turn by turn, and at its end what is being written.
+// The conversation: messages and tool calls, turn by turn, and at its end the message that is being written.
 import { Component, type ComponentChildren } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import type { Message, Turn } from '#client/client.ts';
 import { explain, useApi } from '#dashboard/data/api.ts';
-import { count, duration, formatCount } from '#dashboard/format/format.ts';
+import { duration, formatCount, formatNumber } from '#dashboard/format/format.ts';
 import { Count, Icon, Money, State, Time } from '#dashboard/parts/labels.tsx';
 import { Markdown } from '#dashboard/parts/markdown.tsx';
 import { Clipped } from '#dashboard/parts/panels.tsx';
@@ -49,14 +49,14 @@ function TurnEnd({ turn }: { readonly turn: Turn }) {
 
 function TurnScore({ turn }: { readonly turn: Turn }) {
   const { client, reportFailure } = useApi();
-  const [said, setSaid] = useState<UserScore>(null);
-  const { score } = newest(said, turn.user_score) ?? { score: null };
+  const [given, setGiven] = useState<UserScore>(null);
+  const { score } = newest(given, turn.user_score) ?? { score: null };
   const [error, setError] = useState<string | null>(null);
   const give = async ({ label, score: wanted }: (typeof THUMBS)[number]) => {
-    // The same again would take away what was said beside it.
+    // The same score again would remove the comment of the stored one.
     if (score === wanted) return;
     try {
-      setSaid(await client.scoreTurn(turn.session_id, turn.id, { score: label }));
+      setGiven(await client.scoreTurn(turn.session_id, turn.id, { score: label }));
       setError(null);
     } catch (reason) {
       reportFailure(reason);
@@ -83,7 +83,7 @@ function TurnScore({ turn }: { readonly turn: Turn }) {
   );
 }
 
-/** What was said here may not have been read again yet, and somebody else may have said something since. */
+/** The later of two scores: the one given here may not be read back yet, and another person may have given one since. */
 function newest(here: UserScore, read: UserScore): UserScore {
   return here !== null && (read === null || here.scored_at > read.scored_at) ? here : read;
 }
@@ -260,7 +260,7 @@ function Blocks(props: {
       })}
       {more > 0 && (
         <button type="button" class="button ghost more" onClick={() => setMost(most + BLOCKS)}>
-          {count(more)} more
+          {formatNumber(more)} more
         </button>
       )}
     </>

@@ -10,7 +10,7 @@ import { getDelegationState, type LiveNode, type Route, type WorkerCall } from '
 import { WhyModel } from './route-chain.tsx';
 import type { ToolUse } from './tool-card.tsx';
 
-/** More of a task than three lines can hold; all of it stands in the worker's own conversation. */
+/** More of a task than three lines can hold; the worker's own conversation has all of it. */
 const TASK = 1000;
 
 export function DelegationCard(props: {
@@ -125,19 +125,25 @@ function Outcome({ record }: { readonly record: NonNullable<WorkerCall['record']
 /** Cancels the worker's turn alone; its planner goes on. */
 export function CancelWorker({ sessionId, label }: { readonly sessionId: string; readonly label: string }) {
   const { client, reportFailure } = useApi();
-  const [said, setSaid] = useState<string | null>(null);
-  const cancel = async () => {
-    setSaid('Cancelling…');
+  const [status, setStatus] = useState<string | null>(null);
+  const cancelDelegation = async () => {
+    setStatus('Cancelling…');
     try {
       const { current_turn_id } = await client.getSession(sessionId);
       if (current_turn_id !== null) await client.cancelTurn(sessionId, current_turn_id);
     } catch (error) {
       reportFailure(error);
-      setSaid(explain(error));
+      setStatus(explain(error));
     }
   };
   return (
-    <button type="button" class="button danger" disabled={said !== null} title={said ?? undefined} onClick={cancel}>
+    <button
+      type="button"
+      class="button danger"
+      disabled={status !== null}
+      title={status ?? undefined}
+      onClick={cancelDelegation}
+    >
       Cancel<span class="visually-hidden"> {label}</span>
     </button>
   );

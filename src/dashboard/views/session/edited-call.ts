@@ -1,4 +1,4 @@
-// What a person made of a call before it ran: the stored call is the model's, its result tells what was changed (13 §7.5).
+// A call that a person edited before it ran: the stored call is the model's, its result lists the changes (13 §7.5).
 import type { Message } from '#client/client.ts';
 import type { Block } from './live/open-message.ts';
 

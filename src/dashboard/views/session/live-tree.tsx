@@ -74,7 +74,7 @@ function Pane(props: { readonly node: LiveNode; readonly nodes: readonly LiveNod
   );
 }
 
-/** The beginning of what the planner told it to do, from the call that opened it. */
+/** The beginning of the task that the planner gave it, from the call that opened it. */
 export function findNodeTask(live: LiveSession, node: LiveNode): string | null {
   if (node.task !== null) return node.task.slice(0, TASK);
   const call = [...live.calls.values()].find(({ worker_session_id }) => worker_session_id === node.session_id);

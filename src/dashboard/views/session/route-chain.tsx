@@ -1,4 +1,4 @@
-// Why this model: the seven places that could have chosen it, the one that did, and what each of them said (03 §5).
+// Why this model: the seven places that could have chosen it, the one that did, and the value of each (03 §5).
 import { useState } from 'preact/hooks';
 import { explain, useApi } from '#dashboard/data/api.ts';
 import { modelName } from '#dashboard/format/format.ts';
@@ -26,9 +26,9 @@ export function WhyModel(props: {
 }) {
   const { client, reportFailure } = useApi();
   const [asked, setAsked] = useState<Route | null>(null);
-  const [said, setSaid] = useState<string | null>(null);
+  const [notice, setNotice] = useState<string | null>(null);
   const route = props.known ?? asked;
-  const load = async () => {
+  const loadRoute = async () => {
     if (route !== null) return;
     try {
       // Ids order by time, and the decision is the turn's second event.
@@ -36,20 +36,20 @@ export function WhyModel(props: {
       const { events } = await client.listEvents(props.sessionId, { types: ['route.decided'], limit: 1, ...since });
       const [found] = events;
       if (found?.type === 'route.decided') setAsked(found.payload);
-      else setSaid('Its event is no longer kept.');
+      else setNotice('Its event is no longer kept.');
     } catch (error) {
       reportFailure(error);
-      setSaid(explain(error));
+      setNotice(explain(error));
     }
   };
   return (
-    <details class="why" onToggle={(event) => event.currentTarget.open && void load()}>
+    <details class="why" onToggle={(event) => event.currentTarget.open && void loadRoute()}>
       <summary>
         <Icon name="route" />
         <span class="why-model">{props.model === null ? 'no model' : modelName(props.model)}</span>
         <span class="quiet">why this model</span>
       </summary>
-      {route !== null ? <Chain route={route} /> : <p class="quiet">{said ?? 'Loading…'}</p>}
+      {route !== null ? <Chain route={route} /> : <p class="quiet">{notice ?? 'Loading…'}</p>}
     </details>
   );
 }

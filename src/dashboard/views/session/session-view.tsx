@@ -5,7 +5,7 @@ import { wordsFor } from '#client/stream-items.ts';
 import { ApprovalCard } from '#dashboard/approval/approval-card.tsx';
 import { useApi } from '#dashboard/data/api.ts';
 import { getTitle, usePolled } from '#dashboard/data/queries.ts';
-import { baseName, count, modelName, needsPerson } from '#dashboard/format/format.ts';
+import { baseName, formatNumber, modelName, needsPerson } from '#dashboard/format/format.ts';
 import { Badge, Elapsed, Icon, Money, SourceFacts, State } from '#dashboard/parts/labels.tsx';
 import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
 import { formatPlace, type Place } from '#dashboard/shell/place.ts';
@@ -25,8 +25,8 @@ const ORDER = ['approval', 'budget', 'slot', 'tool', 'model'];
 const NAMES = 3;
 
 /**
- * Nothing is said of a planner that waits for its workers: what they wait for is. Its place is kept while there is
- * nothing to say, so that the page stands still.
+ * A planner that waits for its workers is left out: their own waits are listed. The line keeps its height while it is
+ * empty, so that the page does not move.
  */
 function WaitingLine(props: { readonly waiting: Session['waiting_on']; readonly nodes: readonly LiveNode[] }) {
   const getNodeLabel = (id: string) => props.nodes.find(({ session_id }) => session_id === id)?.label ?? 'a worker';
@@ -67,10 +67,10 @@ export function SessionView({ sessionId, place }: { readonly sessionId: string; 
   const session = read.data ?? live.session;
   // What is asked comes by the stream, at once: the line above the field must not say otherwise until the next poll.
   const asked = [...live.confirmations.keys()].join(' ');
-  const told = useRef(asked);
+  const lastAsked = useRef(asked);
   useEffect(() => {
-    if (told.current === asked) return;
-    told.current = asked;
+    if (lastAsked.current === asked) return;
+    lastAsked.current = asked;
     read.reload();
   }, [asked, read.reload]);
   const turns = useTurns(sessionId, live);
@@ -142,7 +142,7 @@ export function SessionView({ sessionId, place }: { readonly sessionId: string; 
   );
 }
 
-/** Of a gateway's session its client has the conversation: here nobody writes. */
+/** The conversation of a gateway session belongs to its client, so there is no composer here. */
 function NoMessages({ session }: { readonly session: Session }) {
   if (session.door === 'gateway')
     return (
@@ -181,7 +181,7 @@ function OpenApprovals({ live }: { readonly live: LiveSession }) {
       ))}
       {more > 0 && (
         <p class="quiet">
-          {count(more)} more are waiting. They appear when you have answered these, and under{' '}
+          {formatNumber(more)} more are waiting. They appear when you have answered these, and under{' '}
           <a href={formatPlace('approvals')}>Approvals</a>.
         </p>
       )}

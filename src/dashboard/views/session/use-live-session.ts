@@ -1,4 +1,4 @@
-// The live session as a hook: the stream, what it tells to ask for again, and older messages on demand.
+// The live session as a hook: the stream, the queries that it triggers, and older messages on demand.
 import { useCallback, useEffect, useLayoutEffect, useReducer, useRef } from 'preact/hooks';
 import type { CostRow, Delegation, MetisClient } from '#client/client.ts';
 import { useApi, useSessionStream } from '#dashboard/data/api.ts';
@@ -166,7 +166,7 @@ export function useFollow(frame: number, loadOlder: Live['loadOlder']) {
   useLayoutEffect(() => {
     const element = box.current;
     if (element === null) return;
-    const look = () => {
+    const readScroll = () => {
       atEnd.current = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR;
       if (element.scrollTop < element.clientHeight) older(element);
     };
@@ -180,12 +180,12 @@ export function useFollow(frame: number, loadOlder: Live['loadOlder']) {
       if (atEnd.current) element.scrollTop = element.scrollHeight;
     });
     element.addEventListener('click', onClick, true);
-    element.addEventListener('scroll', look, { passive: true });
+    element.addEventListener('scroll', readScroll, { passive: true });
     observer.observe(element);
     if (element.firstElementChild) observer.observe(element.firstElementChild);
     return () => {
       element.removeEventListener('click', onClick, true);
-      element.removeEventListener('scroll', look);
+      element.removeEventListener('scroll', readScroll);
       observer.disconnect();
     };
   }, [loadOlder]);
@@ -197,7 +197,7 @@ export function useFollow(frame: number, loadOlder: Live['loadOlder']) {
     anchor.current = null;
     if (atEnd.current) element.scrollTop = element.scrollHeight;
     else if (kept !== null) element.scrollTop += kept.element.getBoundingClientRect().top - kept.top;
-    // A page of older messages may hold nothing that is seen, such as results of tools: nothing moves, nobody scrolls.
+    // A page of older messages may hold nothing that is seen, such as results of tools: nothing moves, and no scroll event follows.
     const unfilled = element.scrollHeight <= element.clientHeight;
     if (unfilled || (!atEnd.current && element.scrollTop < element.clientHeight)) older(element);
   }, [frame]);

@@ -106,7 +106,7 @@ export function NewSession(props: {
   const chosen = workers.find(({ name }) => name === worker);
   const attachments = chosen?.accepts_attachments ? parseAttachments(files) : [];
 
-  const open = async () => {
+  const createAndOpen = async () => {
     setBusy(true);
     setError(null);
     let session: Session | null = null;
@@ -122,12 +122,12 @@ export function NewSession(props: {
       goTo(formatPlace('sessions', session.id));
     } catch (reason) {
       reportFailure(reason);
-      const said = explain(reason);
-      setError(said);
+      const explanation = explain(reason);
+      setError(explanation);
       setBusy(false);
       if (session === null) return;
       // The session is there, only its first message was refused: what was written waits in its field, with the reason.
-      keepDraft(session.id, { text: message, files: chosen?.accepts_attachments ? files : null, error: said });
+      keepDraft(session.id, { text: message, files: chosen?.accepts_attachments ? files : null, error: explanation });
       goTo(formatPlace('sessions', session.id));
     }
   };
@@ -136,7 +136,7 @@ export function NewSession(props: {
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          void open();
+          void createAndOpen();
         }}
       >
         <div>

@@ -93,7 +93,7 @@ function mergeSessions(groups: readonly (readonly Session[])[], next: string | n
 export function createSessionLoader(client: MetisClient, query: ListQuery) {
   let known: SessionList | null = null;
   let last: Promise<unknown> = Promise.resolve();
-  const inTurn = (step: () => Promise<SessionList>): Promise<SessionList> => {
+  const runInTurn = (step: () => Promise<SessionList>): Promise<SessionList> => {
     const done = last.then(step).then((list) => {
       known = list;
       return list;
@@ -102,9 +102,9 @@ export function createSessionLoader(client: MetisClient, query: ListQuery) {
     return done;
   };
   return {
-    refresh: (signal: AbortSignal) => inTurn(() => refresh({ client, query, known }, signal)),
+    refresh: (signal: AbortSignal) => runInTurn(() => refresh({ client, query, known }, signal)),
     older: (signal: AbortSignal) =>
-      inTurn(() =>
+      runInTurn(() =>
         known === null ? refresh({ client, query, known }, signal) : older({ client, query, known }, signal),
       ),
   };

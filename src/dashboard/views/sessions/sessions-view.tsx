@@ -4,7 +4,7 @@ import type { MetisClient, Session } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
 import { useNarrow } from '#dashboard/data/page-memory.ts';
 import { getTitle, usePolled } from '#dashboard/data/queries.ts';
-import { baseName, count, modelName } from '#dashboard/format/format.ts';
+import { baseName, formatNumber, modelName } from '#dashboard/format/format.ts';
 import { Menu } from '#dashboard/parts/fields.tsx';
 import {
   Badge,
@@ -24,7 +24,7 @@ import { SessionView } from '../session/session-view.tsx';
 import { NewSession } from './new-session.tsx';
 import { createSessionLoader, type ListQuery, type SessionList } from './session-list.ts';
 
-// What a session's row tells.
+// The columns of a session's row.
 
 const SESSION_COLUMNS: readonly Column<Session>[] = [
   {
@@ -96,7 +96,7 @@ function getState({ status, disposition }: Session): string {
   return status === 'ended' && disposition !== null && disposition !== 'completed' ? disposition : status;
 }
 
-// Filters over the list of sessions that stand in the address: by door, and by named worker.
+// Filters of the list of sessions, kept in the address: by door, and by named worker.
 
 /** Names are few, and new ones seldom. */
 const NAMES_MS = 60_000;
@@ -205,7 +205,7 @@ function AllSessions({ worker, door }: Sought) {
       <header class="view-head">
         <h1>Sessions</h1>
         <span class="quiet number" role="status">
-          {shown && `${count(shown.length)}${list?.next == null ? '' : '+'}`}
+          {shown && `${formatNumber(shown.length)}${list?.next == null ? '' : '+'}`}
         </span>
         <div class="tools">
           <label class="search">

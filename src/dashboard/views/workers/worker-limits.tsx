@@ -177,12 +177,12 @@ export function WorkerTools(props: {
     worker.origin === 'session'
       ? {
           word: 'Keep in the project',
-          says: `The server writes the definition to .metis/workers/${name}.yaml. Every session of this workspace can then use it.`,
+          text: `The server writes the definition to .metis/workers/${name}.yaml. Every session of this workspace can then use it.`,
           act: () => client.createWorkerDefinition({ workspace_path: workspace, yaml }),
         }
       : {
           word: definition.locked ? 'Unlock' : 'Lock',
-          says: definition.locked
+          text: definition.locked
             ? 'Sessions can change the worker again. Comments in the file stay.'
             : 'Sessions can no longer change the worker. Comments in the file stay.',
           act: () =>
@@ -201,7 +201,7 @@ export function WorkerTools(props: {
         <ConfirmDialog
           title={`${step.word}: ${name}`}
           word={step.word}
-          says={step.says}
+          text={step.text}
           act={step.act}
           onClose={(done) => {
             setAsking(false);
@@ -216,14 +216,14 @@ export function WorkerTools(props: {
 function ConfirmDialog(props: {
   readonly title: string;
   readonly word: string;
-  readonly says: string;
+  readonly text: string;
   readonly act: () => Promise<unknown>;
   readonly onClose: (done: boolean) => void;
 }) {
   const { reportFailure } = useApi();
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
-  const act = async () => {
+  const confirm = async () => {
     setBusy(true);
     setError(null);
     try {
@@ -238,7 +238,7 @@ function ConfirmDialog(props: {
   return (
     <Dialog title={props.title} onClose={() => props.onClose(false)}>
       <div class="dialog-body">
-        <p>{props.says}</p>
+        <p>{props.text}</p>
         {error !== null && (
           <div class="field-error" role="alert">
             <p>{explain(error)}</p>
@@ -253,7 +253,7 @@ function ConfirmDialog(props: {
           <button type="button" class="button" onClick={() => props.onClose(false)}>
             Cancel
           </button>
-          <button type="button" class="button primary" disabled={busy} onClick={act}>
+          <button type="button" class="button primary" disabled={busy} onClick={confirm}>
             {props.word}
           </button>
         </div>

@@ -45,7 +45,7 @@ export function scopeQuery({ workspace, session }: Scope): { workspace_path: str
 
 export interface WorkerCosts {
   readonly byName: ReadonlyMap<string, CostRow>;
-  /** The browser cannot tell the workspaces of the report apart: the figures are of all of them. */
+  /** The browser cannot separate the workspaces of the report: the figures are of all of them. */
   readonly everywhere: boolean;
 }
 

@@ -1,4 +1,4 @@
-// One named worker: everything its definition says, what it cost, and the sessions that ran as it (13 §10).
+// One named worker: its whole definition, what it cost, and the sessions that ran as it (13 §10).
 import type { WorkerDetail } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
 import { getTitle, usePolled } from '#dashboard/data/queries.ts';

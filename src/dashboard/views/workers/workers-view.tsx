@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import type { Session, WorkerInfo } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
 import { getTitle, usePolled, useWorkspacePaths } from '#dashboard/data/queries.ts';
-import { baseName, count, formatCount, modelName } from '#dashboard/format/format.ts';
+import { baseName, formatCount, formatNumber, modelName } from '#dashboard/format/format.ts';
 import { Menu } from '#dashboard/parts/fields.tsx';
 import { Badge, Count, Money } from '#dashboard/parts/labels.tsx';
 import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
@@ -59,7 +59,7 @@ function ToolProblems({ workspace }: { readonly workspace: string }) {
 
 // What is wrong with definitions, and odd about them, by file and line.
 
-// What a worker's row tells.
+// The columns of a worker's row.
 
 /** `costs` is null until they are known. */
 function workerColumns(costs: WorkerCosts | null, getPlace: (name: string) => string): readonly Column<WorkerInfo>[] {
@@ -155,7 +155,7 @@ function AllWorkers(props: {
       <header class="view-head">
         <h1>Workers</h1>
         <span class="quiet number" role="status">
-          {workers && `${count(workers.length)}${list.data?.more ? '+' : ''}`}
+          {workers && `${formatNumber(workers.length)}${list.data?.more ? '+' : ''}`}
         </span>
         <Tools question={question} paths={paths} />
       </header>
@@ -184,7 +184,7 @@ function AllWorkers(props: {
               {list.data?.more && (
                 <p class="panel-foot">
                   <button type="button" class="button" onClick={() => setWanted(workers.length + PAGE)}>
-                    Show more than {count(workers.length)}
+                    Show more than {formatNumber(workers.length)}
                   </button>
                 </p>
               )}
@@ -213,7 +213,7 @@ function Tools(props: {
     'makers',
     EVERY_MS,
   );
-  const ask = (next: Partial<WorkerQuestion>) => goTo(formatWorkersPlace({ ...question, ...next }));
+  const changeQuestion = (next: Partial<WorkerQuestion>) => goTo(formatWorkersPlace({ ...question, ...next }));
   const known = paths.includes(workspace) ? paths : [workspace, ...paths];
   return (
     <div class="tools">
@@ -221,19 +221,19 @@ function Tools(props: {
         label="Workspace"
         choices={known.map((path) => ({ value: path, label: baseName(path), hint: path }))}
         value={workspace}
-        onChoose={(chosen) => ask({ workspace: chosen, session: null })}
+        onChoose={(chosen) => changeQuestion({ workspace: chosen, session: null })}
       />
       <Menu
         label="Created by"
         choices={makerChoices(makers.data?.sessions ?? [], question.session)}
         value={question.session ?? ''}
-        onChoose={(chosen) => ask({ session: chosen === '' ? null : chosen })}
+        onChoose={(chosen) => changeQuestion({ session: chosen === '' ? null : chosen })}
       />
       <Menu
         label="Cost in"
         choices={WORKER_RANGES}
         value={question.range}
-        onChoose={(range) => ask({ range: range as WorkerQuestion['range'] })}
+        onChoose={(range) => changeQuestion({ range: range as WorkerQuestion['range'] })}
       />
     </div>
   );

@@ -19,7 +19,7 @@ export function takeMessages(live: LiveSession, messages: readonly Message[]): v
   live.version++;
 }
 
-/** The connection broke: messages, and what workers write, are told once, as they are written. */
+/** The connection broke: the stream does not repeat messages or the text of workers, so they are loaded again. */
 export function loseMessages(live: LiveSession): void {
   live.wholeUpTo ??= live.messages.at(-1)?.id ?? null;
   live.wantsMessages = true;

@@ -94,7 +94,7 @@ export function workerNode(delegation: Delegation, label: string, depth: number)
 /** What it cost with all workers below it, at any depth; null where there are none. */
 export function costWithWorkers(nodes: readonly LiveNode[], { session_id, cost }: LiveNode): Pusd | null {
   const below = new Set([session_id]);
-  // Each stands behind its planner.
+  // Each comes after its planner in the list.
   const workers = nodes.filter((node) => {
     const is = node.parent_session_id !== null && below.has(node.parent_session_id);
     if (is) below.add(node.session_id);
@@ -103,7 +103,7 @@ export function costWithWorkers(nodes: readonly LiveNode[], { session_id, cost }
   return workers.length === 0 ? null : sumPusd([cost, ...workers.map((node) => node.cost)]);
 }
 
-/** `cancelled` where a failure is one that somebody wanted. */
+/** `cancelled` where a user cancelled the delegation. */
 export function getDelegationState({ status, failure_mode }: Pick<Delegation, 'status' | 'failure_mode'>): string {
   return failure_mode === 'cancelled_by_user' ? 'cancelled' : status;
 }
@@ -128,7 +128,7 @@ export function applyToNode(node: LiveNode, event: StreamEvent): void {
       const { message_id, content, open_tool_inputs } = event.payload;
       const open = new Set(open_tool_inputs.map(({ content_block_index: at }) => at));
       for (const { tool_use_id, tool_name } of open_tool_inputs) node.called.set(tool_use_id, tool_name);
-      write(
+      writeMessage(
         node,
         message_id,
         content.filter((_, at) => !open.has(at)),
@@ -137,7 +137,7 @@ export function applyToNode(node: LiveNode, event: StreamEvent): void {
     }
     case 'message.complete': {
       const { message_id, final_content } = event.payload;
-      if (final_content.length > 0) write(node, message_id, final_content);
+      if (final_content.length > 0) writeMessage(node, message_id, final_content);
       node.writing = null;
       return;
     }
@@ -179,13 +179,13 @@ export function applyToNode(node: LiveNode, event: StreamEvent): void {
       node.doing = describeTools(node);
       return;
     case 'turn.completed':
-      settle(node, node.is_worker ? 'completed' : 'idle', event.timestamp);
+      endNode(node, node.is_worker ? 'completed' : 'idle', event.timestamp);
       return;
     case 'turn.failed':
-      settle(node, 'failed', event.timestamp);
+      endNode(node, 'failed', event.timestamp);
       return;
     case 'turn.cancelled':
-      settle(node, 'cancelled', event.timestamp);
+      endNode(node, 'cancelled', event.timestamp);
       return;
     default:
   }
@@ -202,8 +202,8 @@ export function takeOutput(node: LiveNode, output: string): void {
   node.missed = false;
 }
 
-/** A message as it stands: to whoever comes in the middle it is told whole, in the place of what was held of it (06 §4.4). */
-function write(node: LiveNode, message_id: string, content: readonly Block[]): void {
+/** Replaces the held part of a message: a client that connects in its middle gets it whole (06 §4.4). */
+function writeMessage(node: LiveNode, message_id: string, content: readonly Block[]): void {
   const before = node.writing?.message_id === message_id ? node.writing.before : node.tail;
   node.writing = { message_id, before, calls: content.some(({ type }) => type === 'tool_use') };
   node.tail = before;
@@ -227,7 +227,7 @@ function appendTail(node: LiveNode, text: string): void {
   node.tail = (node.tail + text).slice(-TAIL);
 }
 
-function settle(node: LiveNode, state: string, at: string): void {
+function endNode(node: LiveNode, state: string, at: string): void {
   Object.assign(node, { state, ended_at: at, doing: '', turn_id: null });
   node.tools.clear();
 }
@@ -250,7 +250,7 @@ export interface ToolState {
   detail: string;
 }
 
-/** What a delegation is known by: its record, and before that is read what its start said. */
+/** The identity of a delegation: from its record, or from its start event until the record is loaded. */
 export interface WorkerCall {
   readonly tool_use_id: string;
   readonly worker_session_id: string | null;
@@ -288,7 +288,7 @@ export interface LiveSession {
   wantsMessages: boolean;
   /** A delegation closed: its record holds the output. */
   wantsWorkers: boolean;
-  /** A result says that its call was edited: the approvals know whether it was. */
+  /** A result states that its call was edited: the list of approvals confirms it. */
   wantsEdits: boolean;
   /** A turn or a delegation ended, or one has just come: the ledger knows the tokens. */
   wantsTokens: boolean;

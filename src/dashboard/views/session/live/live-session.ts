@@ -28,7 +28,7 @@ function takeSnapshot(live: LiveSession, snapshot: Snapshot): void {
   live.hasOlder = snapshot.messages.length >= SNAPSHOT_MESSAGES;
   live.wholeUpTo = null;
   live.open.clear();
-  live.nodes = [rootNode(snapshot.session, lastWords(snapshot.messages))];
+  live.nodes = [rootNode(snapshot.session, getLastText(snapshot.messages))];
   live.calls.clear();
   live.tools.clear();
   takeWorkers(live, snapshot.workers ?? []);
@@ -205,8 +205,8 @@ function bornNode(live: LiveSession, event: StreamEvent, parent: string | null, 
   };
 }
 
-/** What a planner's pane shows before it says more. */
-function lastWords(messages: readonly Message[]): string {
+/** The text that a planner's pane shows until new text arrives. */
+function getLastText(messages: readonly Message[]): string {
   const last = messages.findLast(({ role }) => role === 'assistant');
   return last === undefined ? '' : textSoFar(last);
 }

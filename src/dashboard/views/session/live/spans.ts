@@ -28,7 +28,7 @@ export function buildSpans(events: readonly TimelineEvent[], first = 'planner'):
     sessions.set(id, label);
     return label;
   };
-  const begin = (event: TimelineEvent, kind: Bar['kind'], key: string, label: string) => {
+  const beginBar = (event: TimelineEvent, kind: Bar['kind'], key: string, label: string) => {
     const bar: Bar = {
       id: event.id,
       kind,
@@ -42,7 +42,7 @@ export function buildSpans(events: readonly TimelineEvent[], first = 'planner'):
     bars.push(bar);
     open.set(`${kind} ${key}`, bar);
   };
-  const end = (event: TimelineEvent, kind: Bar['kind'], key: string, failed = false) => {
+  const endBar = (event: TimelineEvent, kind: Bar['kind'], key: string, failed = false) => {
     const bar = open.get(`${kind} ${key}`);
     if (bar === undefined) return;
     bar.end = Date.parse(event.timestamp);
@@ -56,38 +56,38 @@ export function buildSpans(events: readonly TimelineEvent[], first = 'planner'):
         if (event.payload.worker_name !== null) sessions.set(event.session_id, event.payload.worker_name);
         break;
       case 'turn.started':
-        begin(event, 'turn', event.session_id, 'turn');
+        beginBar(event, 'turn', event.session_id, 'turn');
         break;
       case 'turn.completed':
-        end(event, 'turn', event.session_id);
+        endBar(event, 'turn', event.session_id);
         break;
       case 'turn.failed':
       case 'turn.cancelled':
-        end(event, 'turn', event.session_id, event.type === 'turn.failed');
+        endBar(event, 'turn', event.session_id, event.type === 'turn.failed');
         break;
       case 'llm.call_started':
-        begin(event, 'model', event.payload.request_id, event.payload.model);
+        beginBar(event, 'model', event.payload.request_id, event.payload.model);
         break;
       case 'llm.call_completed':
-        end(event, 'model', event.payload.request_id);
+        endBar(event, 'model', event.payload.request_id);
         break;
       case 'llm.call_failed':
-        end(event, 'model', event.payload.request_id, true);
+        endBar(event, 'model', event.payload.request_id, true);
         break;
       case 'tool.confirmation_requested':
-        begin(event, 'approval', event.payload.confirmation_request_id, `approval of ${event.payload.tool_name}`);
+        beginBar(event, 'approval', event.payload.confirmation_request_id, `approval of ${event.payload.tool_name}`);
         break;
       case 'tool.confirmation_resolved':
-        end(event, 'approval', event.payload.confirmation_request_id, event.payload.decision === 'reject');
+        endBar(event, 'approval', event.payload.confirmation_request_id, event.payload.decision === 'reject');
         break;
       case 'tool.called':
-        begin(event, 'tool', event.payload.tool_use_id, event.payload.tool_name);
+        beginBar(event, 'tool', event.payload.tool_use_id, event.payload.tool_name);
         break;
       case 'tool.completed':
-        end(event, 'tool', event.payload.tool_use_id, !event.payload.success);
+        endBar(event, 'tool', event.payload.tool_use_id, !event.payload.success);
         break;
       case 'tool.failed':
-        end(event, 'tool', event.payload.tool_use_id, true);
+        endBar(event, 'tool', event.payload.tool_use_id, true);
         break;
       default:
     }

@@ -37,6 +37,8 @@ it('gen:prices makes the same file twice without a network, and writes nothing w
   const copy = path.join(home.path, 'checkout');
   fs.mkdirSync(path.join(copy, 'config'), { recursive: true });
   fs.cpSync(path.join(ROOT, 'scripts'), path.join(copy, 'scripts'), { recursive: true });
+  // It holds what `#core/…` means.
+  fs.cpSync(path.join(ROOT, 'package.json'), path.join(copy, 'package.json'));
   fs.cpSync(path.join(ROOT, 'config/registry.yaml'), path.join(copy, 'config/registry.yaml'));
   for (const name of ['node_modules', 'src']) fs.symlinkSync(path.join(ROOT, name), path.join(copy, name));
   const target = path.join(copy, 'config/prices.json');

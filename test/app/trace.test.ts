@@ -25,6 +25,6 @@ it('an unexpected error is logged with the files and lines of the source', async
   const { stderr } = await server.stop();
   const line = stderr.split('\n').find((text) => text.includes('request failed'))!;
   const { error } = JSON.parse(line) as { error: string };
-  expect(error).toMatch(/\n {4}at .*\(src\/store\/sqlite\/read\/[\w-]+\.ts:\d+:\d+\)/);
+  expect(error).toMatch(/\n {4}at .*\(src\/store\/[\w/-]+\.ts:\d+:\d+\)/);
   expect(error).not.toContain('/dist/');
 });

@@ -104,6 +104,10 @@ const WIRE_NAMES: readonly RegExp[] = [
   /\bfallback_dearer\b/g,
   // The side of a quality comparison (07 §7.3), as a field and as the variable that holds it.
   /\bdearer(?=[:,.)'"]| })/g,
+  // The kind of a bus frame that repeats messages in mid-stream: nodes of earlier versions read it (16 §6).
+  /['`]said['`]/g,
+  // The name of a database lock that nodes of earlier versions take for the sending of notices.
+  /'telling receivers'/g,
 ];
 
 /** A line as the check of words reads it: identifiers as words, without names of the wire. */

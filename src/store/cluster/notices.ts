@@ -42,7 +42,7 @@ export function createNotices(pool: Pool, clock: Clock, log: Logger): Notices {
     }
   }
 
-  async function attempt(closing: AbortSignal, work: (ending: AbortSignal) => Promise<void>) {
+  async function workUnderLock(closing: AbortSignal, work: (ending: AbortSignal) => Promise<void>) {
     await pool.connection(async (send) => {
       const { rows } = await send<{ got: number }>(TRY_TURN, [SENDING]);
       if (rows[0]?.got !== 1) return;
@@ -58,8 +58,8 @@ export function createNotices(pool: Pool, clock: Clock, log: Logger): Notices {
   return {
     async alone(closing, work) {
       while (!closing.aborted) {
-        await attempt(closing, work).catch((err: unknown) => {
-          if (!closing.aborted) log.warn({ err }, 'receivers of notices are not told at the moment; tried again');
+        await workUnderLock(closing, work).catch((err: unknown) => {
+          if (!closing.aborted) log.warn({ err }, 'notices cannot be sent at the moment; the next attempt follows');
         });
         await sleep(clock, LOOK_MS, closing).catch(() => {});
       }

@@ -182,13 +182,13 @@ async function readWorkers(
 }
 
 function sharesByGroup(workers: readonly WorkerGroup[]): Map<string, WorkerShare[]> {
-  const dearestFirst = workers.toSorted((a, b) => {
+  const mostExpensiveFirst = workers.toSorted((a, b) => {
     if (a.sums.cost_pusd !== b.sums.cost_pusd) return a.sums.cost_pusd > b.sums.cost_pusd ? -1 : 1;
     if (a.session_id !== b.session_id) return a.session_id < b.session_id ? -1 : 1;
     return a.model < b.model ? -1 : 1;
   });
   const shares = new Map<string, WorkerShare[]>();
-  for (const worker of dearestFirst) {
+  for (const worker of mostExpensiveFirst) {
     const id = groupId(worker.values);
     const share = workerShare(worker.session_id, worker.model, worker.sums);
     const known = shares.get(id);

@@ -51,7 +51,7 @@ export function factDifferences(event: CallEvent, fact: Values | undefined): str
   if (fact === undefined) return [`llm_calls lacks event ${event.id}`];
   return Object.entries(factFrom(event))
     .filter(([column, expected]) => String(fact[column]) !== String(expected))
-    .map(([column, expected]) => `llm_calls ${event.id}: ${column} is ${fact[column]}, its event says ${expected}`);
+    .map(([column, expected]) => `llm_calls ${event.id}: ${column} is ${fact[column]}, its event has ${expected}`);
 }
 
 /** The columns of a fact that its event determines. */

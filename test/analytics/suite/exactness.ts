@@ -117,7 +117,7 @@ export function exactnessSuite(openWorld: OpenWorld): void {
       await world.execute('DELETE FROM ledger_calls WHERE cost_pusd = 1000000000000');
       expect(await world.differences()).toContainEqual(expect.stringMatching(/^llm_calls lacks event /));
       await world.execute("UPDATE ledger_calls SET model = 'x:y'");
-      expect(await world.differences()).toContainEqual(expect.stringMatching(/model is x:y, its event says/));
+      expect(await world.differences()).toContainEqual(expect.stringMatching(/model is x:y, its event has/));
     });
   });
 }

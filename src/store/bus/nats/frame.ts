@@ -295,9 +295,9 @@ function inDeltas(start: Transient): readonly Transient[] {
   if (start.delta.type !== 'message.start') return [start];
   const { message_id, content, open_tool_inputs } = start.delta.payload;
   const empty: Delta = { ...start.delta, payload: { ...start.delta.payload, content: [], open_tool_inputs: [] } };
-  const said = content.flatMap((block, index) => blockInDeltas(block, { message_id, content_block_index: index }));
+  const deltas = content.flatMap((block, index) => blockInDeltas(block, { message_id, content_block_index: index }));
   const open = open_tool_inputs.flatMap((input) => openInDeltas(input, message_id));
-  return [empty, ...said, ...open].map((delta) => ({ ...start, delta }));
+  return [empty, ...deltas, ...open].map((delta) => ({ ...start, delta }));
 }
 
 type At = { readonly message_id: string; readonly content_block_index: number };

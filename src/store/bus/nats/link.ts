@@ -8,7 +8,7 @@ export type Hear = (data: Uint8Array, subject: string) => void;
 export interface Link {
   up(): boolean;
   /** Called when it comes up or goes down. */
-  onChange(tell: (up: boolean) => void): void;
+  onChange(listener: (up: boolean) => void): void;
   /** Lost while the connection is down. */
   publish(subject: string, data: Uint8Array): void;
   /** For as long as it is not ended, over every connection. Returns the end. */
@@ -54,11 +54,11 @@ export async function natsFault(url: string): Promise<string | null> {
     await (await connectTo(url, { reconnect: false, timeout: PING_MS })).close();
     return null;
   } catch (error) {
-    return describeFault(error);
+    return describeLinkFault(error);
   }
 }
 
-function describeFault(error: unknown): string {
+function describeLinkFault(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
@@ -70,21 +70,21 @@ export function openLink({ url, name, clock, log }: LinkOptions): Link {
   let reported = false;
   let closed = false;
 
-  function change(now: boolean): void {
+  function setConnected(now: boolean): void {
     if (now === up) return;
     up = now;
-    for (const tell of changes) tell(now);
+    for (const listener of changes) listener(now);
   }
   function subscribe(listener: Listener): void {
     const hear = (error: Error | null, message: Msg) => {
-      if (error === null) attempt(() => listener.hear(message.data, message.subject));
+      if (error === null) attemptStep(() => listener.hear(message.data, message.subject));
     };
-    attempt(() => {
+    attemptStep(() => {
       listener.subscription = connection?.subscribe(listener.subject, { callback: hear }) ?? null;
     });
   }
   /** The library runs what throws into its own reading of the connection. */
-  function attempt(step: () => void): void {
+  function attemptStep(step: () => void): void {
     try {
       step();
     } catch (err) {
@@ -107,14 +107,14 @@ export function openLink({ url, name, clock, log }: LinkOptions): Link {
     for (const listener of listeners) subscribe(listener);
     reported = false;
     log.info({}, 'connected to NATS');
-    change(true);
+    setConnected(true);
     for await (const { type } of nats.status()) {
       if (type === 'disconnect') {
         log.warn({}, 'NATS is out of reach: events of trees on other nodes come from the database');
-        change(false);
+        setConnected(false);
       } else if (type === 'reconnect') {
         log.info({}, 'connected to NATS again');
-        change(true);
+        setConnected(true);
       }
     }
   }
@@ -126,13 +126,13 @@ export function openLink({ url, name, clock, log }: LinkOptions): Link {
       } catch (error) {
         if (!reported)
           log.warn(
-            { reason: describeFault(error) },
+            { reason: describeLinkFault(error) },
             'NATS does not answer: events of trees on other nodes come from the database',
           );
         reported = true;
       }
       connection = null;
-      change(false);
+      setConnected(false);
       if (!closed) await new Promise<void>((resolve) => clock.after(AGAIN_MS, resolve));
     }
   }
@@ -141,9 +141,9 @@ export function openLink({ url, name, clock, log }: LinkOptions): Link {
 
   return {
     up: () => up,
-    onChange: (tell) => void changes.push(tell),
+    onChange: (listener) => void changes.push(listener),
     publish(subject, data) {
-      if (up) attempt(() => connection?.publish(subject, data));
+      if (up) attemptStep(() => connection?.publish(subject, data));
     },
     listen(subject, hear) {
       const listener: Listener = { subject, hear, subscription: null };
@@ -151,7 +151,7 @@ export function openLink({ url, name, clock, log }: LinkOptions): Link {
       subscribe(listener);
       return () => {
         listeners.delete(listener);
-        attempt(() => listener.subscription?.unsubscribe());
+        attemptStep(() => listener.subscription?.unsubscribe());
       };
     },
     async flush() {

@@ -70,18 +70,18 @@ export function createTree(root: string) {
   }
 
   /** False for deltas of a message whose start is unknown. */
-  function admits({ session_id, delta }: Transient, said: boolean): boolean {
-    if (delta.type === 'message.appended') return !said;
+  function admits({ session_id, delta }: Transient, inMidStream: boolean): boolean {
+    if (delta.type === 'message.appended') return !inMidStream;
     const { message_id } = delta.payload;
     const known = open.messageId(session_id) === message_id;
     if (delta.type === 'message.start') {
       restarted.delete(message_id);
-      if (said && known) return false;
-      if (said) restarted.add(message_id);
+      if (inMidStream && known) return false;
+      if (inMidStream) restarted.add(message_id);
       brokenStarts.delete(message_id);
       return true;
     }
-    if (said) return restarted.has(message_id);
+    if (inMidStream) return restarted.has(message_id);
     return known || (delta.type === 'message.complete' && brokenStarts.delete(message_id));
   }
 
@@ -162,8 +162,8 @@ export function createTree(root: string) {
       return { items, ends, gap, ask };
     },
     /** Adds one complete item of a frame; true where watchers receive it. */
-    fold(item: Published, said: boolean): boolean {
-      if (item.kind === 'transient' && !admits(item.transient, said)) return false;
+    fold(item: Published, inMidStream: boolean): boolean {
+      if (item.kind === 'transient' && !admits(item.transient, inMidStream)) return false;
       open.fold(item);
       return true;
     },

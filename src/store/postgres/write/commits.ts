@@ -146,12 +146,12 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
       for (const [i, item] of batches.entries()) written.set(item, { ...outcomes[i]!, commit });
     };
     try {
-      await write(parts);
+      await writeParts(parts);
       for (const part of parts) take(part);
       return written;
     } catch (error) {
       if (count === 1) {
-        fail(parts[0]!.batches[0]!, parts[0]!.root, error);
+        rejectBatch(parts[0]!.batches[0]!, parts[0]!.root, error);
         return written;
       }
     }
@@ -159,17 +159,17 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
       for (const item of batches) {
         const alone: Part = { root, batches: [item], outcomes: [], commit: null };
         try {
-          await write([alone]);
+          await writeParts([alone]);
           take(alone);
         } catch (error) {
-          fail(item, root, error);
+          rejectBatch(item, root, error);
         }
       }
     }
     return written;
   }
 
-  async function write(parts: readonly Part[]): Promise<void> {
+  async function writeParts(parts: readonly Part[]): Promise<void> {
     const opened = parts.filter(isNew).map(({ root }) => trees.opening(root));
     try {
       await writeUntilKnown(parts);
@@ -272,22 +272,22 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
 
   async function attemptAt(parts: readonly Part[], numbered: ReadonlyMap<Part, Numbered>): Promise<void> {
     const findings = live.begin();
-    let told: Collected = { typeNumbers: pool.typeNumbers, events: [], facts: [] };
+    let collected: Collected = { typeNumbers: pool.typeNumbers, events: [], facts: [] };
     await pool.transaction(async (tx) => {
       for (const number of numbered.values()) fence(trees, number, tx);
-      told = { typeNumbers: pool.typeNumbers, events: [], facts: [] };
+      collected = { typeNumbers: pool.typeNumbers, events: [], facts: [] };
       for (const part of parts) {
         const outcomes: Outcome[] = [];
-        for (const item of part.batches) outcomes.push(await apply(item, tx, told));
+        for (const item of part.batches) outcomes.push(await apply(item, tx, collected));
         part.outcomes = outcomes;
       }
-      writeEvents(told, tx, keyed, noticed);
+      writeEvents(collected, tx, keyed, noticed);
     });
     findings.keep();
     if (keyed.size > MAX_KEYED) keyed.clear();
-    for (const { session_id } of told.events) keyed.add(session_id);
+    for (const { session_id } of collected.events) keyed.add(session_id);
 
-    async function apply({ batch, drawn }: QueuedBatch, tx: PoolTx, told: Collected): Promise<Outcome> {
+    async function apply({ batch, drawn }: QueuedBatch, tx: PoolTx, collected: Collected): Promise<Outcome> {
       const effects: Effects = { messages: [], ended: [], sessions: [] };
       findings.guard(batch, tx);
       const step = { tx, effects, clock, log, dropExpiredKeys: DROP_EXPIRED_KEYS };
@@ -297,11 +297,11 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
           tx.run(SET_PLACE, [trees.placeOf(change.workspace_path), change.session_id]);
       }
       const stampOf = await findings.stamps(batch, tx);
-      return { published: collectEvents(batch, drawn, stampOf, told), effects };
+      return { published: collectEvents(batch, drawn, stampOf, collected), effects };
     }
   }
 
-  function fail({ batch, reject }: QueuedBatch, root: string, cause: unknown): void {
+  function rejectBatch({ batch, reject }: QueuedBatch, root: string, cause: unknown): void {
     const error = journalFault(cause);
     if (
       !(

@@ -83,7 +83,7 @@ export interface Drawn {
 }
 
 /** Likewise; receivers of notices get the type as a word. */
-type EventFact = ReturnType<typeof eventRow> & { readonly session_key: string; readonly told: string };
+type EventFact = ReturnType<typeof eventRow> & { readonly session_key: string; readonly event_type: string };
 
 /** Collects the events and notices of one transaction's batches. */
 export interface Collected {
@@ -97,7 +97,7 @@ export function collectEvents(
   { emit }: PreparedBatch,
   drawn: readonly Drawn[],
   stampOf: (session: string) => SessionStamp | null,
-  told: Collected,
+  collected: Collected,
 ): readonly Published[] {
   const published: Published[] = [];
   let next = 0;
@@ -113,18 +113,22 @@ export function collectEvents(
     if (stamp === null && draft.session_id !== SYSTEM_SESSION)
       throw new JournalConflict('session_gone', `no session ${draft.session_id}`);
     const event = stampedEvent(draft, { id, at, parent, stamp });
-    told.events.push({ ...eventRow(event, at, told.typeNumbers), session_key: event.session_id, told: event.type });
+    collected.events.push({
+      ...eventRow(event, at, collected.typeNumbers),
+      session_key: event.session_id,
+      event_type: event.type,
+    });
     if (draft.type === 'llm.call_completed' && stamp !== null) {
       const payload = draft.payload as PayloadOf<'llm.call_completed'>;
       const fact = costFact({ id, at, session_id: event.session_id, turn_id: event.turn_id, payload }, stamp);
-      told.facts.push({ ...fact, session_key: fact.session_id });
+      collected.facts.push({ ...fact, session_key: fact.session_id });
     }
     published.push({ kind: 'event', event, payload_json });
   }
   return published;
 }
 
-const NOBODY: Noticed = new Map();
+const NO_RECEIVERS: Noticed = new Map();
 
 /**
  * Throws when a money sum would leave 64 bits: the transaction fails as a whole.
@@ -134,13 +138,13 @@ export function writeEvents(
   { events, facts }: Collected,
   tx: PoolTx,
   keyed: ReadonlySet<string>,
-  noticed: Noticed = NOBODY,
+  noticed: Noticed = NO_RECEIVERS,
 ): void {
   const unkeyed = events.filter(({ session_id }) => !keyed.has(session_id));
   insertEventSessions(tx, [...new Map(unkeyed.map((event) => [event.session_id, event])).values()]);
   insertEvents(tx, events);
   for (const [receiver, types] of noticed) {
-    const ids = events.filter(({ told }) => types.has(told)).map(({ id }) => id);
+    const ids = events.filter(({ event_type }) => types.has(event_type)).map(({ id }) => id);
     if (ids.length > 0) tx.run(NOTICE, { receiver, ids });
   }
   insertSessions(tx, [...new Map(facts.map((fact) => [fact.session_id, fact])).values()]);

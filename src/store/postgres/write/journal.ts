@@ -260,7 +260,7 @@ export function createJournal(options: JournalOptions): Journal {
     let commit: Written['commit'] = null;
     let committed: (() => void)[] = [];
     const send = () => {
-      if (group.length > 0 || commit !== null) tell(root, group, commit);
+      if (group.length > 0 || commit !== null) publishItems(root, group, commit);
       for (const resolve of committed) resolve();
       group = [];
       committed = [];
@@ -279,7 +279,7 @@ export function createJournal(options: JournalOptions): Journal {
     }
     send();
   }
-  function tell(root: string, items: readonly Published[], commit: Written['commit']): void {
+  function publishItems(root: string, items: readonly Published[], commit: Written['commit']): void {
     if (root === '') bus.publish(items);
     else if (commit !== null) bus.publish(items, { root, ...commit, commit: true });
     else {
@@ -289,7 +289,7 @@ export function createJournal(options: JournalOptions): Journal {
     }
   }
 
-  function inOrder<T>(place: Place, task: () => Promise<T>): Promise<T> {
+  function enqueueTask<T>(place: Place, task: () => Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       const run = () => task().then(resolve, (error: unknown) => reject(journalFault(error)));
       enqueue(place, { kind: 'task', run });
@@ -308,10 +308,10 @@ export function createJournal(options: JournalOptions): Journal {
       const root = live.findRoot(transient.session_id);
       const waits = root === null || lanes.has(root) || lanes.has('');
       if (delivering || incoming.length > 0 || waits) enqueue({ by: 'session', id: transient.session_id }, item);
-      else deliver(() => tell(root, [item], null));
+      else deliver(() => publishItems(root, [item], null));
     },
     async purge(sessionId) {
-      const gone = await inOrder({ by: 'session', id: sessionId }, () => purge(pool, trees, sessionId));
+      const gone = await enqueueTask({ by: 'session', id: sessionId }, () => purge(pool, trees, sessionId));
       for (const id of gone) live.forget(id);
       options.forget(gone);
       return gone.length;

@@ -39,7 +39,7 @@ export interface SqliteStoreHandle {
   /** A second connection that cannot write (`query_only`), for reports. */
   readonly reader: Database.Database;
   readonly typeNumbers: TypeNumbers;
-  /** Told of every commit. */
+  /** Notified of every commit. */
   readonly checkpoints: Checkpointer;
   /** Sessions in use and their histories: read by the store, kept current by the journal. */
   readonly caches: { readonly histories: HistoryCache; readonly sessions: SessionCache };

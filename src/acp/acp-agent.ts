@@ -69,7 +69,7 @@ export function createAgent({ client, version, uuid, onError, clock }: AgentPart
     await watched.ready;
     return listOptions(session, all);
   }
-  const find = async (id: string) =>
+  const fetchSession = async (id: string) =>
     client.getSession(id).catch((error: unknown) => Promise.reject(toNotFound(id, error)));
   function requireOpen(id: string): OpenSession {
     const session = open.get(id);
@@ -107,13 +107,13 @@ export function createAgent({ client, version, uuid, onError, clock }: AgentPart
     )
     .onRequest(methods.agent.session.load, ({ params, client: editor }) =>
       translateErrors(async () => {
-        const session = await find(params.sessionId);
+        const session = await fetchSession(params.sessionId);
         return { configOptions: await watch(editor, session, { replayed: true, servers: params.mcpServers }) };
       }),
     )
     .onRequest(methods.agent.session.resume, ({ params, client: editor }) =>
       translateErrors(async () => {
-        const session = await find(params.sessionId);
+        const session = await fetchSession(params.sessionId);
         const servers = params.mcpServers ?? [];
         return { configOptions: await watch(editor, session, { replayed: false, servers }) };
       }),
@@ -150,7 +150,7 @@ export function createAgent({ client, version, uuid, onError, clock }: AgentPart
       translateErrors(async () => {
         requireOpen(params.sessionId);
         await client.updateSession(params.sessionId, parseOption(params.configId, params.value));
-        return { configOptions: listOptions(await find(params.sessionId), await loadModels()) };
+        return { configOptions: listOptions(await fetchSession(params.sessionId), await loadModels()) };
       }),
     )
     .onRequest(methods.agent.session.prompt, ({ params, signal }) =>

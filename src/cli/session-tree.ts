@@ -50,10 +50,10 @@ export function createSessionTree(
   { worker_name: rootName, approval_mode }: TreeRoot = { worker_name: null, approval_mode: 'interactive' },
 ): SessionTree {
   const nodes: TreeNode[] = [newNode(rootSessionId, rootName ?? 'planner', 0)];
-  const find = (id: string) => nodes.find((node) => node.session_id === id);
+  const findNode = (id: string) => nodes.find((node) => node.session_id === id);
 
   function addWorker(id: string, { parent_session_id, worker_name }: Created): TreeNode {
-    const known = find(id);
+    const known = findNode(id);
     if (known) return known;
     const parentAt = nodes.findIndex((node) => node.session_id === parent_session_id);
     const parent = nodes[parentAt] ?? nodes[0]!;
@@ -71,7 +71,7 @@ export function createSessionTree(
         addWorker(event.session_id, event.payload);
         return null;
       }
-      const node = find(event.session_id);
+      const node = findNode(event.session_id);
       const line = node ? applyToNode(node, event) : null;
       return event.type === 'tool.confirmation_requested' && approval_mode !== 'interactive' ? null : line;
     },

@@ -264,7 +264,7 @@ export function layOutTable(
     widths[widest]!--;
   }
   const rule = '─'.repeat(Math.min(width, sumWidths(widths)));
-  const line = (row: readonly string[]) =>
+  const formatRow = (row: readonly string[]) =>
     clip(
       kept
         .map((at, i) => pad(row[at] ?? '', widths[i]!, columns[at]!.align))
@@ -272,7 +272,7 @@ export function layOutTable(
         .trimEnd(),
       width,
     );
-  return [line(columns.map((c) => c.title)), rule, ...rows.map((row) => (row === null ? rule : line(row)))];
+  return [formatRow(columns.map((c) => c.title)), rule, ...rows.map((row) => (row === null ? rule : formatRow(row)))];
 }
 
 function hasFixedWidth({ align, whole }: Column): boolean {

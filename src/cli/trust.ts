@@ -33,7 +33,7 @@ const EXIT_REFUSED = 1;
 export async function listTrust(terminal: Terminal, server: ServerAddress, flags: TrustFlags): Promise<number> {
   return askServer(terminal, server, async () => {
     const client = createMetisClient(server);
-    const { files } = await client.listTrustedFiles({ workspace_path: findRoot(terminal, flags) });
+    const { files } = await client.listTrustedFiles({ workspace_path: findTrustRoot(terminal, flags) });
     for (const file of files) {
       if (flags.json) terminal.stdout.write(toJsonLine(file));
       else for (const line of describeTrust(file)) terminal.stdout.write(`${toPrintable(line)}\n`);
@@ -55,7 +55,7 @@ export async function changeTrust(
 ): Promise<number> {
   return askServer(terminal, server, async () => {
     const client = createMetisClient(server);
-    const root = findRoot(terminal, flags);
+    const root = findTrustRoot(terminal, flags);
     const about = { workspace_path: root, path: relativeTo(root, path.resolve(terminal.cwd, file)) };
     if (flags.remove) {
       await client.untrustFile(about);
@@ -107,7 +107,7 @@ async function isConfirmed({ stdin, stderr }: InteractiveTerminal, question: str
   }
 }
 
-function findRoot(terminal: Terminal, { workspace = '.' }: TrustFlags): string {
+function findTrustRoot(terminal: Terminal, { workspace = '.' }: TrustFlags): string {
   return path.resolve(terminal.cwd, workspace);
 }
 

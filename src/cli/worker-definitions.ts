@@ -53,7 +53,7 @@ export async function listWorkers(terminal: Terminal, server: ServerAddress, fla
 }
 
 /** Exit code: 1 when there is no such worker, it cannot be called, or the server could not say. */
-export async function showWorker(
+export async function printWorker(
   terminal: Terminal,
   server: ServerAddress,
   name: string,
@@ -160,13 +160,13 @@ function describeState({ valid, locked }: WorkerInfo): string {
 
 function formatProblems(terminal: Terminal, { path: file, name, errors, warnings }: WorkerInfo): string[] {
   const style = createTerminalStyle(terminal);
-  const line = (problem: WorkerInfo['errors'][number]) => {
+  const formatProblem = (problem: WorkerInfo['errors'][number]) => {
     const place = `${problem.file ?? file ?? name}${problem.line === null ? '' : `:${problem.line}`}`;
     return toPrintable(`${place}: ${problem.path === '' ? '' : `${problem.path}: `}${problem.message}`);
   };
   return [
-    ...errors.map((problem) => `${style.red('error')}    ${line(problem)}`),
-    ...warnings.map((problem) => `${style.yellow('warning')}  ${line(problem)}`),
+    ...errors.map((problem) => `${style.red('error')}    ${formatProblem(problem)}`),
+    ...warnings.map((problem) => `${style.yellow('warning')}  ${formatProblem(problem)}`),
   ];
 }
 

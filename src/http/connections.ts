@@ -32,7 +32,7 @@ export function trackConnections(server: Server, most: number): Connections {
   let closing = false;
   server.maxConnections = most + SPARE;
 
-  function forget(socket: Socket): void {
+  function forgetSocket(socket: Socket): void {
     open.delete(socket);
     spare.delete(socket);
     silent.delete(socket);
@@ -42,7 +42,7 @@ export function trackConnections(server: Server, most: number): Connections {
   function makeRoom(): boolean {
     const idle = silent.oldest() ?? waiting.oldest();
     if (idle === null) return false;
-    forget(idle);
+    forgetSocket(idle);
     idle.destroy();
     return true;
   }
@@ -55,7 +55,7 @@ export function trackConnections(server: Server, most: number): Connections {
     if (open.size >= most && !makeRoom()) spare.add(socket);
     open.add(socket);
     silent.add(socket);
-    socket.once('close', () => forget(socket));
+    socket.once('close', () => forgetSocket(socket));
   });
   for (const event of ['request', 'upgrade', 'checkExpectation']) server.on(event, markActive);
   server.on('request', ({ socket }: IncomingMessage, response: ServerResponse) => {

@@ -101,7 +101,7 @@ export function createHttpDoor(world: World, version: string, { address, node, k
   }
 
   /** False where every connection is in use. A client of a closed connection gets an error that asks it to initialize again. */
-  function makeRoom(caller: string): boolean {
+  function makeRoomForCaller(caller: string): boolean {
     const own = [...connections].filter(([, one]) => one.caller === caller);
     const isCallerFull = own.length >= MAX_CONNECTIONS_PER_CALLER;
     if (!isCallerFull && connections.size < MAX_CONNECTIONS) return true;
@@ -118,7 +118,7 @@ export function createHttpDoor(world: World, version: string, { address, node, k
     if ('fault' in place) return toErrorResponse(400, -32602, place.fault);
     closeIdle();
     const caller = hash(token ?? '');
-    if (!makeRoom(caller)) return toErrorResponse(503, -32000, 'too many sessions are in use; end one');
+    if (!makeRoomForCaller(caller)) return toErrorResponse(503, -32000, 'too many sessions are in use; end one');
     const root = createCallerRoot(token, place);
     const transport = new WebStandardStreamableHTTPServerTransport({
       sessionIdGenerator: () => (node() === '' ? world.uuid() : `${world.uuid()}.${node()}`),

@@ -201,8 +201,8 @@ async function reportWorkers(root: Root, ctx: ServerContext, input: Input, secon
     return toStructuredResult({ workers: rows.slice(-MAX_WORKERS_LISTED) });
   }
   if (typeof worker !== 'string') throw invalidParams('worker_session_id: must be a string');
-  const find = () => findWorkerDelegation(root.client, session, worker);
-  let found = await find().catch((error: unknown) => {
+  const findDelegation = () => findWorkerDelegation(root.client, session, worker);
+  let found = await findDelegation().catch((error: unknown) => {
     if (error instanceof ApiError && error.status < 500) return null;
     throw error;
   });
@@ -215,7 +215,7 @@ async function reportWorkers(root: Root, ctx: ServerContext, input: Input, secon
       { onSnapshot() {}, onEvent() {}, onApprovalRequested: () => false, onApprovalResolved() {} },
       enough,
     );
-    found = (await find()) ?? found;
+    found = (await findDelegation()) ?? found;
   }
   if (found.ended_at === null) return toRunningResult(worker);
   return toDelegationResult(makeDelegationResult(found));

@@ -192,14 +192,14 @@ export function createProgress(clock: Clock, { mcpReq }: ServerContext, who: str
     const message = [who, waiting ?? doing, count, `$${fromPusd(cost)}`].join(' · ');
     const params = { progressToken: token as string | number, progress: sent, message };
     mcpReq.notify({ method: 'notifications/progress', params }).catch(() => {});
-    schedule(MAX_INTERVAL_MS);
+    scheduleSend(MAX_INTERVAL_MS);
   }
-  function schedule(ms: number): void {
+  function scheduleSend(ms: number): void {
     timer?.cancel();
     timer = clock.after(ms, send);
   }
   function scheduleUpdate(): void {
-    schedule(Math.max(0, MIN_INTERVAL_MS - (clock.monotonic() - lastAt)));
+    scheduleSend(Math.max(0, MIN_INTERVAL_MS - (clock.monotonic() - lastAt)));
   }
 
   send();

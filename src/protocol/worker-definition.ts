@@ -25,7 +25,7 @@ const suffix = z
     message: 'must be "" or begin with "."',
   });
 const SuffixesSchema = z.array(suffix).max(MAX_SUFFIXES);
-const entries = (most: number) => z.array(z.string().min(1).max(128)).max(most);
+const entryList = (most: number) => z.array(z.string().min(1).max(128)).max(most);
 
 export const SandboxSchema = z.strictObject({
   name: WorkerNameSchema,
@@ -88,9 +88,9 @@ export const WorkerDefinitionSchema = z.strictObject({
   /** Null = not written: the standard one for what comes in, and none for what goes out. */
   attachment_policy: AttachmentPolicySchema.nullable().default(null),
   /** Workers it may call; `*` = every one of the project. */
-  allow_workers: entries(MAX_ENTRIES).default([]),
+  allow_workers: entryList(MAX_ENTRIES).default([]),
   /** Further tools by name, or by a prefix with one final `*`. */
-  tools: entries(MAX_RULES).default([]),
+  tools: entryList(MAX_RULES).default([]),
   tool_rules: ToolRulesSchema.default({}),
   max_tokens: z.int().min(1).nullable().default(null),
   timeout_seconds: z.number().gt(0).max(3600).nullable().default(null),

@@ -146,7 +146,7 @@ export function createWorkersCommand(context: CommandContext, ask: Ask): Command
       own('show', 'Print the definition of a worker; exits 1 if it cannot be called.', 'metis workers show evaluator')
         .argument('<name>', 'name of the worker')
         .action((name: string, flags: WorkersCommandFlags) =>
-          ask(flags, async (server) => (await parts()).showWorker(context, server, name, flags)),
+          ask(flags, async (server) => (await parts()).printWorker(context, server, name, flags)),
         ),
     )
     .addCommand(

@@ -132,8 +132,12 @@ function writeKeyTable(): string {
   });
   const table = [['Key', 'Type', 'Default', 'For'], ...rows];
   const widths = table[0]!.map((_, i) => Math.max(...table.map((row) => row[i]!.length)));
-  const line = (row: readonly string[]) => `| ${row.map((cell, i) => cell.padEnd(widths[i]!)).join(' | ')} |`;
-  return [line(table[0]!), line(widths.map((width) => '-'.repeat(width))), ...table.slice(1).map(line)].join('\n');
+  const formatRow = (row: readonly string[]) => `| ${row.map((cell, i) => cell.padEnd(widths[i]!)).join(' | ')} |`;
+  return [
+    formatRow(table[0]!),
+    formatRow(widths.map((width) => '-'.repeat(width))),
+    ...table.slice(1).map(formatRow),
+  ].join('\n');
 }
 
 function formatDefault(value: unknown): string {

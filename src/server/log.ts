@@ -89,7 +89,7 @@ export function createLogger(
   secrets: () => readonly string[],
   destination: DestinationStream = createLogOutput(STDERR),
 ): Logger {
-  const write = (line: string) => {
+  const writeRedacted = (line: string) => {
     let clean = line;
     for (const secret of secrets()) {
       const written = JSON.stringify(secret).slice(1, -1);
@@ -106,7 +106,7 @@ export function createLogger(
       formatters: { level: (label) => ({ level: label }) },
       serializers: { err: describeError, error: describeError },
     },
-    { write },
+    { write: writeRedacted },
   );
 }
 

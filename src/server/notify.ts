@@ -124,7 +124,7 @@ export function runReceiver(receiver: Receiver, key: string | null, parts: Recei
   }
 
   /** Until it is taken, or for a day. Rejects at `ending`. */
-  async function deliver(event: AnyEvent, ending: AbortSignal): Promise<void> {
+  async function deliverNotice(event: AnyEvent, ending: AbortSignal): Promise<void> {
     const session = await store.sessions.record(event.session_id);
     const body = noticeBody(event, { secrets: parts.secrets, workspace: session?.workspace_path ?? null });
     for (let attempt = 0; ; attempt++) {
@@ -156,7 +156,7 @@ export function runReceiver(receiver: Receiver, key: string | null, parts: Recei
         const events = await notices.next(place, PAGE_ROWS);
         for (const event of events) {
           if (ending.aborted) return;
-          if (isWanted(event)) await deliver(event, ending);
+          if (isWanted(event)) await deliverNotice(event, ending);
           await notices.markSent(place, event.id);
         }
         if (events.length > 0) continue;
@@ -196,7 +196,7 @@ export function runReceiver(receiver: Receiver, key: string | null, parts: Recei
         const page = await store.events.list({ ...query, after });
         for (const event of page.rows) {
           const wanted = isWanted(event);
-          if (wanted) await deliver(event, ending);
+          if (wanted) await deliverNotice(event, ending);
           after = event.id;
           if (wanted) await keep(after);
         }

@@ -120,7 +120,10 @@ export const schemaCompiler: SchemaCompiler = {
       recentSchemas.put(text, validate);
       return { ok: true, validate };
     } catch (error) {
-      return { ok: false, problems: [{ path: '$', message: describeError(error, 'refers to itself too often') }] };
+      return {
+        ok: false,
+        problems: [{ path: '$', message: describeCompileError(error, 'refers to itself too often') }],
+      };
     }
   },
 };
@@ -262,13 +265,16 @@ function validateWith(run: (value: unknown) => unknown, check: Check, value: unk
   } catch (error) {
     // A schema that refers to itself without consuming input never ends.
     return [
-      { path: '$', message: describeError(error, 'cannot be checked: the schema or the value is nested too deeply') },
+      {
+        path: '$',
+        message: describeCompileError(error, 'cannot be checked: the schema or the value is nested too deeply'),
+      },
     ];
   }
   return sortIssues(toIssues(check.errors ?? []));
 }
 
-function describeError(error: unknown, tooDeep: string): string {
+function describeCompileError(error: unknown, tooDeep: string): string {
   if (error instanceof RangeError) return tooDeep;
   if (error instanceof OutOfTime) return `${error.message} to check: make the schema simpler or the value smaller`;
   return error instanceof Error ? error.message : String(error);

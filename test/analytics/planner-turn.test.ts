@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { parseCostQuery } from '#core/policy/analytics/query.ts';
 import type { PayloadOf } from '#protocol/event.ts';
 import { createAnalytics } from '#store/sqlite/report/analytics.ts';
-import { verifyRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
+import { verifySqliteRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
 import { startEngine } from '../support/engine.ts';
 import { delegate, planner, scenario, worker } from '../support/scenario.ts';
 
@@ -30,5 +30,5 @@ it('a turn that delegates costs what its own calls cost, and its tree that plus 
   ]);
   expect(payload).toMatchObject({ total_cost_usd: '0.0375', llm_call_count: 2, total_input_tokens: 2200 });
   expect(data).toMatchObject([{ cost_usd: '0.038', worker_cost_usd: '0.0005' }]);
-  expect(verifyRollups(t.db.reader)).toEqual([]);
+  expect(verifySqliteRollups(t.db.reader)).toEqual([]);
 });

@@ -12,7 +12,7 @@ import { openDatabase } from '#store/postgres/connection/open.ts';
 import { createAnalytics } from '#store/postgres/report/analytics.ts';
 import { writeEvents } from '#store/postgres/write/event-log.ts';
 import { createJournal } from '#store/postgres/write/journal.ts';
-import { rebuildRollups, verifyRollups } from '#store/postgres/write/postgres-maintenance.ts';
+import { rebuildRollups, verifyPostgresRollups } from '#store/postgres/write/postgres-maintenance.ts';
 import { ownSchema } from '../support/services.ts';
 import { type Database, momentsThenNow, NOW, type World, worldOver } from './world.ts';
 
@@ -79,7 +79,7 @@ export async function startDatabase(service: string, statementMs?: number): Prom
           new Set(),
         );
       }),
-    differences: () => verifyRollups(pool),
+    differences: () => verifyPostgresRollups(pool),
     rebuildRollups: () => rebuildRollups(pool),
   };
   const roots = new Map<string, string>();

@@ -24,7 +24,7 @@ import { createTx } from '#store/sqlite/connection/reads.ts';
 import { createAnalytics } from '#store/sqlite/report/analytics.ts';
 import { createLedger } from '#store/sqlite/write/event-log.ts';
 import { createJournal } from '#store/sqlite/write/journal.ts';
-import { rebuildRollups, verifyRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
+import { rebuildRollups, verifySqliteRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
 import { callCompleted } from '../support/drafts.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { newDatabase } from '../support/new-database.ts';
@@ -132,7 +132,7 @@ export function openWorld(): SqliteWorld {
     typesOf: async (table, column) =>
       asked(`SELECT DISTINCT typeof(${column}) AS type FROM ${table}`).map(({ type }) => String(type)),
     project: async (call, stamp) => createLedger(db.db, createTx(db.db)).project(call, stamp),
-    differences: async () => verifyRollups(db.reader),
+    differences: async () => verifySqliteRollups(db.reader),
     rebuildRollups: async () => rebuildRollups(db.db),
   };
   return { ...worldOver(database, ids, times), folder, close: () => db.close(), db };

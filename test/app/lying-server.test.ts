@@ -9,7 +9,7 @@ import { showEvents } from '#cli/events.ts';
 import { explainRoute } from '#cli/routing.ts';
 import { listSessions } from '#cli/sessions.ts';
 import type { Terminal } from '#cli/terminal.ts';
-import { checkWorkers, listWorkers, showWorker } from '#cli/worker-definitions.ts';
+import { checkWorkers, listWorkers, printWorker } from '#cli/worker-definitions.ts';
 import { createMetisClient } from '#client/client.ts';
 import { type Parsed, startServer } from '../support/http.ts';
 import { planner, scenario } from '../support/scenario.ts';
@@ -63,7 +63,7 @@ test('no command shows on a terminal what it would act on, wherever the server p
       sessions: () => listSessions(terminal, target, { limit: 5, json }),
       events: () => showEvents(terminal, target, id, { signal, json }),
       workers: () => listWorkers(terminal, target, { json }),
-      'workers show': () => showWorker(terminal, target, 'a', { json }),
+      'workers show': () => printWorker(terminal, target, 'a', { json }),
       'workers check': () => checkWorkers(terminal, target, { json }),
       'cost by session': () => showCost(terminal, target, { groupBy: 'session,model', since: '24h', json }),
       'routing explain': () => explainRoute(terminal, target, 'hello', { json }),

@@ -12,10 +12,13 @@ const MAX_SHARED_FILE_NAMES = 0.2;
 const MAX_IMPORTS_PER_100_LINES = 4.5;
 
 /** Names that mean one thing wherever they stand: the methods of a port, a component's props, a route's registration. */
-const SAME_EVERYWHERE: ReadonlySet<string> = new Set([]);
+const SAME_EVERYWHERE: ReadonlySet<string> = new Set([
+  // The listener of an AbortSignal.
+  'onAbort',
+]);
 
 /** What there is today; it only shrinks, until the targets above hold. */
-const CEILINGS = { of: 0, participles: 0, repeated: 66, ternaries: 1930, shared: 0, imports: 0, words: 155 };
+const CEILINGS = { of: 0, participles: 0, repeated: 0, ternaries: 1930, shared: 0, imports: 0, words: 111 };
 
 const room = process.env.LANGUAGE_ROOM ?? '';
 const sources = typescriptFiles('src').filter(({ path }) => path.startsWith(room));

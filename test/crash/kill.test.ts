@@ -1,6 +1,6 @@
 // SIGKILL at random moments: whatever the server was doing, the next start pays for nothing twice and loses nothing (04 §13).
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { verifyRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
+import { verifySqliteRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
 import { INPUT_TOKENS, killAtRandom, type Outcome } from './schedule.ts';
 import type { Json } from './world.ts';
 
@@ -71,7 +71,7 @@ describe(`${KILLS} kills (CRASH_SEED=${SEED})`, () => {
   });
 
   it('the costs agree with their events and rollups', () => {
-    expect(run.read(verifyRollups)).toEqual([]);
+    expect(run.read(verifySqliteRollups)).toEqual([]);
     const [{ calls, turns }] = run.rows(`SELECT
       (SELECT sum(cost_pusd) FROM llm_calls WHERE is_worker = 0) AS calls,
       (SELECT sum(json_extract(payload_json, '$.total_cost_usd') * 1e12) FROM events

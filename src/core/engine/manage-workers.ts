@@ -179,7 +179,7 @@ export async function listWorkers(
   if (callable) return listCallableWorkers(engine, await resolveWorkspace(engine, workspace), session);
   const root = await resolveWorkspace(engine, workspace);
   const project = (await listProjectWorkers(engine, root)).map((worker) => toWorkerInfo(worker, null));
-  const rows = session === null ? [] : await engine.store.workers.list(await findRoot(engine, session));
+  const rows = session === null ? [] : await engine.store.workers.list(await findRootSession(engine, session));
   const own = await Promise.all(
     rows.map(async (row) =>
       toWorkerInfo(await resolveSessionWorker(engine, { ...row, workspace_path: root }, row), describeOrigin(row)),
@@ -197,7 +197,7 @@ export async function showWorker(
   const root = await resolveWorkspace(engine, workspace);
   const worker = await findProjectWorker(engine, root, name);
   if (worker !== null) return toWorkerDetail(worker, null);
-  const row = session === null ? null : await engine.store.workers.get(await findRoot(engine, session), name);
+  const row = session === null ? null : await engine.store.workers.get(await findRootSession(engine, session), name);
   if (row === null) throw new AppError('not_found', `no worker named ${name}`, { resource: 'worker' });
   return toWorkerDetail(await resolveSessionWorker(engine, { ...row, workspace_path: root }, row), describeOrigin(row));
 }
@@ -221,7 +221,7 @@ function unknownSessionError(id: SessionId): AppError {
   return new AppError('not_found', `no session with id ${id}`, { resource: 'session' });
 }
 
-async function findRoot(engine: Pick<Storage, 'store'>, id: SessionId): Promise<SessionId> {
+async function findRootSession(engine: Pick<Storage, 'store'>, id: SessionId): Promise<SessionId> {
   const session = await engine.store.sessions.record(id);
   if (session === null) throw unknownSessionError(id);
   return session.root_session_id;

@@ -74,10 +74,10 @@ export function createStreamHub(ports: HubPorts): StreamHub {
 
   const unsubscribe = bus.subscribe('stream-hub', (items) => {
     if (trees.size === 0) return;
-    each(items, deliver);
+    each(items, deliverItem);
   });
 
-  function deliver(item: Published): void {
+  function deliverItem(item: Published): void {
     const link = getWorkerLink(item);
     const joined = link === null ? undefined : trees.get(link.root);
     if (link !== null && joined !== undefined) adopt(joined, link.session);
@@ -97,12 +97,12 @@ export function createStreamHub(ports: HubPorts): StreamHub {
     for (const id of await store.sessions.descendants(tree.root)) if (trees.get(tree.root) === tree) adopt(tree, id);
   }
 
-  function watch(root: SessionId): Tree {
+  function watchTree(root: SessionId): Tree {
     const tree: Tree = { root, members: new Set(), sessions: new Set(), ready: Promise.resolve(), stop: () => {} };
     trees.set(root, tree);
     adopt(tree, root);
     const { ready, stop } = bus.watch(root, {
-      deliver: (items) => each(items, deliver),
+      deliver: (items) => each(items, deliverItem),
       gap: () => reloadTree(tree),
       gone: () => closePurged(root),
     });
@@ -135,9 +135,9 @@ export function createStreamHub(ports: HubPorts): StreamHub {
     return failed;
   }
 
-  function beat(): void {
+  function sendHeartbeats(): void {
     each([...connections], (connection) => connection.beat());
-    heartbeat = connections.size === 0 ? null : clock.after(HEARTBEAT_MS, beat);
+    heartbeat = connections.size === 0 ? null : clock.after(HEARTBEAT_MS, sendHeartbeats);
   }
 
   return {
@@ -146,12 +146,12 @@ export function createStreamHub(ports: HubPorts): StreamHub {
     size: () => connections.size,
     connect(connection) {
       connections.add(connection);
-      heartbeat ??= clock.after(HEARTBEAT_MS, beat);
+      heartbeat ??= clock.after(HEARTBEAT_MS, sendHeartbeats);
       if (closed) connection.shutdown();
       return () => void connections.delete(connection);
     },
     async join(root, member) {
-      const tree = trees.get(root) ?? watch(root);
+      const tree = trees.get(root) ?? watchTree(root);
       tree.members.add(member);
       await tree.ready;
       return (sessionId) => tree.sessions.has(sessionId);

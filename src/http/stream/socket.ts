@@ -133,7 +133,7 @@ function socketSink(socket: WebSocket, connection: Duplex, { clock }: StreamHub)
   let waitingLength = 0;
   let closing = false;
 
-  function write(): void {
+  function flushWaiting(): void {
     if (waiting.length === 0) return;
     const frames = waiting;
     waiting = [];
@@ -142,19 +142,19 @@ function socketSink(socket: WebSocket, connection: Duplex, { clock }: StreamHub)
   }
   return {
     send(frame) {
-      if (waiting.length === 0) writeSoon(write);
+      if (waiting.length === 0) writeSoon(flushWaiting);
       waiting.push(frame);
       waitingLength += frame.text.length;
     },
     backlog: () => socket.bufferedAmount + waitingLength,
     flush() {
-      write();
+      flushWaiting();
       return waitUntilFlushed(connection);
     },
     close(reason) {
       if (closing) return;
       closing = true;
-      write();
+      flushWaiting();
       socket.close(CLOSE_CODES[reason], reasonText(reason));
       clock.after(CLOSE_WITHIN_MS, () => socket.terminate());
     },

@@ -178,14 +178,14 @@ function createExchange({ wire, url, headers, send, clock }: Endpoint, run: Atte
     close() {
       if (response === null || response.isEnded()) return;
       if (assembly.stop !== null && assembly.stop.reason !== 'error' && assembly.stop.reason !== 'cancelled')
-        void drain(response, clock);
+        void drainBody(response, clock);
       else response.cancel();
     },
   };
 }
 
 /** Reads the bytes after the end of a message, so that the connection can be reused. Never rejects. */
-async function drain(response: HttpResponse, clock: Clock): Promise<void> {
+async function drainBody(response: HttpResponse, clock: Clock): Promise<void> {
   const timer = clock.after(DRAIN_MS, () => response.cancel());
   try {
     while ((await response.readPiece()) !== null);
@@ -200,7 +200,7 @@ async function drain(response: HttpResponse, clock: Clock): Promise<void> {
 async function readErrorResponse(response: HttpResponse, clock: Clock): Promise<Fault> {
   const { status } = response;
   const ok = status >= 200 && status <= 299;
-  const body = await readText(response);
+  const body = await readBodyText(response);
   let error = null;
   try {
     error = readWireError(JSON.parse(body));
@@ -217,7 +217,7 @@ async function readErrorResponse(response: HttpResponse, clock: Clock): Promise<
   return fault(error_class, detail, message, rest);
 }
 
-async function readText(response: HttpResponse): Promise<string> {
+async function readBodyText(response: HttpResponse): Promise<string> {
   const text = new TextDecoder();
   let out = '';
   let size = 0;

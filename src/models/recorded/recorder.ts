@@ -72,7 +72,7 @@ export function createRecorder(options: RecorderOptions): Recorder {
       if (value !== null) headers[name] = value;
     }
     const text = new TextDecoder();
-    const keep = (decoded: string) => {
+    const keepDecoded = (decoded: string) => {
       if (decoded !== '') chunks.push({ at_ms: Math.round(options.clock.monotonic() - startedAt), text: decoded });
     };
     // Only the first end counts: a body may be read completely, fail and be cancelled, in any order.
@@ -81,7 +81,7 @@ export function createRecorder(options: RecorderOptions): Recorder {
       async readPiece() {
         try {
           const piece = await response.readPiece();
-          keep(piece === null ? text.decode() : text.decode(piece, { stream: true }));
+          keepDecoded(piece === null ? text.decode() : text.decode(piece, { stream: true }));
           if (piece === null) finish('complete');
           return piece;
         } catch (error) {

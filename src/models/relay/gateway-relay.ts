@@ -150,16 +150,16 @@ interface Watch {
 function createWatch(clock: Clock, client: AbortSignal): Watch {
   const controller = new AbortController();
   let last = clock.monotonic();
-  const leave = () => controller.abort(client.reason);
-  if (client.aborted) leave();
-  else client.addEventListener('abort', leave, { once: true });
-  const wait = (ms: number): { cancel(): void } =>
+  const abortCall = () => controller.abort(client.reason);
+  if (client.aborted) abortCall();
+  else client.addEventListener('abort', abortCall, { once: true });
+  const startIdleTimer = (ms: number): { cancel(): void } =>
     clock.after(ms, () => {
       const left = last + IDLE_SECONDS * 1000 - clock.monotonic();
-      if (left > 0) timer = wait(left);
+      if (left > 0) timer = startIdleTimer(left);
       else controller.abort(new RelayFault('network', `no byte for ${IDLE_SECONDS} s`));
     });
-  let timer = wait(IDLE_SECONDS * 1000);
+  let timer = startIdleTimer(IDLE_SECONDS * 1000);
   return {
     signal: controller.signal,
     isAborted: () => client.aborted,
@@ -168,7 +168,7 @@ function createWatch(clock: Clock, client: AbortSignal): Watch {
     },
     end() {
       timer.cancel();
-      client.removeEventListener('abort', leave);
+      client.removeEventListener('abort', abortCall);
     },
   };
 }

@@ -95,7 +95,9 @@ export function parseScenario(text: string, path: string): Result<Scenario, stri
   const raw = yaml.value;
   const parsed = ScenarioSchema.safeParse(raw);
   if (!parsed.success) {
-    return err(plainIssues(parsed.error).map((issue) => `${path}: ${formatPath(issue.path, raw)}: ${issue.message}`));
+    return err(
+      plainIssues(parsed.error).map((issue) => `${path}: ${formatScenarioPath(issue.path, raw)}: ${issue.message}`),
+    );
   }
   const { defaults, fallback, strict } = parsed.data;
   const problems: string[] = [];
@@ -131,7 +133,7 @@ function unknownPlaceholders(respond: Respond): string[] {
 }
 
 /** `rules[2] (planner-start).respond.text`: the path in the file with the rule's id, as far as it has one. */
-function formatPath(path: readonly PropertyKey[], raw: unknown): string {
+function formatScenarioPath(path: readonly PropertyKey[], raw: unknown): string {
   if (path.length === 0) return 'the file';
   let at = raw;
   let out = '';

@@ -40,15 +40,15 @@ export function createThreadedTokenizer(program: string, clock: Clock, log: Logg
       if (size + length > MOST_WAITING) return Promise.resolve(null);
       return new Promise((resolve) => {
         const id = ++asked;
-        const settle = (tokens: number | null) => {
+        const settleCount = (tokens: number | null) => {
           if (!waiting.delete(id)) return;
           size -= length;
           timer.cancel();
           resolve(tokens);
         };
-        const timer = clock.after(MOST_MS, () => settle(null));
+        const timer = clock.after(MOST_MS, () => settleCount(null));
         size += length;
-        waiting.set(id, settle);
+        waiting.set(id, settleCount);
         thread ??= start();
         thread.postMessage({ id, name, texts } satisfies CountQuestion);
       });

@@ -117,7 +117,7 @@ export function createAssembly(model: string, ids: IdGenerator): Assembly {
   }
 
   /** Emits a fragment of the live slot. */
-  function deliver(slot: Slot, fragment: string): void {
+  function deliverFragment(slot: Slot, fragment: string): void {
     if (slot.index < 0) slot.index = places++;
     if (slot.kind === 'text')
       emit({ type: 'text.delta', message_id: id, content_block_index: slot.index, text: fragment });
@@ -154,10 +154,10 @@ export function createAssembly(model: string, ids: IdGenerator): Assembly {
     });
   }
 
-  function release(slot: Slot): void {
+  function releaseSlot(slot: Slot): void {
     start(slot);
     if (slot.kind === 'redacted' || (slot.kind === 'tool' && slot.id === null)) return;
-    for (const fragment of slot.waiting) deliver(slot, fragment);
+    for (const fragment of slot.waiting) deliverFragment(slot, fragment);
     slot.waiting.length = 0;
   }
 
@@ -186,7 +186,7 @@ export function createAssembly(model: string, ids: IdGenerator): Assembly {
   /** Finishes closed blocks from the front and makes the next open block live. */
   function advance(): void {
     for (let slot = slots[live]; slot !== undefined; slot = slots[++live]) {
-      release(slot);
+      releaseSlot(slot);
       if (!slot.closed) return;
       finish(slot);
     }
@@ -238,14 +238,14 @@ export function createAssembly(model: string, ids: IdGenerator): Assembly {
       slot.providerId ??= readName(providerId);
       if (slot.name !== '' || name === '') return;
       slot.name = name.slice(0, MAX_NAME);
-      if (slots[live] === slot) release(slot);
+      if (slots[live] === slot) releaseSlot(slot);
     },
     append(slot, fragment) {
       if (fragment === '' || slot.closed) return;
       weigh(fragment.length);
       slot.text += fragment;
       if (slot.kind === 'redacted') return;
-      if (slots[live] === slot && (slot.kind !== 'tool' || slot.id !== null)) deliver(slot, fragment);
+      if (slots[live] === slot && (slot.kind !== 'tool' || slot.id !== null)) deliverFragment(slot, fragment);
       else slot.waiting.push(fragment);
     },
     sign(slot, fragment) {

@@ -14,7 +14,7 @@ import { isOwned } from '#store/sqlite/connection/database-file.ts';
 import { missingMigrations } from '#store/sqlite/connection/migrate.ts';
 import { databaseFault, openDatabase, openReader } from '#store/sqlite/connection/open.ts';
 import { createJournal } from '#store/sqlite/write/journal.ts';
-import { verifyRollups as differencesIn, rebuildRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
+import { verifySqliteRollups as differencesIn, rebuildRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, getConfiguredServer, loadSettings, refuse, type Settings } from '../context.ts';
 import { findServer } from '../find-server.ts';

@@ -266,7 +266,7 @@ async function runDemoJob(
     stdout.write(
       `\n${style.red(toPrintable(`The turn ${turn.status}: ${turn.error_message ?? turn.cancel_reason ?? ''}`))}\n`,
     );
-  const written = job.results === null ? [] : listFiles(path.join(workspace, job.results));
+  const written = job.results === null ? [] : listDemoFiles(path.join(workspace, job.results));
   if (written.length > 0) stdout.write('\n');
   for (const { name, bytes } of written) stdout.write(`wrote ${job.results}/${toPrintable(name)}, ${bytes} bytes\n`);
   stdout.write(`\n${await writeDemoReport(client, session.id, style, stdout.columns ?? DEFAULT_COLUMNS)}`);
@@ -274,7 +274,7 @@ async function runDemoJob(
   return { done, session_id: session.id };
 }
 
-function listFiles(folder: string): { readonly name: string; readonly bytes: number }[] {
+function listDemoFiles(folder: string): { readonly name: string; readonly bytes: number }[] {
   const names = fs.existsSync(folder) ? fs.readdirSync(folder).sort() : [];
   return names.map((name) => ({ name, bytes: fs.statSync(path.join(folder, name)).size }));
 }

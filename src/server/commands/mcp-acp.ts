@@ -70,7 +70,7 @@ async function findOrStart(context: CommandContext, flags: AttachFlags, alive: T
     own = started;
     return { baseUrl: started.url, embedded: true };
   }
-  async function find(mayStart: boolean): Promise<FoundServer> {
+  async function findOrStart(mayStart: boolean): Promise<FoundServer> {
     const deadline = systemClock.monotonic() + (mayStart ? SEARCH_MS : RETURN_MS);
     for (;;) {
       const known = await findServer(settings, configured, flags.data !== undefined);
@@ -91,7 +91,7 @@ async function findOrStart(context: CommandContext, flags: AttachFlags, alive: T
     }
   }
 
-  let place = await find(true);
+  let place = await findOrStart(true);
   let again: Promise<void> | null = null;
   return {
     server: {
@@ -101,7 +101,7 @@ async function findOrStart(context: CommandContext, flags: AttachFlags, alive: T
       token: configured.token ?? null,
       // A server in a process of its own is waited for: it is started again from outside.
       lost: () => {
-        again ??= find(place.embedded)
+        again ??= findOrStart(place.embedded)
           .then((next) => {
             place = next;
           })

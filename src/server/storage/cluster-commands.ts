@@ -13,7 +13,7 @@ import { natsFault } from '#store/bus/nats/link.ts';
 import { inspectCluster } from '#store/cluster/inspect.ts';
 import { openDatabase } from '#store/postgres/connection/open.ts';
 import type { Pool } from '#store/postgres/connection/pool.ts';
-import { prune, rebuildRollups, verifyRollups } from '#store/postgres/write/postgres-maintenance.ts';
+import { prune, rebuildRollups, verifyPostgresRollups } from '#store/postgres/write/postgres-maintenance.ts';
 
 export interface ClusterLine {
   readonly level: 'ok' | 'warning' | 'error';
@@ -139,7 +139,7 @@ export async function withCluster<T>(
 function createUpkeep(pool: Pool): ClusterUpkeep {
   return {
     prune: (cutoff, dryRun) => prune(pool, cutoff, dryRun),
-    verifyRollups: () => verifyRollups(pool),
+    verifyRollups: () => verifyPostgresRollups(pool),
     rebuildRollups: () => rebuildRollups(pool),
     calls: async () => (await pool.send<{ n: number }>('SELECT count(*) AS n FROM ledger_calls', [])).rows[0]!.n,
   };

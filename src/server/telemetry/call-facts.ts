@@ -133,7 +133,7 @@ interface Reported {
 export function createAnswerFacts(secrets: readonly string[]): AnswerFacts {
   const calls = new Map<string, Attributes>();
 
-  function keep(requestId: string, { served_model, response_id }: Reported, stream: boolean): void {
+  function keepReported(requestId: string, { served_model, response_id }: Reported, stream: boolean): void {
     const attribute = (name: string, value: string | null) =>
       value === null ? {} : { [name]: scrubSecrets(value, secrets) };
     calls.delete(requestId);
@@ -147,7 +147,7 @@ export function createAnswerFacts(secrets: readonly string[]): AnswerFacts {
 
   async function* streamAndKeep(adapter: ProviderAdapter, ...[request, signal]: Parameters<ProviderAdapter['stream']>) {
     for await (const event of adapter.stream(request, signal)) {
-      if (event.type === 'message.complete') keep(request.request_id, event, true);
+      if (event.type === 'message.complete') keepReported(request.request_id, event, true);
       yield event;
     }
   }
@@ -159,7 +159,7 @@ export function createAnswerFacts(secrets: readonly string[]): AnswerFacts {
       ...answer,
       reading() {
         const reading = answer.reading();
-        keep(request.request_id, reading, type.includes('event-stream'));
+        keepReported(request.request_id, reading, type.includes('event-stream'));
         return reading;
       },
     };

@@ -92,7 +92,7 @@ export function createDayLimit({ pool, trees, leaseSeconds, clock, log }: DayLim
     };
   }
 
-  function inTurn<T>(own: Allowance, work: () => Promise<T>): Promise<T> {
+  function queueWork<T>(own: Allowance, work: () => Promise<T>): Promise<T> {
     own.waiting += 1;
     const done = own.turn.then(work).finally(() => {
       own.waiting -= 1;
@@ -135,7 +135,7 @@ export function createDayLimit({ pool, trees, leaseSeconds, clock, log }: DayLim
     own.idle = true;
     const { open } = own;
     if (open === own.stored) return;
-    await inTurn(own, () => pool.send(LOWER, { pool: name, node: own.node, open }));
+    await queueWork(own, () => pool.send(LOWER, { pool: name, node: own.node, open }));
     own.stored = open;
   }
 
@@ -154,7 +154,7 @@ export function createDayLimit({ pool, trees, leaseSeconds, clock, log }: DayLim
     take(limit, amount) {
       const own = getAllowance(limit.pool);
       if (own.waiting === 0 && fits(own, amount)) return grantShare(own, amount);
-      return inTurn(own, () => raiseAllowance(own, limit, amount));
+      return queueWork(own, () => raiseAllowance(own, limit, amount));
     },
     close: () => timer.cancel(),
   };

@@ -66,7 +66,7 @@ async function findNameHolder(send: Send, name: string): Promise<NameHolder | nu
 }
 
 /** The oldest schema that a node must know; null when the lease has lapsed: it is never renewed. */
-async function beat(
+async function renewLease(
   send: Send,
   id: string,
   leaseMs: number,
@@ -82,7 +82,7 @@ async function readCompatibleFrom(send: Send): Promise<number> {
   return rows[0]?.schema ?? 0;
 }
 
-async function leave(send: Send, id: string): Promise<void> {
+async function leaveCluster(send: Send, id: string): Promise<void> {
   await send('DELETE FROM nodes WHERE id = ?', [id]);
 }
 
@@ -240,7 +240,7 @@ export function createLease(options: LeaseOptions): Lease {
     async beat(state, lapsed) {
       if (self === null || isOutdated) return;
       const from = clock.monotonic();
-      const compatibleFrom = await beat(heartbeat, node, leaseMs, state);
+      const compatibleFrom = await renewLease(heartbeat, node, leaseMs, state);
       if (compatibleFrom !== null) {
         goodAt = from;
         checkVersion(compatibleFrom, self, lapsed);
@@ -254,6 +254,6 @@ export function createLease(options: LeaseOptions): Lease {
       if (await tryRegister(ids.next(), self)) log.warn({ node }, 'registered under a new id');
       else log.warn({ name: self.name }, 'another live node has this name; registered again as soon as it is gone');
     },
-    leave: () => leave(heartbeat, node),
+    leave: () => leaveCluster(heartbeat, node),
   };
 }

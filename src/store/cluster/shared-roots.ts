@@ -7,7 +7,7 @@ import { sharedPlace } from '#core/policy/cluster/tree-place.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import { StartupError } from '#protocol/errors.ts';
 import type { Send } from '../postgres/connection/client.ts';
-import { inTurn, type Pool } from '../postgres/connection/pool.ts';
+import { type Pool, runInTurn } from '../postgres/connection/pool.ts';
 
 const MARK_FILE = '.metis-cluster';
 /** An id and its line end; what is longer was not written by a node. */
@@ -29,7 +29,7 @@ type CheckRoot = (root: string) => Promise<string | null>;
 export async function markSharedRoots(pool: Pool, roots: readonly string[], id: string): Promise<CheckRoot> {
   if (roots.length === 0) return async () => null;
   // One node at a time: the second must see the first one's mark, or find that it cannot.
-  return inTurn(pool, 'shared roots', async (send) => {
+  return runInTurn(pool, 'shared roots', async (send) => {
     await send(KEEP, ['cluster_id', id]);
     const cluster = (await readMeta(send, 'cluster_id'))!;
     for (const root of roots) {
@@ -73,7 +73,7 @@ async function requireMark(root: string, cluster: string, isFirst: boolean): Pro
   try {
     await fs.writeFile(file, `${cluster}\n`, { flag: 'wx', mode: 0o644, flush: true });
   } catch (cause) {
-    throw mismatch(root, `${file} cannot be written (${describeFault(cause)}); let the server write there`);
+    throw mismatch(root, `${file} cannot be written (${describeRootFault(cause)}); let the server write there`);
   }
 }
 
@@ -88,7 +88,7 @@ async function isMarked(root: string, cluster: string | null, isFirst: boolean):
   try {
     real = await fs.realpath(root);
   } catch (cause) {
-    throw mismatch(root, `it cannot be opened (${describeFault(cause)}); mount it, or correct the path`);
+    throw mismatch(root, `it cannot be opened (${describeRootFault(cause)}); mount it, or correct the path`);
   }
   // Paths of workspaces have no links in them.
   if (real !== root) throw mismatch(root, `it leads to ${real}; name that folder, the same on each node`);
@@ -111,8 +111,8 @@ async function readMark(root: string, file: string): Promise<string | null> {
     // Without O_NONBLOCK a FIFO would hang the start.
     handle = await fs.open(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   } catch (cause) {
-    if (describeFault(cause) === 'ENOENT') return null;
-    throw mismatch(root, `${file} cannot be read (${describeFault(cause)})`);
+    if (describeRootFault(cause) === 'ENOENT') return null;
+    throw mismatch(root, `${file} cannot be read (${describeRootFault(cause)})`);
   }
   try {
     if (!(await handle.stat()).isFile()) throw mismatch(root, `${file} is no file`);
@@ -124,7 +124,7 @@ async function readMark(root: string, file: string): Promise<string | null> {
   }
 }
 
-function describeFault(cause: unknown): string {
+function describeRootFault(cause: unknown): string {
   return String((cause as NodeJS.ErrnoException).code ?? cause);
 }
 

@@ -123,7 +123,7 @@ interface Look {
   readonly dead: boolean;
 }
 
-export async function look(send: Send, by: Claimant): Promise<Look> {
+export async function inspectTrees(send: Send, by: Claimant): Promise<Look> {
   type Row = Omit<Look, 'orphans' | 'dead'> & { readonly orphans: number; readonly dead: number };
   const row = (await send<Row>(LOOK, by)).rows[0]!;
   return { ...row, orphans: row.orphans === 1, dead: row.dead === 1 };
@@ -137,7 +137,7 @@ export async function readOwner(send: Send, root: string): Promise<Owner | null>
   return (await send<Owner>(OWNER, [root])).rows[0] ?? null;
 }
 
-export async function release(send: Send, node: string, { root, epoch }: Held): Promise<void> {
+export async function releaseClaim(send: Send, node: string, { root, epoch }: Held): Promise<void> {
   await send(RELEASE, { root, node, epoch });
 }
 

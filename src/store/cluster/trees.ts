@@ -18,10 +18,10 @@ import {
   claimOrphans,
   type Held,
   type HeldTrees,
+  inspectTrees,
   listRoots,
-  look,
   readOwner,
-  release,
+  releaseClaim,
 } from './tree-claims.ts';
 
 interface Unsettled {
@@ -58,17 +58,17 @@ function createUpkeep(clock: Clock, log: Logger): Upkeep {
   let stopped = false;
   return {
     every(ms, work) {
-      const again = () => {
+      const scheduleNext = () => {
         if (stopped) return;
         const timer = clock.after(ms, () => {
           timers.delete(timer);
           void (async () => work())()
             .catch((err: unknown) => log.warn({ err }, 'the database did not answer the upkeep of the node'))
-            .finally(again);
+            .finally(scheduleNext);
         });
         timers.add(timer);
       };
-      again();
+      scheduleNext();
     },
     stop() {
       stopped = true;
@@ -144,7 +144,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
       .catch((err: unknown) => log.error({ err, session_id: root }, 'a tree that was lost did not stop'))
       .then(() => {
         leaving.delete(root);
-        for (const tell of lostListeners) tell(root as SessionId);
+        for (const listener of lostListeners) listener(root as SessionId);
       });
     leaving.set(root, stopped);
   }
@@ -163,7 +163,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
     });
   }
 
-  async function enter(claimed: Claimed, swept: boolean): Promise<Entry> {
+  async function enterTree(claimed: Claimed, swept: boolean): Promise<Entry> {
     const { lastId, wanted, ...held } = claimed;
     // What still runs of it here runs for the claim before: nothing of that may be stored under this one.
     await leaving.get(held.root);
@@ -178,11 +178,11 @@ export function createTrees(options: TreesOptions): NodeTrees {
       if (entries.get(held.root) === entry) drop(held.root);
       throw error;
     } finally {
-      leave(entry);
+      leaveTree(entry);
     }
     return entry;
   }
-  function leave(entry: Entry): void {
+  function leaveTree(entry: Entry): void {
     entry.users -= 1;
     entry.idleSince = clock.monotonic();
     if (entry.users === 0) entry.unused();
@@ -195,7 +195,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
     const claiming = (async () => {
       await leaving.get(root);
       const claimed = await claim(pool, claimant(), root);
-      return claimed && enter(claimed, false);
+      return claimed && enterTree(claimed, false);
     })().finally(() => claims.delete(root));
     claims.set(root, claiming);
     return claiming;
@@ -205,7 +205,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
     if (draining || !lease.valid()) return;
     const here = entries.size;
     const written = unsettled.watch();
-    const found = await look(pool.send, claimant());
+    const found = await inspectTrees(pool.send, claimant());
     if (found.orphans) await takeAll(() => claimOrphans(pool, claimant()));
     for (const lapsed of found.lapsed) {
       await abandon(pool.send, lapsed);
@@ -228,7 +228,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
     for (const claimed of await find()) {
       const { root } = claimed;
       if (entries.has(root) || claims.has(root)) continue;
-      const entering = enter(claimed, true).finally(() => claims.delete(root));
+      const entering = enterTree(claimed, true).finally(() => claims.delete(root));
       claims.set(root, entering);
       entering.catch(notTakenUp(root));
     }
@@ -254,7 +254,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
   async function letGo(root: string, { held }: Entry): Promise<void> {
     const settled = unsettled.begin(root);
     drop(root);
-    await release(pool.send, lease.node, held).finally(settled);
+    await releaseClaim(pool.send, lease.node, held).finally(settled);
   }
 
   function own(entry: Entry): Hold {
@@ -266,7 +266,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
       release() {
         if (released) return;
         released = true;
-        leave(entry);
+        leaveTree(entry);
       },
     };
   }

@@ -96,7 +96,7 @@ export function createDelegationReader({ all, get }: Reads, spend: Spend): Deleg
     ]);
     return { calls, last, session };
   }
-  async function view(row: DelegationRow) {
+  async function viewDelegation(row: DelegationRow) {
     const id = row.worker_session_id;
     return delegationView(delegationRecord(row), id === null ? null : await readFacts(id));
   }
@@ -112,12 +112,12 @@ export function createDelegationReader({ all, get }: Reads, spend: Spend): Deleg
     ofWorker: (sessionId) => recordOrNull(BY_WORKER, sessionId),
     list: async (sessionId, { recursive, after, limit }) => {
       const rows = await all<DelegationRow>(recursive ? OF_TREE : OWN, sessionId, after ?? '', limit + 1);
-      const page = toPage(rows, limit, (row) => row.tool_use_id, view);
+      const page = toPage(rows, limit, (row) => row.tool_use_id, viewDelegation);
       return { rows: await Promise.all(page.rows), next: page.next };
     },
     view: async (toolUseId) => {
       const row = await get<DelegationRow>(BY_CALL, toolUseId);
-      return row === undefined ? null : view(row);
+      return row === undefined ? null : viewDelegation(row);
     },
     changes: async (workerSessionId) =>
       (await all<{ changed_json: string }>(CHANGED, workerSessionId)).map(

@@ -257,7 +257,7 @@ export function createSessionReader(reads: Reads, { spend, cache, together }: Se
     return (await get<{ chosen_model: string | null }>(LAST_MODEL, id))?.chosen_model ?? null;
   }
 
-  async function view(row: SessionRow): Promise<Session> {
+  async function viewSession(row: SessionRow): Promise<Session> {
     const record = sessionRecord(row);
     const { is_worker: isWorker } = record;
     const delegation = isWorker ? await get<DelegationRow>(DELEGATION, row.id) : undefined;
@@ -282,7 +282,7 @@ export function createSessionReader(reads: Reads, { spend, cache, together }: Se
     });
   }
   const ids = (rows: readonly { readonly id: SessionId }[]) => rows.map(({ id }) => id);
-  const count = async (text: string, ...values: unknown[]) => (await get<{ n: number }>(text, ...values))?.n ?? 0;
+  const countRows = async (text: string, ...values: unknown[]) => (await get<{ n: number }>(text, ...values))?.n ?? 0;
 
   return {
     limit: async (rootSessionId) => {
@@ -297,22 +297,22 @@ export function createSessionReader(reads: Reads, { spend, cache, together }: Se
     workerOfCaller: (caller, ref) => findRecord(WORKER_OF_CALLER, caller, ref),
     view: async (id) => {
       const row = await get<SessionRow>(BY_ID, id);
-      return row === undefined ? null : view(row);
+      return row === undefined ? null : viewSession(row);
     },
     list: (query) =>
       together(async () => {
         const { sql, values } = listQuery(query);
         const rows = await all<SessionRow>(sql, ...values);
-        const page = toPage(rows, query.limit, (row) => row.id, view);
+        const page = toPage(rows, query.limit, (row) => row.id, viewSession);
         return { rows: await Promise.all(page.rows), next: page.next };
       }),
     descendants: async (id) => ids(await all<{ id: SessionId }>(DESCENDANTS, id)),
     lineage: async (id) => ids(await all<{ id: SessionId }>(LINEAGE, id)),
     counts: async () => {
       const [active_sessions, active_workers, active_turns] = await Promise.all([
-        count(ACTIVE_SESSIONS, 0),
-        count(ACTIVE_SESSIONS, 1),
-        count(ACTIVE_TURNS),
+        countRows(ACTIVE_SESSIONS, 0),
+        countRows(ACTIVE_SESSIONS, 1),
+        countRows(ACTIVE_TURNS),
       ]);
       return { active_sessions, active_workers, active_turns };
     },

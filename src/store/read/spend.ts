@@ -85,7 +85,8 @@ export function createSpend({ get, getExact }: Reads): Spend {
 }
 
 export function createSpendReader({ getExact }: Reads, spend: Spend): SpendReader {
-  const sum = async (text: string, ...values: number[]) => (await getExact<{ pusd: bigint }>(text, ...values))!.pusd;
+  const sumMoney = async (text: string, ...values: number[]) =>
+    (await getExact<{ pusd: bigint }>(text, ...values))!.pusd;
   return {
     ofSession: async (sessionId) => (await spend.ofSession(sessionId)).cost_pusd,
     ofSubtree: async (sessionId) => {
@@ -97,8 +98,8 @@ export function createSpendReader({ getExact }: Reads, spend: Spend): SpendReade
     // Whole days from the rollup; only the first day, when it is entered in its middle, from the facts.
     since: async (from) => {
       const day = Math.ceil(from / DAY_MS);
-      const whole = await sum(WHOLE_DAYS, day);
-      const edge = from === day * DAY_MS ? 0n : await sum(EDGE, from, day * DAY_MS);
+      const whole = await sumMoney(WHOLE_DAYS, day);
+      const edge = from === day * DAY_MS ? 0n : await sumMoney(EDGE, from, day * DAY_MS);
       return (whole + edge) as Pusd;
     },
   };

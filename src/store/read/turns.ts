@@ -103,7 +103,7 @@ function turnView(row: TurnRow, { totals, workers, workers_cost, settled_calls, 
 }
 
 export function createTurnReader({ all, get }: Reads, spend: Spend): TurnReader {
-  const count = async (text: string, id: string) => (await get<{ n: number }>(text, id))?.n ?? 0;
+  const countRows = async (text: string, id: string) => (await get<{ n: number }>(text, id))?.n ?? 0;
   const readInputs = (id: string) => all<TurnInputRow>(INPUTS, id);
 
   async function readOutput(turn: TurnRow): Promise<Turn['output']> {
@@ -124,13 +124,13 @@ export function createTurnReader({ all, get }: Reads, spend: Spend): TurnReader 
     return sums.reduce((sum, { cost_pusd }) => sum + cost_pusd, 0n);
   }
 
-  async function view(row: TurnRow): Promise<Turn> {
+  async function viewTurn(row: TurnRow): Promise<Turn> {
     const open = isOpen(row);
     const [totals, inputs, opened, settled_calls, output] = await Promise.all([
       spend.ofTurn(row.id),
       readInputs(row.id),
       all<{ id: SessionId }>(WORKERS, row.session_id, row.id),
-      open ? count(SETTLED_CALLS, row.id) : 0,
+      open ? countRows(SETTLED_CALLS, row.id) : 0,
       open ? null : readOutput(row),
     ]);
     const workers = opened.map(({ id }) => id);
@@ -144,14 +144,14 @@ export function createTurnReader({ all, get }: Reads, spend: Spend): TurnReader 
     newest: async (sessionId) => recordOrNull(await get<TurnRow>(PAGE, sessionId, BEHIND_ALL, 1)),
     view: async (sessionId, turnId) => {
       const row = await get<TurnRow>(BY_ID, sessionId, turnId);
-      return row === undefined ? null : view(row);
+      return row === undefined ? null : viewTurn(row);
     },
     list: async (sessionId, before, limit) => {
       const rows = await all<TurnRow>(PAGE, sessionId, before ?? BEHIND_ALL, limit + 1);
-      const page = toPage(rows, limit, (row) => row.id, view);
+      const page = toPage(rows, limit, (row) => row.id, viewTurn);
       return { rows: await Promise.all(page.rows), next: page.next };
     },
-    count: (sessionId) => count(COUNT, sessionId),
+    count: (sessionId) => countRows(COUNT, sessionId),
     allOpen: async (root) =>
       (root === undefined ? await all<TurnRow>(ALL_OPEN) : await all<TurnRow>(OPEN_OF_TREE, root)).map(turnRecord),
     inputs: async (turnId) => (await readInputs(turnId)).map(turnInput),

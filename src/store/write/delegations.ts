@@ -50,11 +50,11 @@ export const CONFIRMATION_COLUMNS = [
   'expires_at',
 ] as const;
 
-const change = (set: string) =>
+const updateDelegation = (set: string) =>
   `UPDATE delegations SET ${set} WHERE tool_use_id = @tool_use_id AND status IN ('running', 'interrupted')`;
-export const INTERRUPT = change("status = 'interrupted', active_seconds = @active_seconds");
-export const RESUME = change("status = 'running'");
-export const END = change(`status = @status, failure_mode = @failure_mode, error_message = @error_message,
+export const INTERRUPT = updateDelegation("status = 'interrupted', active_seconds = @active_seconds");
+export const RESUME = updateDelegation("status = 'running'");
+export const END = updateDelegation(`status = @status, failure_mode = @failure_mode, error_message = @error_message,
   output_json = @output_json, changes_json = @changes_json, active_seconds = @active_seconds, ended_at = @ended_at`);
 export const RESOLVE = `
   UPDATE confirmations SET decision = @decision, scope = @scope, reason = @reason, modified_json = @modified_json,

@@ -55,15 +55,15 @@ export function sessionRow(session: SessionRecord) {
 export const PARENT = 'SELECT ended_at, workspace_path, root_session_id, delegation_depth FROM sessions WHERE id = ?';
 export const EXISTS = 'SELECT 1 AS found FROM sessions WHERE id = ?';
 
-const change = (set: string) => `UPDATE sessions SET ${set} WHERE id = @session_id AND ended_at IS NULL`;
-export const SET_MODEL = change('active_model = @model, pending_active_model = NULL, updated_at = @at');
-export const QUEUE_MODEL = change('pending_active_model = @pending, updated_at = @at');
-export const SET_LIMIT = change('max_cost_pusd = @max_cost_pusd, updated_at = @at');
-export const SET_ON_REACHED = change('on_reached = @on_reached, updated_at = @at');
-export const SET_WORKSPACE = change('workspace_path = @workspace_path, updated_at = @at');
-export const SET_WARNED = change('budget_warned_pusd = @limit_pusd');
-export const SET_POLICY_VERSION = change('routing_policy_version = @version');
-export const END = change('disposition = @disposition, ended_at = @at, updated_at = @at');
+const updateOpenSession = (set: string) => `UPDATE sessions SET ${set} WHERE id = @session_id AND ended_at IS NULL`;
+export const SET_MODEL = updateOpenSession('active_model = @model, pending_active_model = NULL, updated_at = @at');
+export const QUEUE_MODEL = updateOpenSession('pending_active_model = @pending, updated_at = @at');
+export const SET_LIMIT = updateOpenSession('max_cost_pusd = @max_cost_pusd, updated_at = @at');
+export const SET_ON_REACHED = updateOpenSession('on_reached = @on_reached, updated_at = @at');
+export const SET_WORKSPACE = updateOpenSession('workspace_path = @workspace_path, updated_at = @at');
+export const SET_WARNED = updateOpenSession('budget_warned_pusd = @limit_pusd');
+export const SET_POLICY_VERSION = updateOpenSession('routing_policy_version = @version');
+export const END = updateOpenSession('disposition = @disposition, ended_at = @at, updated_at = @at');
 
 const insertSession = insertRow('sessions', COLUMNS);
 

@@ -41,7 +41,11 @@ export const listFiles: ToolFactory = () => ({
     const max = (input.max_entries as number | undefined) ?? 1000;
     const lines: string[] = [];
     let more = 0;
-    for await (const line of walk(folder, '', { files, recursive: input.recursive === true, signal: context.signal })) {
+    for await (const line of walkFolder(folder, '', {
+      files,
+      recursive: input.recursive === true,
+      signal: context.signal,
+    })) {
       if (lines.length < max) lines.push(line);
       else more += 1;
       // A folder may hold a million names: yield to the event loop.
@@ -56,7 +60,7 @@ export const listFiles: ToolFactory = () => ({
 });
 
 /** Lines in byte order: a folder's line precedes the lines of its content. */
-async function* walk(
+async function* walkFolder(
   folder: ConfinedPath,
   prefix: string,
   listing: { readonly files: WorkspaceFiles; readonly recursive: boolean; readonly signal: AbortSignal },
@@ -75,7 +79,7 @@ async function* walk(
     if (!recursive || entry.kind !== 'directory') yield `${prefix}${line}`;
     else if (!PRUNED_FOLDERS.includes(entry.name)) {
       yield `${prefix}${line}`;
-      yield* walk(inner, `${prefix}${line}`, listing);
+      yield* walkFolder(inner, `${prefix}${line}`, listing);
     }
   }
 }

@@ -155,13 +155,13 @@ export async function connect(options: ConnectionOptions): Promise<Connection> {
 
   function toMcpFault(error: unknown): McpFault {
     if (fault !== null) return new McpFault('unavailable', fault);
-    if (error instanceof library.ProtocolError) return new McpFault('refused', toOneLine(error.message));
+    if (error instanceof library.ProtocolError) return new McpFault('refused', flattenText(error.message));
     if (error instanceof library.SdkHttpError)
       return new McpFault('unavailable', `answered with HTTP status ${error.status}`);
     const code = error instanceof library.SdkError ? error.code : null;
     if (code === library.SdkErrorCode.RequestTimeout) return new McpFault('timeout', 'did not answer in time');
     if (code === library.SdkErrorCode.ConnectionClosed) return new McpFault('unavailable', 'closed the connection');
-    return new McpFault('unavailable', `did not answer as an MCP server: ${toOneLine(errorMessage(error))}`);
+    return new McpFault('unavailable', `did not answer as an MCP server: ${flattenText(errorMessage(error))}`);
   }
 }
 
@@ -200,7 +200,7 @@ function errorMessage(error: unknown): string {
 }
 
 /** Untrusted text as one bounded line. */
-function toOneLine(text: string): string {
+function flattenText(text: string): string {
   const line = text
     .slice(0, 4 * MAX_REASON)
     .replaceAll(/[\s\p{Cc}]+/gu, ' ')

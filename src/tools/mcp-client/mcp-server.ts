@@ -73,7 +73,7 @@ export function createMcpServer(options: McpServerOptions): McpServer {
 
   return {
     config,
-    wake,
+    wake: wakeServer,
     async ready() {
       const work = starting ?? listing;
       if (work === null || startedAt === null) return;
@@ -91,7 +91,7 @@ export function createMcpServer(options: McpServerOptions): McpServer {
     },
   };
 
-  function wake(): void {
+  function wakeServer(): void {
     if (connection !== null || starting !== null || closing.signal.aborted) return;
     if (startedAt !== null && clock.monotonic() - startedAt < RESTART_MS) return;
     startedAt = clock.monotonic();
@@ -218,7 +218,7 @@ export function createMcpServer(options: McpServerOptions): McpServer {
   }
 
   async function call(tool: string, input: ToolInput, given: CallOptions) {
-    wake();
+    wakeServer();
     if (starting !== null) await orAbort(starting, given.signal);
     const open = connection;
     if (open === null) throw unavailable(fault);

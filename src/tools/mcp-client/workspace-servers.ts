@@ -71,7 +71,7 @@ export function createMcp(options: McpOptions): Mcp {
       const workspace = workspaceAt(root);
       const release = hold(workspace);
       try {
-        await wake(workspace);
+        await wakeWorkspace(workspace);
         const ready = Promise.all([...workspace.servers.values()].map((server) => server.ready()));
         await orAbort(ready, shutdown.signal).catch(() => {});
         return collectTools(workspace);
@@ -95,7 +95,9 @@ export function createMcp(options: McpOptions): Mcp {
     hold(root) {
       if (closed) return () => {};
       const workspace = workspaceAt(root);
-      void wake(workspace).catch((err: unknown) => log.warn({ err, workspace: root }, 'MCP servers were not started'));
+      void wakeWorkspace(workspace).catch((err: unknown) =>
+        log.warn({ err, workspace: root }, 'MCP servers were not started'),
+      );
       return hold(workspace);
     },
     stopWaiting: () => shutdown.abort(),
@@ -124,7 +126,7 @@ export function createMcp(options: McpOptions): Mcp {
     return workspace;
   }
 
-  async function wake(workspace: Workspace): Promise<void> {
+  async function wakeWorkspace(workspace: Workspace): Promise<void> {
     await refresh(workspace);
     // The workspace may have been closed while its file was read.
     if (workspaces.get(workspace.path) !== workspace) return;

@@ -46,7 +46,7 @@ export function createWorkspaceFiles(root: string, dataFolder: string | null = n
     readFile: readWhole,
     chunks,
     hash,
-    entries,
+    entries: listEntries,
     write: (path, data) => withToolErrors(path, () => replaceFile(root, path.relative, data)),
     exclusive: (path, fn) => runExclusive(path.absolute, fn),
     below: async (folder, entry) => {
@@ -194,7 +194,7 @@ async function hash(path: ConfinedPath, signal: AbortSignal): Promise<string | n
   return digest.digest('hex');
 }
 
-function entries(path: ConfinedPath): Promise<readonly DirectoryEntry[]> {
+function listEntries(path: ConfinedPath): Promise<readonly DirectoryEntry[]> {
   return withToolErrors(path, () => listDirectory(path.absolute), 'directory');
 }
 

@@ -68,7 +68,7 @@ export async function locateAll(
   for (const place of PLACES.toReversed()) {
     const directory = await folderInside(root, place.folder, log);
     if (directory === null) continue;
-    const files = await listFiles(directory, place, log);
+    const files = await listWorkerFiles(directory, place, log);
     const here = new Map<string, string[]>();
     for (const file of files) {
       const ending = place.endings.find((e) => file.endsWith(e) && file.length > e.length);
@@ -97,7 +97,7 @@ async function folderInside(root: string, folder: string, log: OnceLogger): Prom
   return null;
 }
 
-async function listFiles(directory: string, place: Place, log: OnceLogger): Promise<readonly string[]> {
+async function listWorkerFiles(directory: string, place: Place, log: OnceLogger): Promise<readonly string[]> {
   const names: string[] = [];
   // Agents may lie in folders of the folder; links to folders are not followed.
   const folders = [{ path: '', depth: 0 }];

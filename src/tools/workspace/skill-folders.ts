@@ -93,7 +93,7 @@ export function createSkills(globalPath: string, log: OnceLogger): Skills {
   }
 
   /** The first valid skill in the order of rank; if all are invalid, throws the problem of the first. */
-  async function find(workspace: string, name: string): Promise<{ skill: Skill; folder: string } | null> {
+  async function findSkillFolder(workspace: string, name: string): Promise<{ skill: Skill; folder: string } | null> {
     if (!isSkillName(name)) return null;
     let fault: string | null = null;
     for (const root of (await findRoots(workspace)).toReversed()) {
@@ -124,7 +124,7 @@ export function createSkills(globalPath: string, log: OnceLogger): Skills {
       return [...byName.keys()].sort().map((name) => byName.get(name)!.entry);
     },
     async load(workspace, name) {
-      const skill = (await find(workspace, name))?.skill ?? null;
+      const skill = (await findSkillFolder(workspace, name))?.skill ?? null;
       if (skill !== null && skill.estimated_body_tokens > LARGE_BODY_TOKENS) {
         const fields = { skill: name, estimated_body_tokens: skill.estimated_body_tokens };
         log.log('warn', `${workspace} ${name} ${skill.version}`, fields, 'a skill is large: shorten its SKILL.md');
@@ -132,7 +132,7 @@ export function createSkills(globalPath: string, log: OnceLogger): Skills {
       return skill;
     },
     async file(workspace, name, path) {
-      const found = await find(workspace, name);
+      const found = await findSkillFolder(workspace, name);
       if (found === null) return null;
       const files = createWorkspaceFiles(found.folder);
       const confined = await files.resolve(path, 'read');

@@ -71,7 +71,7 @@ export function persistTrust(
       const text = document.toString();
       const ready = async () => {
         // An editor or another server may have saved the file in the meantime: its text is kept.
-        if ((await readText(root)) !== before) throw new Error('was changed by another program at the same time');
+        if ((await readTrustText(root)) !== before) throw new Error('was changed by another program at the same time');
         stored = store(true);
         return stored;
       };
@@ -87,7 +87,7 @@ export function persistTrust(
 
 /** Throws an error that describes the problem of the file. A missing or empty file has no entries. */
 async function load(root: string): Promise<{ text: string; trust: Trust }> {
-  const text = await readText(root);
+  const text = await readTrustText(root);
   const yaml = readYaml(text, LIMITS);
   if (!yaml.ok) throw new Error(yaml.error);
   if (yaml.value === null) return { text, trust: NOTHING };
@@ -101,7 +101,7 @@ async function load(root: string): Promise<{ text: string; trust: Trust }> {
   return { text, trust: { always_allow: always_allow ?? [], always_deny: always_deny ?? [], malformed: false } };
 }
 
-async function readText(root: string): Promise<string> {
+async function readTrustText(root: string): Promise<string> {
   // A link instead of the file or of `.metis` counts as a malformed file.
   const data = await readStart(`${root}/${RELATIVE}`, MAX_BYTES + 1);
   if (data === null) return '';

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { checkWorkers, listWorkers, showWorker } from '#cli/worker-definitions.ts';
+import { checkWorkers, listWorkers, printWorker } from '#cli/worker-definitions.ts';
 import { tempFolder } from '../../support/engine.ts';
 import { type Parsed, startServer, type TestServer } from '../../support/http.ts';
 
@@ -293,12 +293,12 @@ describe('metis workers', () => {
     expect(await listWorkers(listed, address, {})).toBe(0);
     expect(listed.written.stdout).toMatch(/^good +locked +in:ro hammer +Helps\.$/m);
     const shown = screen();
-    expect(await showWorker(shown, address, 'good', {})).toBe(0);
+    expect(await printWorker(shown, address, 'good', {})).toBe(0);
     expect(shown.written.stdout).toContain('# workers/good.yaml, locked\n');
     expect(shown.written.stdout).toContain('# instructions from prompts/good.md\nBe good.\n');
     for (const json of [false, true]) {
       const broken = screen();
-      expect(await showWorker(broken, address, 'bad', { json })).toBe(1);
+      expect(await printWorker(broken, address, 'bad', { json })).toBe(1);
       expect(broken.written.stdout).toContain('unknown key');
     }
     const checked = screen();
@@ -322,7 +322,7 @@ describe('metis workers', () => {
       );
     }
     const missing = screen();
-    expect(await showWorker(missing, address, 'ghost', {})).toBe(1);
+    expect(await printWorker(missing, address, 'ghost', {})).toBe(1);
     expect(missing.written.stderr).toBe('metis: no worker named ghost\n');
   });
 });

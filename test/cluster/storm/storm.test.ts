@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { silentLogger } from '#core/ports/logger.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { openDatabase } from '#store/postgres/connection/open.ts';
-import { verifyRollups } from '#store/postgres/write/postgres-maintenance.ts';
+import { verifyPostgresRollups } from '#store/postgres/write/postgres-maintenance.ts';
 import { MIGRATIONS } from '../../store/postgres/world.ts';
 import { type Account, accountOf, LOG } from '../../support/planned-work.ts';
 import { natsService, postgresService } from '../../support/services.ts';
@@ -77,7 +77,7 @@ describe.skipIf(url === null)(`a storm of ${SECONDS} s${missing && `, skipped: $
       clock: systemClock,
     });
     try {
-      expect(await verifyRollups(pool)).toEqual([]);
+      expect(await verifyPostgresRollups(pool)).toEqual([]);
     } finally {
       await pool.close();
     }

@@ -18,7 +18,7 @@ import { filesIn, openDatabase } from '#store/postgres/connection/open.ts';
 import { createReadDatabase } from '#store/postgres/connection/patient-reads.ts';
 import type { Pool } from '#store/postgres/connection/pool.ts';
 import { createJournal, findPlace, ROOT_OF } from '#store/postgres/write/journal.ts';
-import { rebuildRollups, verifyRollups } from '#store/postgres/write/postgres-maintenance.ts';
+import { rebuildRollups, verifyPostgresRollups } from '#store/postgres/write/postgres-maintenance.ts';
 import { createStore } from '#store/read/store.ts';
 import { ownSchema, type Schema } from '../../support/services.ts';
 import { type LogLine, NOON, recordingLogger, type World } from '../suite/world.ts';
@@ -191,7 +191,7 @@ export async function openSchema(url: string, start: number, options: NodeOption
       }
       return types;
     },
-    differences: () => verifyRollups(pool),
+    differences: () => verifyPostgresRollups(pool),
     rebuildRollups: () => rebuildRollups(pool),
     close,
     async reopen(from = time.now) {

@@ -7,7 +7,7 @@ import { expect, test } from 'vitest';
 import type { SessionId } from '#protocol/ids.ts';
 import { toPusd } from '#protocol/money.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
-import { verifyRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
+import { verifySqliteRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
 import { openWorld, tempFolder } from './world.ts';
 
 const FIXTURES = resolve(import.meta.dirname, '../../fixtures');
@@ -64,5 +64,5 @@ test.each(versions)('%s: messages, costs and open turns are those it was left wi
   expect(open.map(({ id, session_id }) => ({ id, session_id })).sort(byId)).toEqual(held.open_turns);
   expect((await store.delegations.allOpen()).map((d) => d.tool_use_id)).toEqual(held.open_delegations);
   expect(held.open_turns).toHaveLength(2);
-  expect(verifyRollups(handle.reader)).toEqual([]);
+  expect(verifySqliteRollups(handle.reader)).toEqual([]);
 });

@@ -12,7 +12,7 @@ import { newestId } from '#store/sqlite/connection/id-seed.ts';
 import { openDatabase, type SqliteStoreHandle } from '#store/sqlite/connection/open.ts';
 import { createReadDatabase } from '#store/sqlite/connection/reads.ts';
 import { createJournal } from '#store/sqlite/write/journal.ts';
-import { rebuildRollups, verifyRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
+import { rebuildRollups, verifySqliteRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
 import { type LogLine, NOON, recordingLogger, type World } from '../suite/world.ts';
 
 export const MIGRATIONS = resolve(import.meta.dirname, '../../../migrations');
@@ -78,7 +78,7 @@ export function openWorld(path = join(tempFolder(), 'metis.db'), start = NOON): 
       }
       return types;
     },
-    differences: async () => verifyRollups(db),
+    differences: async () => verifySqliteRollups(db),
     rebuildRollups: async () => rebuildRollups(db),
     close: async () => handle.close(),
     async reopen(from = time.now) {

@@ -90,17 +90,17 @@ export function listReferredFiles(entries: readonly ContextEntry[]): string[] {
 }
 
 function createReference(kind: ContextItem['type'], label: string): ContextEntry {
-  return { kind, label: toOneLine(label), text: null };
+  return { kind, label: flattenLabel(label), text: null };
 }
 
 function createInlined(kind: ContextItem['type'], label: string, text: string | null): ContextEntry | null {
   if (text === null) return null;
   const body = text.length > MAX_BODY_CHARS ? `${cutText(text, MAX_BODY_CHARS)}${TRUNCATED}` : text;
-  return { kind, label: toOneLine(label), text: body };
+  return { kind, label: flattenLabel(label), text: body };
 }
 
 // A label is one line of the prompt: it must not be able to forge another one.
-function toOneLine(label: string): string {
+function flattenLabel(label: string): string {
   return label.replace(/\s+/g, ' ').trim();
 }
 

@@ -152,10 +152,10 @@ function describeMeasure(origin: string, count: number | bigint): string | null 
  * @param at key path of the value that was checked
  */
 export function issueLines(error: z.ZodError, at: string): string[] {
-  return plainIssues(error).map(({ path, message }) => `${formatPath(path, at)}: ${message}`);
+  return plainIssues(error).map(({ path, message }) => `${formatIssuePath(path, at)}: ${message}`);
 }
 
-function formatPath(path: readonly PropertyKey[], at: string): string {
+function formatIssuePath(path: readonly PropertyKey[], at: string): string {
   return path.reduce<string>(
     (prefix, key) => (typeof key === 'number' ? `${prefix}[${key}]` : `${prefix}.${String(key)}`),
     at,

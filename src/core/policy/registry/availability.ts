@@ -119,7 +119,7 @@ export function recordOutcome(
       (outage) => (outage.scope === 'provider_wide' ? outage.key === key : outage.models[0] === id),
       () => now,
     );
-    return { state: { ...healed, failures: without(healed.failures, [id]) }, transitions: [] };
+    return { state: { ...healed, failures: withoutKeys(healed.failures, [id]) }, transitions: [] };
   }
   const isListed = registry.models.some((model) => model.id === id);
   const effect = classifyFailure(failure);
@@ -149,7 +149,7 @@ export function recordOutcome(
   return {
     state: {
       ...current,
-      failures: without(current.failures, [id]),
+      failures: withoutKeys(current.failures, [id]),
       models: new Map(current.models).set(id, outage),
     },
     transitions: [unavailable(outage)],
@@ -236,13 +236,13 @@ function endOutages(
       .map((outage) => (scope === 'provider_wide' ? outage.key : outage.models[0]!));
   return {
     failures: state.failures,
-    providers: without(state.providers, keys('provider_wide')),
-    models: without(state.models, keys('model_specific')),
+    providers: withoutKeys(state.providers, keys('provider_wide')),
+    models: withoutKeys(state.models, keys('model_specific')),
     recovered: [...state.recovered, ...recovered],
   };
 }
 
-function without<V>(map: ReadonlyMap<string, V>, keys: readonly string[]): ReadonlyMap<string, V> {
+function withoutKeys<V>(map: ReadonlyMap<string, V>, keys: readonly string[]): ReadonlyMap<string, V> {
   const copy = new Map(map);
   for (const key of keys) copy.delete(key);
   return copy;

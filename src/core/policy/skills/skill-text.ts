@@ -92,7 +92,7 @@ export function skillIndex(skills: readonly SkillEntry[]): string | null {
   const lines = skills.map(({ name, description }) => `\n- ${name}: ${oneLine(description)}`);
   const sizes = lines.map((line) => Buffer.byteLength(line));
   const heading = Buffer.byteLength(HEADING);
-  if (heading + sum(sizes) <= MAX_BYTES) return `${HEADING}${lines.join('')}`;
+  if (heading + sumNumbers(sizes) <= MAX_BYTES) return `${HEADING}${lines.join('')}`;
   let kept = 0;
   let bytes = heading + Buffer.byteLength(moreLine(lines.length));
   while (bytes + sizes[kept]! <= MAX_BYTES) bytes += sizes[kept++]!;
@@ -114,6 +114,6 @@ function oneLine(description: string): string {
   return description.replaceAll(/[\s\p{Cc}]+/gu, ' ').trim();
 }
 
-function sum(numbers: readonly number[]): number {
+function sumNumbers(numbers: readonly number[]): number {
   return numbers.reduce((total, n) => total + n, 0);
 }

@@ -40,14 +40,16 @@ export function currentSchema(schema: JsonSchema): JsonSchema {
 
 function currentNode(node: JsonSchema): JsonSchema {
   const entries = Object.entries(node).filter(([key]) => key !== 'additionalItems');
-  const walked: Record<string, unknown> = Object.fromEntries(entries.map(([key, value]) => [key, walk(key, value)]));
+  const walked: Record<string, unknown> = Object.fromEntries(
+    entries.map(([key, value]) => [key, walkSchema(key, value)]),
+  );
   const types = Array.isArray(node.type) ? node.type : [node.type];
   const isArray = types.includes('array') || Array.isArray(node.items) || Array.isArray(node.prefixItems);
   if (!isArray) return walked;
   return { ...walked, ...itemKeywords(node) };
 }
 
-function walk(key: string, value: unknown): unknown {
+function walkSchema(key: string, value: unknown): unknown {
   if (SINGLE.has(key)) return subschema(value);
   if (LISTS.has(key) && Array.isArray(value)) return value.map(subschema);
   if (MAPS.has(key) && isMapping(value))

@@ -23,12 +23,12 @@ export function formatDefinition(definition: WorkerDefinition): string {
   const { name, ...rest } = definition;
   const { name: _, ...standard } = WorkerDefinitionSchema.parse({ name }) as Fields;
   const policy = definition.attachment_policy;
-  const written = without(
+  const written = withoutDefaults(
     {
       ...rest,
-      sandboxes: entries(definition.sandboxes, (key) => SandboxSchema.parse({ name: key, path: '.' }), ['path']),
-      attachment_policy: policy === null ? null : without(policy, AttachmentPolicySchema.parse({})),
-      tool_rules: entries(definition.tool_rules, (key) => ToolRuleSchema.parse({ name: key }), []),
+      sandboxes: writeEntries(definition.sandboxes, (key) => SandboxSchema.parse({ name: key, path: '.' }), ['path']),
+      attachment_policy: policy === null ? null : withoutDefaults(policy, AttachmentPolicySchema.parse({})),
+      tool_rules: writeEntries(definition.tool_rules, (key) => ToolRuleSchema.parse({ name: key }), []),
     },
     standard,
   );
@@ -36,7 +36,7 @@ export function formatDefinition(definition: WorkerDefinition): string {
 }
 
 /** By name, each without what is standard; its name is its key. */
-function entries(
+function writeEntries(
   map: Readonly<Record<string, Fields>>,
   standard: (key: string) => Fields,
   always: readonly string[],
@@ -45,12 +45,12 @@ function entries(
   return Object.fromEntries(
     Object.keys(map)
       .sort()
-      .map((key) => [key, without(map[key]!, standard(key), always)]),
+      .map((key) => [key, withoutDefaults(map[key]!, standard(key), always)]),
   );
 }
 
 /** In the order of the shape, what differs from the standard. */
-function without(value: Fields, standard: Fields, always: readonly string[] = []): Fields {
+function withoutDefaults(value: Fields, standard: Fields, always: readonly string[] = []): Fields {
   const differs = (key: string) => JSON.stringify(value[key]) !== JSON.stringify(standard[key]);
   return Object.fromEntries(Object.entries(value).filter(([key]) => always.includes(key) || differs(key)));
 }

@@ -98,7 +98,7 @@ export function createClusterBus(options: ClusterBusOptions): ClusterBus {
     });
     const one = { tree, watcher, inbox, deaf: outbox?.listen(root, inbox.enqueue) ?? (() => {}) };
     followed.set(root, one);
-    timer ??= clock.after(POLL_MS, again);
+    timer ??= clock.after(POLL_MS, pollNext);
     return one;
   }
   /** The subscription precedes the read, so no later commit is missed. */
@@ -122,8 +122,8 @@ export function createClusterBus(options: ClusterBusOptions): ClusterBus {
     if (!owns(tree.root)) trees.delete(tree.root);
   }
 
-  function again(): void {
-    timer = followed.size === 0 ? null : clock.after(POLL_MS, again);
+  function pollNext(): void {
+    timer = followed.size === 0 ? null : clock.after(POLL_MS, pollNext);
     void poll();
   }
   async function poll(): Promise<void> {

@@ -51,7 +51,7 @@ export function createInbox(tree: Tree, { store, clock, log }: InboxParts, out: 
   function pump(): void {
     if (busy || state !== 'open') return;
     busy = true;
-    drain()
+    drainFrames()
       .catch((err: unknown) => log.warn({ err }, 'a frame could not be delivered'))
       .finally(() => {
         busy = false;
@@ -59,7 +59,7 @@ export function createInbox(tree: Tree, { store, clock, log }: InboxParts, out: 
       });
   }
   /** Waits for nothing where nothing must be read. */
-  async function drain(): Promise<void> {
+  async function drainFrames(): Promise<void> {
     for (let next = waiting.shift(); next !== undefined && state === 'open'; next = waiting.shift()) {
       waitingBytes -= next.bytes;
       const { frame } = next;
@@ -69,7 +69,7 @@ export function createInbox(tree: Tree, { store, clock, log }: InboxParts, out: 
       else if (ask) out.ask();
       const completeItems: Published[] = [];
       for (const item of items) {
-        const whole = 'from' in item && item.from !== undefined ? await loadContent(item) : plain(item);
+        const whole = 'from' in item && item.from !== undefined ? await loadContent(item) : toPublished(item);
         if (whole !== null && tree.fold(whole, frame.kind === 'said')) completeItems.push(whole);
       }
       out.deliver(completeItems);
@@ -117,7 +117,7 @@ export function createInbox(tree: Tree, { store, clock, log }: InboxParts, out: 
   };
 }
 
-function plain(item: FrameItem): Published {
+function toPublished(item: FrameItem): Published {
   if ('transient' in item) return { kind: 'transient', transient: item.transient };
   return { kind: 'event', event: item.event, payload_json: JSON.stringify(item.event.payload) };
 }

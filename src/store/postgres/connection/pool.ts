@@ -199,7 +199,7 @@ export const TRY_TURN = `SELECT pg_try_advisory_lock(${KEY}) AS got`;
 export const RELEASE_TURN = `SELECT pg_advisory_unlock(${KEY})`;
 
 /** Runs `work` under the lock of this name and waits for the lock. */
-export async function inTurn<T>(pool: Pool, name: string, work: (send: Send) => Promise<T>): Promise<T> {
+export async function runInTurn<T>(pool: Pool, name: string, work: (send: Send) => Promise<T>): Promise<T> {
   return pool.connection(async (send) => {
     await send(`SELECT pg_advisory_lock(${KEY})`, [name]);
     try {

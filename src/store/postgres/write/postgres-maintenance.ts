@@ -35,7 +35,7 @@ export function prune(pool: Pool, cutoff: number, dryRun: boolean): Promise<Prun
     let last = { timestamp_ms: -1, id: '' };
     let rows_deleted = 0;
     for (;;) {
-      const rows = await again(() => pool.transaction((tx) => slice(tx, cutoff, last, dryRun)));
+      const rows = await retryTransient(() => pool.transaction((tx) => slice(tx, cutoff, last, dryRun)));
       rows_deleted += rows.length;
       last = rows.at(-1) ?? last;
       if (rows.length < sql.SLICE_ROWS) break;
@@ -54,7 +54,7 @@ export function prune(pool: Pool, cutoff: number, dryRun: boolean): Promise<Prun
 }
 
 /** It takes rows of many trees, and so may nodes: the database breaks a deadlock by giving one of them up. */
-async function again<T>(work: () => Promise<T>): Promise<T> {
+async function retryTransient<T>(work: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       return await work();
@@ -114,7 +114,7 @@ export function rebuildRollups(pool: Pool): Promise<void> {
 const PAGE = 1000;
 
 /** One line per difference, none when all agree. Reads one state of the database, also beside running nodes. */
-export function verifyRollups(pool: Pool): Promise<readonly string[]> {
+export function verifyPostgresRollups(pool: Pool): Promise<readonly string[]> {
   return pool.report(async (send) => {
     const differences: string[] = [];
     for (const { sql, line } of COMPARISONS) {

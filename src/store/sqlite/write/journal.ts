@@ -99,7 +99,7 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
       for (const item of items) {
         if (item.kind === 'transient') bus.publish([item]);
         else if (item.kind === 'task') item.run();
-        else settle(item);
+        else settleBatch(item);
       }
     });
   }
@@ -114,7 +114,7 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
     }
   }
 
-  function settle({ outcome, resolve, reject }: QueuedBatch): void {
+  function settleBatch({ outcome, resolve, reject }: QueuedBatch): void {
     if (!outcome.ok) {
       reject(outcome.error);
       return;
@@ -123,7 +123,7 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
     resolve(selectEvents(outcome.published));
   }
 
-  function inOrder<T>(task: () => T): Promise<T> {
+  function enqueueTask<T>(task: () => T): Promise<T> {
     return new Promise((resolve, reject) => {
       enqueue({
         kind: 'task',
@@ -151,7 +151,7 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
       else deliver(() => bus.publish([item]));
     },
     async purge(sessionId) {
-      const gone = await inOrder(() => purgeTree(sessionId));
+      const gone = await enqueueTask(() => purgeTree(sessionId));
       for (const id of gone) {
         live.forget(id);
         histories.drop(id);
@@ -160,14 +160,14 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
       return gone.length;
     },
     async prune(cutoff, dryRun) {
-      let slice = await inOrder(() => pruneSlice(null, cutoff, dryRun));
+      let slice = await enqueueTask(() => pruneSlice(null, cutoff, dryRun));
       while (!slice.done) {
         const before = slice;
-        slice = await inOrder(() => pruneSlice(before, cutoff, dryRun));
+        slice = await enqueueTask(() => pruneSlice(before, cutoff, dryRun));
       }
       return slice.report;
     },
-    savePriceVersion: (row) => inOrder(() => savePriceVersion(tx, row, clock.now())),
+    savePriceVersion: (row) => enqueueTask(() => savePriceVersion(tx, row, clock.now())),
   };
 }
 

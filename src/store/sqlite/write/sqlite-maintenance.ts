@@ -87,7 +87,7 @@ export function rebuildRollups(db: Database.Database): void {
 }
 
 /** One line per difference, none when all agree. Reads one state of the database, also beside a running server. */
-export function verifyRollups(db: Database.Database): readonly string[] {
+export function verifySqliteRollups(db: Database.Database): readonly string[] {
   return db.transaction(() => [
     ...COMPARISONS.flatMap(({ sql, line }) => {
       const rows = db.prepare<[], Record<string, unknown>>(sql).safeIntegers().all();

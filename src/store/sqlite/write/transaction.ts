@@ -46,7 +46,7 @@ export function createTransaction(
    */
   function writeAll(batches: readonly Attempt[]): boolean {
     try {
-      for (const item of batches) write(item);
+      for (const item of batches) writeAttempt(item);
       return true;
     } catch (error) {
       if (batches.length === 1) throw error;
@@ -59,7 +59,7 @@ export function createTransaction(
     }
   }
 
-  function write(item: Attempt): void {
+  function writeAttempt(item: Attempt): void {
     const effects: Effects = { messages: [], ended: [], sessions: [] };
     guard(item.batch);
     for (const change of item.batch.writes) applyWrite(change, { ...step, effects });
@@ -69,17 +69,17 @@ export function createTransaction(
   function writeUnderSavepoint(item: Attempt): void {
     savepoint.run();
     try {
-      write(item);
+      writeAttempt(item);
     } catch (error) {
       // A full disk ends the whole transaction by itself; then no batch of it was written.
       if (!db.inTransaction) throw error;
       rollbackTo.run();
-      fail(item, error);
+      failAttempt(item, error);
     }
     release.run();
   }
 
-  function fail(item: Attempt, cause: unknown): void {
+  function failAttempt(item: Attempt, cause: unknown): void {
     // What failed by itself keeps its own reason when the rest of the transaction fails later.
     if (!item.outcome.ok && item.outcome.error !== null) return;
     forgetInserted(item);
@@ -106,7 +106,7 @@ export function createTransaction(
       commitAll.run();
     } catch (error) {
       if (db.inTransaction) rollbackAll.run();
-      for (const item of batches) fail(item, error);
+      for (const item of batches) failAttempt(item, error);
     }
   };
 }

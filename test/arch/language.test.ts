@@ -18,7 +18,7 @@ const SAME_EVERYWHERE: ReadonlySet<string> = new Set([
 ]);
 
 /** What there is today; it only shrinks, until the targets above hold. */
-const CEILINGS = { of: 0, participles: 0, repeated: 0, ternaries: 1930, shared: 0, imports: 0, words: 111 };
+const CEILINGS = { of: 0, participles: 0, repeated: 0, ternaries: 1930, shared: 0, imports: 0, words: 6 };
 
 const room = process.env.LANGUAGE_ROOM ?? '';
 const sources = typescriptFiles('src').filter(({ path }) => path.startsWith(room));

@@ -207,7 +207,7 @@ describe('on_reached: pause', () => {
     await t.event('budget.exceeded');
     await t.engine.locks.turn(turnId)?.done;
     const roots: string[] = [];
-    Object.assign(t.engine.trees, { giveUp: (root: string) => void roots.push(root) });
+    Object.assign(t.engine.trees, { release: (root: string) => void roots.push(root) });
     const { journal } = t.engine;
     const { commit } = journal;
     journal.commit = async (batch) => {

@@ -190,7 +190,7 @@ describe('a turn whose end could not be stored', () => {
   /** The roots that were given up so far. */
   const givenUp = (t: TestEngine) => {
     const roots: string[] = [];
-    Object.assign(t.engine.trees, { giveUp: (root: string) => void roots.push(root) });
+    Object.assign(t.engine.trees, { release: (root: string) => void roots.push(root) });
     return roots;
   };
   const broken = async () => {

@@ -3,6 +3,19 @@ import type { ClientWire } from '#protocol/client-wire.ts';
 import type { StopReason } from '#protocol/message.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';
 
+/** Headers of one connection, not of the message: no relay and no node passes them on. */
+export const HOP_BY_HOP = [
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+];
+
 /** Headers in the order of the wire, names in lower case, one entry a value. */
 export type RelayHeaders = readonly (readonly [name: string, value: string])[];
 

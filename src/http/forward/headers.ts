@@ -1,26 +1,15 @@
 // Which headers of a request go on to another node, and which of its answer come back (16 §5.2).
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { HOP_BY_HOP } from '#core/ports/gateway-relay.ts';
 
 /** The epoch at which the receiver owns the tree; 0 = it is to claim it. */
 export const FORWARDED = 'x-metis-forwarded';
 /** On an answer between nodes: nothing of the request was begun, and another may take it; `perhaps` = or it was cut off. */
 export const NOT_TAKEN = 'x-metis-not-taken';
 
-/** Headers of one connection, not of the message. */
-const HOP_BY_HOP = [
-  'connection',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-];
-/** Where a request comes from was judged here; there it would be judged against another name. */
-const JUDGED = ['host', 'origin', 'expect', FORWARDED];
-const NOT_SENT = new Set([...HOP_BY_HOP, ...JUDGED]);
+/** The receiving node has another name, so it cannot check these; this node has checked them. */
+const CHECKED_HERE = ['host', 'origin', 'expect', FORWARDED];
+const NOT_SENT = new Set([...HOP_BY_HOP, ...CHECKED_HERE]);
 const NOT_RETURNED = new Set([...HOP_BY_HOP, NOT_TAKEN]);
 
 /** Reports to the forwarding node that another node may take the request. */

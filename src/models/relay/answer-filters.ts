@@ -3,22 +3,9 @@
 // Headers: none that would apply to this server's connection, address or pages reaches the client (19 §2.2).
 
 import { isMapping } from '#core/policy/parsing/yaml.ts';
-import type { RelayHeaders } from '#core/ports/gateway-relay.ts';
+import { HOP_BY_HOP, type RelayHeaders } from '#core/ports/gateway-relay.ts';
 import { REDACTED } from '#protocol/text/scrub.ts';
 import { EVENT_CHARACTERS, tryEventData } from '../wire/provider-values.ts';
-
-/** Headers that concern one connection only. */
-export const HOP_BY_HOP = [
-  'connection',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-];
 
 /** Browsers apply these headers to the called address, which is this server's; caching is this server's decision. */
 const OF_THE_ADDRESS = [

@@ -3,6 +3,7 @@ import { type Duplex, Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import type { AdapterConfig } from '#core/policy/registry/adapter-config.ts';
 import {
+  HOP_BY_HOP,
   type Relay,
   type RelayAnswer,
   RelayFault,
@@ -24,7 +25,6 @@ import {
   connectionHeaders,
   createUsageFilter,
   filterHeaders,
-  HOP_BY_HOP,
   readSentCredentials,
   type SentCredentials,
 } from './answer-filters.ts';

@@ -8,6 +8,7 @@ import { defineConfig } from 'vitest/config';
 export const TOGETHER = [
   'analytics',
   'api',
+  'billing',
   'engine',
   'golden',
   'mcp',
@@ -53,7 +54,8 @@ export default defineConfig({
           isolate: false,
           include: ['test/browser/**/*.test.ts'],
           globalSetup: ['test/browser/one-browser.ts'],
-          testTimeout: 60_000,
+          // Several files share one browser and few processors; only what hangs lasts so long.
+          testTimeout: 180_000,
         },
       },
     ],

@@ -88,7 +88,7 @@ export function startServer(data, provider, { profile = null, streams = null, le
   fs.writeFileSync(path.join(data, 'registry.yaml'), registry(provider.url));
   const execArgv = [...NODE_FLAGS, ...(profile === null ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`])];
   const more = streams === null ? [] : ['--set', `stream.max_connections=${streams}`];
-  if (!learns) more.push('--set', 'pattern.enabled=false', '--set', 'eval.disabled=true');
+  if (!learns) more.push('--set', 'pattern.mode=off', '--set', 'eval.disabled=true');
   for (const [key, value] of Object.entries(keys)) more.push('--set', `${key}=${value}`);
   return start('the server', [path.join(root, 'dist', 'main.js'), 'serve', '--port', '0', '--data', data, ...more], {
     log: path.join(data, 'server.log'),

@@ -8,6 +8,11 @@ const root = new URL('..', import.meta.url);
 const tsc = new URL('node_modules/typescript/bin/tsc', root);
 // Installed without the compiler (`--omit=dev`), beside what was built elsewhere.
 if (process.env.npm_lifecycle_event === 'prepare' && !fs.existsSync(tsc)) process.exit(0);
+if (process.env.npm_lifecycle_event === 'prepare') {
+  const own = /node\/v(\S+)/.exec(process.env.npm_config_user_agent ?? '')?.[1] ?? '';
+  const other = own === '' || own === process.versions.node ? '' : `, in place of your ${own}`;
+  console.log(`Building Metis. npm runs its commands here on Node.js ${process.versions.node}${other}.`);
+}
 for (const project of ['tsconfig.build.json', 'tsconfig.client.json']) {
   const done = spawnSync(process.execPath, [tsc.pathname, '-p', project], { cwd: root, stdio: 'inherit' });
   if (done.status !== 0) process.exit(done.status ?? 1);

@@ -1,4 +1,4 @@
-// Draws docs/dashboard.png: the demo, run by a server of its own, as a browser shows it. Needs Debian's Chromium.
+// Draws the pictures of docs/dashboard.md: the demo, run by a server of its own, as a browser shows it. Needs Debian's Chromium.
 import { spawn } from 'node:child_process';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -22,10 +22,31 @@ try {
   await card.locator('.chain').waitFor();
   // From the delegations on, which is what the page is about.
   await card.evaluate((element) => element.closest('.message')?.scrollIntoView({ block: 'start' }));
-  await page.screenshot({ path: path.join(root, 'docs/dashboard.png'), animations: 'disabled' });
+  await draw(page, 'dashboard');
+
+  // What the job cost, and the same page on a phone in the dark.
+  await page.goto(address.replace(/#.*/, '#/cost?range=all'));
+  await page.locator('.cost-table button[aria-expanded]').first().click();
+  await page.locator('.cost-table tr.nested').nth(3).waitFor();
+  await draw(page, 'dashboard-cost');
+  const dark = { deviceScaleFactor: 2, locale: 'en-GB', colorScheme: 'dark' };
+  const phone = await browser.newPage({ viewport: { width: 390, height: 780 }, ...dark });
+  await phone.goto(address);
+  await phone.locator('.delegation').first().waitFor();
+  await phone
+    .locator('.delegation')
+    .first()
+    .evaluate((element) => element.scrollIntoView({ block: 'start' }));
+  await draw(phone, 'dashboard-phone');
   await browser.close();
 } finally {
   demo.kill('SIGINT');
+}
+
+/** Once fonts and charts have settled. */
+async function draw(page, name) {
+  await page.waitForTimeout(800);
+  await page.screenshot({ path: path.join(root, `docs/${name}.png`), animations: 'disabled' });
 }
 
 /** The first match in what a process writes. */

@@ -1,4 +1,5 @@
-// Writes config/prices.json: rates of the public price collection for every model of config/registry.yaml.
+// Writes config/prices.json: for every model of config/registry.yaml the rates of its provider's page, else of the public
+// price collection.
 // Opens no network connection. Writes nothing when the rates are unchanged.
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
@@ -24,16 +25,20 @@ const { table, notes } = importPrices({
       : null,
   date: now.toISOString().slice(0, 10),
   source: `${collection}@${version}`,
+  page: `https://github.com/pydantic/genai-prices/releases/tag/v${version}`,
 });
 for (const note of notes) console.warn(note);
 
-const hashOf = (text) => {
+const describeContent = (text) => {
   const parsed = parsePriceTable(text, 'config/prices.json');
   if (!parsed.ok) throw new Error(parsed.error.join('\n'));
-  return buildPriceTable(parsed.value, [], { freeProviders: [] }).contentHash;
+  const { models } = parsed.value;
+  // The day on which unchanged rates of the collection were read is no reason for a new version.
+  const sources = Object.keys(models).map((id) => [id, models[id].source?.url]);
+  return JSON.stringify([buildPriceTable(parsed.value, [], { freeProviders: [] }).contentHash, sources]);
 };
 const text = formatPriceTable(table);
-const unchanged = fs.existsSync(target) && hashOf(fs.readFileSync(target, 'utf8')) === hashOf(text);
+const unchanged = fs.existsSync(target) && describeContent(fs.readFileSync(target, 'utf8')) === describeContent(text);
 if (unchanged) console.log('config/prices.json is up to date');
 else {
   fs.writeFileSync(target, text);

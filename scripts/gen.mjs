@@ -1,4 +1,4 @@
-// Writes the committed documents that the code determines: openapi/, the table of keys in docs/configuration.md, the picture of rooms.
+// Writes the committed documents that the code determines: openapi/, the table of keys in docs/configuration.md, the picture of rooms, the promise table.
 import fs from 'node:fs';
 import { eventsDocument, openApiDocument } from '#http/openapi.ts';
 import { withKeyTable } from '#server/config-table.ts';
@@ -13,3 +13,4 @@ const page = new URL('../docs/configuration.md', import.meta.url);
 fs.writeFileSync(page, withKeyTable(fs.readFileSync(page, 'utf8')));
 
 await import('./gen-architecture.mjs');
+await import('./gen-contract.mjs');

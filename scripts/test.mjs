@@ -4,6 +4,7 @@ import path from 'node:path';
 
 /** Tests that `npm test` skips or runs in a short form: vitest's arguments with the environment of the long form, or a program. */
 const SUITES = {
+  billing: { tests: ['test/billing'], isBuilt: false },
   clients: { program: 'scripts/test-clients.mjs' },
   cluster: {
     tests: ['test/cluster'],
@@ -14,7 +15,11 @@ const SUITES = {
   hostile: { tests: ['test/hostile/hostile.test.ts'], env: { HOSTILE_CASES: '5000' } },
   nodes: { program: 'scripts/test-nodes.mjs' },
   package: { tests: ['test/package'], env: { METIS_PACKAGE: 'full' } },
-  property: { tests: ['test/property'], env: { METIS_PROPERTY_RUNS: '2000' }, isBuilt: false },
+  property: {
+    tests: ['test/property'],
+    env: { METIS_PROPERTY_RUNS: '2000', METIS_BILLING_TREES: '1000' },
+    isBuilt: false,
+  },
   reports: {
     tests: [
       'test/analytics/benchmark.test.ts',
@@ -29,6 +34,11 @@ const SUITES = {
     env: { METIS_ROOM: 'full' },
   },
   soak: { program: 'bench/soak.mjs' },
+  trees: {
+    tests: ['test/property/billing-forms.property.test.ts'],
+    env: { METIS_BILLING_TREES: '10000' },
+    isBuilt: false,
+  },
 };
 const VITEST = ['node_modules/vitest/vitest.mjs', 'run'];
 

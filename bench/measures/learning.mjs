@@ -4,11 +4,12 @@
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createLearning } from '#core/learning/learning-loop.ts';
-import { signed } from '#core/policy/learning/fingerprint.ts';
+import { signFingerprint } from '#core/policy/learning/fingerprint.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { createIdGenerator } from '#protocol/ids.ts';
+import { createStore } from '#store/read/store.ts';
 import { openDatabase } from '#store/sqlite/connection/open.ts';
-import { createStore } from '#store/sqlite/read/store.ts';
+import { createReadDatabase } from '#store/sqlite/connection/reads.ts';
 import { createClient, load, marker, openSession } from '../client.mjs';
 import { cpuMs, startServer } from '../processes.mjs';
 import { percentile } from '../stats.mjs';
@@ -68,7 +69,7 @@ async function recommendation(bench) {
   try {
     fill(db.db);
     const { recommender } = createLearning({
-      store: createStore(db),
+      store: createStore(createReadDatabase(db.db), db.caches),
       clock: systemClock,
       alone: true,
       hasModel: () => true,
@@ -104,7 +105,7 @@ function fill(db) {
     for (let w = 0; w < WORKSPACES; w += 1)
       for (let n = 0; n < OUTCOMES / MODELS.length; n += 1) {
         const id = ids.next();
-        const { structural_json, structural_sig } = signed(shape(n, w));
+        const { structural_json, structural_sig } = signFingerprint(shape(n, w));
         fingerprint.run(id, `/w/${w}`, structural_json, structural_sig, n);
         for (const [m, model] of MODELS.entries()) outcome.run(id, model, 9, 0.5 + m / 4, 9, 9e9, 9e3, 'A', n);
       }

@@ -1,4 +1,4 @@
-// Reports over a million calls of 50,000 trees: a page of the dearest trees, what the overview of the dashboard asks,
+// Reports over a million calls of 50,000 trees: a page of the most expensive trees, what the overview of the dashboard asks,
 // and what streams feel of it. The other side asks the ledger itself, without rollups.
 import fs from 'node:fs';
 import path from 'node:path';
@@ -59,7 +59,7 @@ export async function measure(bench) {
     });
     const trees = size.trees.toLocaleString('en');
     return [
-      { row: `p99 of 100 dearest of ${trees} trees, beside the ledger`, unit: 'ms', better: 'lower', ...page },
+      { row: `p99 of 100 most expensive of ${trees} trees, beside the ledger`, unit: 'ms', better: 'lower', ...page },
       { row: 'overview, four reports at once, beside the ledger', unit: 'ms', better: 'lower', ...overview },
       { row: 'chunk p99 under reports, beside without', unit: 'ms', better: 'lower', ...streams },
       { row: 'database, beside 600 MB', unit: 'MB', better: 'lower', metis: [megabytes], relay: [600] },

@@ -26,7 +26,8 @@ export class Cancelled extends Error {
 
 /** The `Cancelled` a signal was aborted with; an abort from elsewhere counts as `user_cancel`. */
 export function cancelledBy(signal: AbortSignal): Cancelled {
-  return signal.reason instanceof Cancelled ? signal.reason : new Cancelled('user_cancel');
+  if (signal.reason instanceof Cancelled) return signal.reason;
+  return new Cancelled('user_cancel');
 }
 
 /** Settles like `promise`, unless the signal aborts first: then rejects with its reason. The loser's rejection is swallowed. */

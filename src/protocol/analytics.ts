@@ -2,7 +2,15 @@
 import { z } from 'zod';
 import { QualitySchema } from './learned-pattern.ts';
 import { SLOTS, SlotNameSchema, ValidationFailureSchema } from './route.ts';
-import { CountSchema, DoorSchema, ErrorClassSchema, SignedUsdSchema, TimeSchema, UsdSchema } from './scalars.ts';
+import {
+  CountSchema,
+  DoorSchema,
+  EffortSchema,
+  ErrorClassSchema,
+  SignedUsdSchema,
+  TimeSchema,
+  UsdSchema,
+} from './scalars.ts';
 
 export const DIMENSIONS = [
   'model',
@@ -18,7 +26,12 @@ export const DIMENSIONS = [
   'workspace',
   'door',
   'caller',
+  'cost_kind',
+  'effort',
 ] as const;
+/** The parts of a cost (08 §12). */
+export const COST_KINDS = ['tokens', 'fees', 'surcharge'] as const;
+export type CostKind = (typeof COST_KINDS)[number];
 export type Dimension = (typeof DIMENSIONS)[number];
 export const ORDERS = ['cost', 'calls', 'tokens', 'key'] as const;
 export type Order = (typeof ORDERS)[number];
@@ -43,6 +56,8 @@ export interface CallFilter {
   readonly caller: string | null;
   /** Null = absent: the third state of 07 §4.3. */
   readonly include_workers: boolean | null;
+  /** Only calls that reached a provider; set where a report has such calls beside simulated ones (07 §4.6). */
+  readonly without_simulated?: boolean;
 }
 
 /** Values of the sort terms of a row, in their order; integers as decimal strings. */
@@ -86,7 +101,11 @@ const measures = {
   reasoning_tokens: CountSchema,
   avg_latency_ms: LatencySchema,
   call_count: CountSchema,
+  /** Calls whose cost is not complete; the counts below say why, where it is not for want of rates. */
   unpriced_call_count: CountSchema,
+  fees_unpriced_call_count: CountSchema,
+  surcharge_unknown_call_count: CountSchema,
+  rounds_unknown_call_count: CountSchema,
 };
 const repriced = {
   /** Only in a repriced answer: what was really spent, and how many calls that version has no rates for. */
@@ -118,7 +137,11 @@ export const CostRowSchema = z.object({
   workspace_hash: z.string().optional(),
   door: DoorSchema.optional(),
   caller: z.string().nullable().optional(),
+  cost_kind: z.enum(COST_KINDS).optional(),
+  effort: EffortSchema.nullable().optional(),
   ...measures,
+  /** A surcharge may be a discount. */
+  cost_usd: SignedUsdSchema,
   ...repriced,
   planner_cost_usd: UsdSchema.optional(),
   worker_cost_usd: UsdSchema.optional(),
@@ -137,6 +160,16 @@ export const CostTotalsSchema = z.object({
 });
 export type CostTotals = z.infer<typeof CostTotalsSchema>;
 
+/** The calls of the window and filters that a script answered, at example prices (07 §4.6). */
+export const SimulatedPartSchema = z.object({
+  call_count: CountSchema,
+  /** As stamped. */
+  cost_usd: UsdSchema,
+  /** The report is about these calls, because there are no others; else they are in none of its figures. */
+  included: z.boolean(),
+});
+export type SimulatedPart = z.infer<typeof SimulatedPartSchema>;
+
 const envelope = {
   window: z.object({ start: TimeSchema, end: TimeSchema }),
   current_pricing_version: z.string(),
@@ -148,6 +181,7 @@ export const CostReportSchema = z.object({
   /** One object for `group_by=none`. */
   data: z.union([z.array(CostRowSchema), CostTotalsSchema]),
   totals: CostTotalsSchema,
+  simulated: SimulatedPartSchema,
   next_cursor: z.string().nullable(),
   pricing_mode: z.literal('repriced').optional(),
   repriced_version: z.string().optional(),
@@ -162,6 +196,7 @@ export const SavingsSchema = z.object({
   actual_stamped_usd: UsdSchema,
   rows_total: CountSchema,
   rows_missing_from_price_table: CountSchema,
+  simulated: SimulatedPartSchema,
 });
 export type Savings = z.infer<typeof SavingsSchema>;
 export const SavingsReportSchema = z.object({ ...envelope, data: SavingsSchema });
@@ -200,4 +235,32 @@ export const ModelReliabilitySchema = z.object({
 });
 export type ModelReliability = z.infer<typeof ModelReliabilitySchema>;
 export const ReliabilityReportSchema = z.object({ ...envelope, data: z.array(ModelReliabilitySchema) });
+
+/** What the ledger has of one day (UTC) and model; a round counts for the model that it names. */
+export const LedgerDaySchema = z.object({
+  day: z.string(),
+  provider: z.string(),
+  model: z.string(),
+  call_count: CountSchema,
+  input_tokens: CountSchema,
+  cached_input_tokens: CountSchema,
+  cache_creation_input_tokens: CountSchema,
+  cache_creation_1h_input_tokens: CountSchema,
+  output_tokens: CountSchema,
+  tokens_usd: UsdSchema.describe('With surcharges.'),
+  fees_usd: UsdSchema,
+  unpriced_call_count: CountSchema,
+  usage_estimated_call_count: CountSchema,
+  fees_unpriced_call_count: CountSchema,
+  surcharge_unknown_call_count: CountSchema,
+  rounds_unknown_call_count: CountSchema,
+});
+export type LedgerDay = z.infer<typeof LedgerDaySchema>;
+export const LedgerReportSchema = z.object({ ...envelope, data: z.array(LedgerDaySchema) });
+/** `provider` null = all. */
+export interface LedgerQuery {
+  readonly window: TimeWindow;
+  readonly provider: string | null;
+}
+
 export const QualityReportSchema = z.object({ ...envelope, data: QualitySchema });

@@ -1,6 +1,8 @@
 // Every configuration key with its type, range and default (15 §2). A key that is not here does not exist.
 import { z } from 'zod';
 import type { EventType } from './event.ts';
+import { IsolationSchema } from './file-change.ts';
+import { PatternConfigSchema } from './learned-pattern.ts';
 import { McpServerNameSchema, McpServerSchema } from './mcp.ts';
 import { ApprovalModeSchema, OnReachedSchema, Sha256Schema, UsdLimitSchema } from './scalars.ts';
 
@@ -62,6 +64,8 @@ const GatewaySchema = z.strictObject({
   ),
   wait_seconds: z.int().min(0).max(MAX_WAIT_SECONDS),
   min_output_tokens: z.int().min(1),
+  /** Calls whose cost nothing in their request bounds, under a limit. */
+  unbounded: z.enum(['allow', 'refuse']),
   body_limit_bytes: z.int().min(1),
   /** 0 switches the gateway off. */
   max_streams: z.int().min(0),
@@ -168,6 +172,10 @@ export const ConfigSchema = z.strictObject({
       schema_repair_attempts: z.int().min(0).max(5),
       allow_costlier_fallback: z.boolean(),
       worker_max_cost_usd: UsdLimitSchema.nullable(),
+      max_continuations: z.int().min(1),
+      conclude_at: z.number().min(0.5).max(0.95).nullable(),
+      isolation: IsolationSchema.or(z.literal('auto')),
+      worktree_links: strings,
     })
     .refine((d) => d.delegate_depth <= d.max_depth, {
       path: ['delegate_depth'],
@@ -175,7 +183,11 @@ export const ConfigSchema = z.strictObject({
     }),
   stream: z.strictObject({ max_connections: z.int().min(1) }),
   analytics: z.strictObject({ savings_baseline: z.string().min(1) }),
-  pricing: z.strictObject({ tables: z.array(z.string().min(1)).min(1), free_providers: strings }),
+  pricing: z.strictObject({
+    tables: z.array(z.string().min(1)).min(1),
+    free_providers: strings,
+    update_url: z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).nullable(),
+  }),
   tools: z.strictObject({
     disabled: strings,
     max_concurrent_per_session: z.int().min(1),
@@ -209,12 +221,7 @@ export const ConfigSchema = z.strictObject({
   }),
   skills: z.strictObject({ global_dir: z.string().min(1) }),
   providers: z.strictObject({ record: z.string().nullable(), replay: z.string().nullable() }),
-  pattern: z.strictObject({
-    enabled: z.boolean(),
-    cost_weight: z.number().min(0).max(1),
-    min_confidence: z.number().min(0).max(1),
-    min_sample_size: z.int().min(1),
-  }),
+  pattern: PatternConfigSchema,
   eval: z.strictObject({ disabled: z.boolean() }),
   workers: z.strictObject({
     generated_dir: z.string().min(1),
@@ -285,10 +292,14 @@ export function defaultConfig(data: string): Config {
       schema_repair_attempts: 2,
       allow_costlier_fallback: true,
       worker_max_cost_usd: null,
+      max_continuations: 10,
+      conclude_at: null,
+      isolation: 'shared',
+      worktree_links: ['node_modules', '.venv'],
     },
     stream: { max_connections: 1000 },
     analytics: { savings_baseline: 'anthropic:claude-sonnet-4-6' },
-    pricing: { tables: ['builtin'], free_providers: ['ollama'] },
+    pricing: { tables: ['builtin'], free_providers: ['ollama'], update_url: null },
     tools: {
       disabled: [],
       max_concurrent_per_session: 8,
@@ -313,7 +324,7 @@ export function defaultConfig(data: string): Config {
     },
     skills: { global_dir: `${data}/skills` },
     providers: { record: null, replay: null },
-    pattern: { enabled: true, cost_weight: 0.05, min_confidence: 0.05, min_sample_size: 5 },
+    pattern: { mode: 'suggest', evidence: 'verified', cost_weight: 0.05, min_confidence: 0.05, min_sample_size: 5 },
     eval: { disabled: false },
     workers: {
       generated_dir: `${data}/generated-workers`,
@@ -338,6 +349,7 @@ export function defaultConfig(data: string): Config {
       keys: {},
       wait_seconds: 120,
       min_output_tokens: 4096,
+      unbounded: 'refuse',
       body_limit_bytes: 33_554_432,
       max_streams: 256,
       record: null,

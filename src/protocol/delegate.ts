@@ -1,8 +1,11 @@
 // A delegation: the input of `delegate()`, its record and what comes back (01 §9, 04 §4).
 import { z } from 'zod';
-import { WorkerChangesSchema } from './file-change.ts';
+import { type Apply, ApplySchema, type Isolation, IsolationSchema, WorkerChangesSchema } from './file-change.ts';
+import type { Pusd } from './money.ts';
 import {
   CountSchema,
+  type Effort,
+  EffortSchema,
   MessageIdSchema,
   SessionIdSchema,
   TierSchema,
@@ -48,6 +51,8 @@ export type ContextItem = z.infer<typeof ContextItemSchema>;
 /** `delegate()` as a model writes it, checked and with the shorthand strings spelled out. */
 export const DelegateInputSchema = z.strictObject({
   tier: TierSchema,
+  /** Wins over that of the tier (22 §1). */
+  effort: EffortSchema.nullable().default(null),
   task: z
     .string()
     .min(1)
@@ -77,6 +82,11 @@ export const DelegateInputSchema = z.strictObject({
   max_tokens: z.int().min(1).nullable().default(null),
   timeout_seconds: z.int().min(1).max(3600).nullable().default(null),
   max_cost_usd: UsdLimitSchema.nullable().default(null),
+  /** Null = by the configuration. */
+  isolation: IsolationSchema.nullable().default(null),
+  apply: ApplySchema.nullable().default(null),
+  /** A worker of the calling session to go on with (20 §3). */
+  continue: SessionIdSchema.nullable().default(null),
 });
 export type DelegateInput = z.infer<typeof DelegateInputSchema>;
 
@@ -116,6 +126,8 @@ export interface CalledWorker {
 export interface DelegateRequest {
   readonly entry: z.infer<typeof EntrySchema>;
   readonly tier: z.infer<typeof TierSchema> | null;
+  /** Null = that of the model's own reference. */
+  readonly effort: Effort | null;
   /** The task brief; for a named worker its `input`. */
   readonly task: string;
   readonly context_mode: z.infer<typeof ContextModeSchema>;
@@ -126,6 +138,9 @@ export interface DelegateRequest {
   readonly timeout_seconds: number | null;
   /** Decimal US dollars. */
   readonly max_cost_usd: string | null;
+  /** What the worker gets: as asked for, or as configured. */
+  readonly isolation: Isolation;
+  readonly apply: Apply;
   /** Null for `delegate`. */
   readonly worker: CalledWorker | null;
   readonly attachments: readonly AttachedFile[];
@@ -196,7 +211,11 @@ export type Delegation = z.infer<typeof DelegationSchema>;
 
 /** The stored record. Times are Unix milliseconds. */
 export interface DelegationRecord
-  extends Omit<Delegation, 'created_at' | 'ended_at' | 'usage_summary' | 'effective_tools' | 'dropped_tools'> {
+  extends Omit<
+    Delegation,
+    'created_at' | 'ended_at' | 'usage_summary' | 'effective_tools' | 'dropped_tools' | 'max_cost_usd'
+  > {
+  readonly max_cost_pusd: Pusd | null;
   readonly effective_tools: readonly string[];
   readonly dropped_tools: readonly string[];
   readonly request: DelegateRequest;
@@ -204,7 +223,7 @@ export interface DelegationRecord
   readonly ended_at: number | null;
 }
 
-/** JSON Schema of `tier` and `task`, the same at every door (04 §4, 19 §3.2). */
+/** JSON Schema of `tier`, `effort` and `task`, the same at every door (04 §4, 19 §3.2). */
 export const DELEGATED = {
   tier: {
     type: 'string',
@@ -212,11 +231,32 @@ export const DELEGATED = {
     description:
       'How capable, and how expensive, the worker is. fast: mechanical work with a clear recipe. balanced: ordinary coding and analysis. deep: hard reasoning.',
   },
+  effort: {
+    type: 'string',
+    enum: EffortSchema.options,
+    description: 'How hard the worker thinks; less is cheaper. Default: set by the server.',
+  },
   task: {
     type: 'string',
     minLength: 1,
     maxLength: 20_000,
     description: 'The complete instruction: what to do, where, what counts as done, and what the answer must contain.',
+  },
+};
+
+/** The same of `isolation` and `apply` (20 §2). */
+export const ISOLATED = {
+  isolation: {
+    type: 'string',
+    enum: IsolationSchema.options,
+    description:
+      'shared: the worker changes your workspace directly. worktree: it works on a copy of your workspace as it is now, and its changes are merged into yours when it is done; use it for workers that change files at the same time. Default: set by the server.',
+  },
+  apply: {
+    type: 'string',
+    enum: ApplySchema.options,
+    description:
+      'For a worktree. each: its changes are merged when it succeeds. never: they are kept for a person to apply. Default: each.',
   },
 };
 

@@ -1,5 +1,6 @@
 // Which files a worker changed, and what else its caller must know before trusting the workspace (20 §1).
 import { z } from 'zod';
+import type { SessionId } from './ids.ts';
 
 export const FileChangeSchema = z.strictObject({
   /** Relative to the workspace. */
@@ -7,6 +8,12 @@ export const FileChangeSchema = z.strictObject({
   change: z.enum(['created', 'edited', 'deleted']),
 });
 export type FileChange = z.infer<typeof FileChangeSchema>;
+
+export const IsolationSchema = z.enum(['shared', 'worktree']);
+export type Isolation = z.infer<typeof IsolationSchema>;
+
+export const ApplySchema = z.enum(['each', 'never']);
+export type Apply = z.infer<typeof ApplySchema>;
 
 /** Changes of the workspace by one tool call. */
 export interface CallChanges {
@@ -24,14 +31,54 @@ export const WorkerChangesSchema = z.strictObject({
   changed_files_truncated: z.boolean(),
   /** In a shared workspace more may have changed. */
   shell_used: z.boolean(),
+  /** Where the worker worked (§2). */
+  isolation: IsolationSchema,
+  /** Whether the changes of a worktree are in the caller's workspace; null = shared, or not ended. */
+  applied: z.boolean().nullable(),
+  /** Why not: the paths in which both changed the same, or that were saved while the changes were written. */
+  conflicts: z.array(z.string()).max(MAX_CHANGED_FILES),
   /** Changed files that another delegation of the same turn changed after this worker had read them. */
   overlaps: z.array(z.string()).max(MAX_CHANGED_FILES),
 });
 export type WorkerChanges = z.infer<typeof WorkerChangesSchema>;
 
+/** The report of changes alone, from a record that has it among other fields. */
+export function selectChanges(from: WorkerChanges): WorkerChanges {
+  const { changed_files, changed_files_truncated, shell_used, isolation, applied, conflicts, overlaps } = from;
+  return { changed_files, changed_files_truncated, shell_used, isolation, applied, conflicts, overlaps };
+}
+
 export const NO_CHANGES: WorkerChanges = {
   changed_files: [],
   changed_files_truncated: false,
   shell_used: false,
+  isolation: 'shared',
+  applied: null,
+  conflicts: [],
   overlaps: [],
 };
+
+// The worktree of a worker: where it lies, and which trees were recorded of it (20 §2).
+
+/** One row of `worktrees`. Trees are git's object ids. */
+export interface WorktreeRecord {
+  /** Of the worker. */
+  readonly session_id: SessionId;
+  /** The folder that the changes are applied to: the caller's workspace, or the caller's own tree. */
+  readonly caller_path: string;
+  /** The git folder that the refs and objects lie in. */
+  readonly repository: string;
+  /** The folder that git checked out. */
+  readonly folder: string;
+  /** The worker's root: `folder`, or the workspace's place in it. */
+  readonly tree_path: string;
+  readonly base_tree: string;
+  /** Null until the worker has ended. */
+  readonly result_tree: string | null;
+  /** Set before the first file of a merge is written: the tree that the merge began from, and its outcome. */
+  readonly merged_from: string | null;
+  readonly merged_tree: string | null;
+  /** Null until it was tried. */
+  readonly applied: boolean | null;
+  readonly created_at: number;
+}

@@ -4,10 +4,11 @@ import type { DelegationRecord } from './delegate.ts';
 import type { Transient } from './delta.ts';
 import type { ToolConfirmationRequested } from './event/tool-events.ts';
 import type { EventDraft } from './event.ts';
-import type { CallChanges, WorkerChanges } from './file-change.ts';
+import type { CallChanges, WorkerChanges, WorktreeRecord } from './file-change.ts';
 import type { ConfirmationId, MessageId, SessionId, ToolUseId, TurnId } from './ids.ts';
 import type { Fingerprint, PatternRecord } from './learned-pattern.ts';
 import type { StoredMessage, ToolResultBlock } from './message.ts';
+import type { Pusd } from './money.ts';
 import type { Checkpoint } from './prompt-parts.ts';
 import type { OnReached } from './scalars.ts';
 import type { Disposition, SessionRecord } from './session.ts';
@@ -90,8 +91,7 @@ export type Write =
   | {
       readonly kind: 'session.set_limit';
       readonly session_id: SessionId;
-      /** Decimal US dollars. */
-      readonly max_cost_usd: string | null;
+      readonly max_cost_pusd: Pusd | null;
       readonly at: number;
     }
   | {
@@ -137,6 +137,10 @@ export type Write =
       readonly tool_call_count: number;
     }
   | { readonly kind: 'turn.resume'; readonly turn_id: TurnId; readonly count_attempt: boolean }
+  /** Requests the turn's conclusion. Fails the batch for a turn that has ended, or whose conclusion was requested before. */
+  | { readonly kind: 'turn.request_conclusion'; readonly turn_id: TurnId; readonly at: number }
+  /** The message that asks for the last answer is in the history. */
+  | { readonly kind: 'turn.conclude'; readonly turn_id: TurnId; readonly at: number; readonly message_id: MessageId }
   /** A user's score of an ended turn; replaces an earlier score. Fails the batch while the turn is open. */
   | { readonly kind: 'turn.score'; readonly turn_id: TurnId; readonly user_score: UserScore }
   /** Fails the batch with `turn_closed`, or with `inputs_full` when as many wait as may. */
@@ -168,6 +172,10 @@ export type Write =
         readonly changes: WorkerChanges;
         readonly ended_at: number;
       })
+  /** Of one that has ended: its changes were applied, or tried to be, afterwards. */
+  | { readonly kind: 'delegation.applied'; readonly tool_use_id: ToolUseId; readonly changes: WorkerChanges }
+  /** In place of what was stored of the worktree before. */
+  | { readonly kind: 'worktree.put'; readonly worktree: WorktreeRecord }
   | { readonly kind: 'confirmation.insert'; readonly confirmation: ConfirmationRow }
   /** Conditional: fails the batch with `confirmation_resolved` if the confirmation is resolved already. */
   | {
@@ -188,8 +196,8 @@ export type Write =
   /** Takes the place of the worker of its tree, name and creating session. */
   | { readonly kind: 'worker.replace'; readonly worker: SessionWorker }
   | { readonly kind: 'idempotency.insert'; readonly row: IdempotencyRow }
-  /** The limit a root session was warned about, decimal US dollars (14 §1). */
-  | { readonly kind: 'session.warned'; readonly session_id: SessionId; readonly limit_usd: string }
+  /** The limit a root session was warned about (14 §1). */
+  | { readonly kind: 'session.warned'; readonly session_id: SessionId; readonly limit_pusd: Pusd }
   | { readonly kind: 'meta.set'; readonly key: string; readonly value: string }
   /** Fails the batch when its turn is gone. */
   | { readonly kind: 'pattern.record'; readonly record: PatternRecord }
@@ -199,10 +207,17 @@ export type Write =
       readonly turn_id: string;
       readonly score: number;
       readonly replaces: boolean;
+      /** Whether a check or a person gave it. */
+      readonly is_verified: boolean;
       readonly at: number;
     }
   /** Of a shape without outcomes nothing stays. */
-  | { readonly kind: 'pattern.forget'; readonly fingerprint_id: string; readonly primary_model: string };
+  | {
+      readonly kind: 'pattern.forget';
+      readonly fingerprint_id: string;
+      readonly primary_model: string;
+      readonly is_worker: boolean;
+    };
 
 /** One atomic step. `emit` is in order; a draft's numeric `parent` is an index into it. */
 export interface Batch {

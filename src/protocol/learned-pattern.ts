@@ -1,7 +1,17 @@
 // Patterns learned from finished turns: their shape, and the result of each model with it (12 §12.2, §12.3).
 import { z } from 'zod';
-import type { Pusd, Usd } from './money.ts';
+import type { Pusd } from './money.ts';
 import { CountSchema, TierSchema, UlidSchema, UsdSchema } from './scalars.ts';
+
+/** `pattern.*` of the configuration and of a routing file (12 §12.1). */
+export const PatternConfigSchema = z.strictObject({
+  mode: z.enum(['off', 'suggest', 'apply']),
+  evidence: z.enum(['verified', 'any']),
+  cost_weight: z.number().min(0).max(1),
+  min_confidence: z.number().min(0).max(1),
+  min_sample_size: z.int().min(1),
+});
+export type PatternConfig = z.infer<typeof PatternConfigSchema>;
 
 /** In the order of the table of 12 §12.2. */
 export const INTENTS = ['commit', 'refactor', 'architecture', 'debug', 'doc', 'test'] as const;
@@ -36,12 +46,20 @@ export const SHOWN_SHAPE = {
 
 /** How one model did with one shape, over all its turns. */
 export interface PatternOutcome {
+  /** A model reference: a model does differently at each effort (22 §1). */
   readonly model: string;
+  /** Of turns of workers, else of top-level turns: neither advises the other (12 §12.4). */
+  readonly is_worker: boolean;
   readonly sample_size: number;
   /** Of the turns that have a score; 0 without one. */
   readonly success_score_mean: number;
   readonly success_score_count: number;
+  /** The same of the scores that a check or a person gave. */
+  readonly verified_mean: number;
+  readonly verified_count: number;
+  /** Of the `cost_count` turns that show what the work costs. */
   readonly sum_cost_pusd: Pusd;
+  readonly cost_count: number;
   readonly sum_latency_ms: number;
   /** Unix milliseconds. */
   readonly last_updated_at: number;
@@ -63,7 +81,10 @@ export interface PatternRecord {
   readonly structural_json: string;
   readonly structural_sig: string;
   readonly primary_model: string;
-  readonly cost_usd: Usd;
+  readonly is_worker: boolean;
+  readonly cost_pusd: Pusd;
+  /** False for a turn that was cut short: its cost is not what the work costs. */
+  readonly has_cost: boolean;
   readonly latency_ms: number;
   readonly pricing_version: string;
   /** Null: none yet, or one that is too unsure to count. */
@@ -89,7 +110,8 @@ export interface Verdict {
 
 /** A shape that ran on two models at least. */
 export interface ShapeOnModels extends z.infer<z.ZodObject<typeof SHOWN_SHAPE>> {
-  readonly outcomes: readonly (Pick<PatternOutcome, 'model' | 'sample_size' | 'sum_cost_pusd'> & {
+  readonly is_worker: boolean;
+  readonly outcomes: readonly (Pick<PatternOutcome, 'model' | 'sample_size' | 'sum_cost_pusd' | 'cost_count'> & {
     /** 0 without scores. */
     readonly score_mean: number;
     readonly scored_turns: number;
@@ -111,6 +133,8 @@ const SideSchema = z.object({
 export type SideOfComparison = z.infer<typeof SideSchema>;
 const ModelComparisonSchema = z.object({
   ...SHOWN_SHAPE,
+  /** Of turns of workers, else of top-level turns. */
+  is_worker: z.boolean(),
   verdict: z.enum(['as_good', 'undecided', 'worse']),
   dearer: SideSchema,
   cheaper: SideSchema,

@@ -2,8 +2,9 @@
 import type { RequestId, ToolUseId } from './ids.ts';
 import type { ContentBlock, StopReason, StoredMessage } from './message.ts';
 import type { ModelEntry } from './model.ts';
+import type { Effort } from './scalars.ts';
 import type { JsonSchema } from './tool.ts';
-import type { TokenUsage } from './usage.ts';
+import type { ReportedBill, TokenUsage } from './usage.ts';
 
 /** A tool as the model sees it. */
 export interface WireTool {
@@ -19,6 +20,8 @@ export interface CanonicalRequest {
   readonly model: ModelEntry;
   readonly messages: readonly StoredMessage[];
   readonly tools: readonly WireTool[];
+  /** The model may call none of `tools`, which are sent all the same so that the cached prefix stays. Absent = it may. */
+  readonly tool_choice?: 'none';
   /** The stable system text. */
   readonly system_prompt: string | null;
   /** Always placed after the stable text. */
@@ -26,6 +29,8 @@ export interface CanonicalRequest {
   readonly max_output_tokens: number;
   readonly stop_sequences: readonly string[];
   readonly temperature: number | null;
+  /** Null = the provider's default. */
+  readonly effort: Effort | null;
   readonly output_schema: JsonSchema | null;
   /** How long the provider is to keep the prompt, where it has a choice (20 §8). */
   readonly cache_ttl: '5m' | '1h';
@@ -90,6 +95,8 @@ export interface MessageComplete {
   readonly raw_stop_reason: string | null;
   readonly final_content: readonly ContentBlock[];
   readonly usage: TokenUsage;
+  /** Null when nothing is billed beside the tokens of one sampling. */
+  readonly bill: ReportedBill | null;
   /** First byte of attempt 1 sent to the end, retries included. */
   readonly latency_ms: number;
   readonly retry_count: number;

@@ -1,6 +1,7 @@
 // A registered model: tier, capabilities, availability and rates (03 §2).
 import { z } from 'zod';
-import { TierSchema, UsdSchema } from './scalars.ts';
+import type { ClientWire } from './client-wire.ts';
+import { type Effort, EffortSchema, TierSchema, UsdSchema } from './scalars.ts';
 
 export const MODEL_ID_PATTERN = /^[a-z0-9_-]+:[^\s]+$/;
 
@@ -44,7 +45,15 @@ export interface ModelEntry {
   readonly capabilities: Capabilities;
   readonly thinking: Readonly<Record<string, unknown>> | null;
   readonly extra_body: Readonly<Record<string, unknown>> | null;
+  /** The efforts that it takes on each wire, the least first; null = none (22 §1). */
+  readonly efforts: EffortsByWire | null;
+  /** What its provider assumes where a request names no effort. */
+  readonly default_effort: Effort | null;
+  /** Id of the model of the same family that its provider names in its place; null = none (22 §5). */
+  readonly superseded_by: string | null;
 }
+
+export type EffortsByWire = Readonly<Record<ClientWire, readonly Effort[]>>;
 
 export const AvailabilitySchema = z.enum(['healthy', 'model_unavailable', 'provider_unavailable']);
 
@@ -55,9 +64,16 @@ export const ModelSchema = z.object({
   tier: TierSchema.nullable(),
   can_delegate: z.boolean(),
   aliases: z.array(z.string()),
+  /** What may follow its id or alias behind a colon, on any wire. */
+  efforts: z.array(EffortSchema),
+  default_effort: EffortSchema.nullable(),
   capabilities: CapabilitiesSchema,
   /** The model's adapter is usable: it has a key, or needs none. */
   configured: z.boolean(),
+  /** The newer model of the same family (22 §5). */
+  superseded_by: z.string().nullable(),
+  /** A script answers in place of a model; its money is no real money (08 §5). */
+  simulated: z.boolean(),
   /** Availability by the calls so far; meaningless for a model that is not configured. */
   availability: AvailabilitySchema,
   pricing: z

@@ -1,8 +1,10 @@
 // A routing decision: seven slots, each with its verdict (03 §5, 02 §9.3).
 import { z } from 'zod';
 import type { ClientWire } from './client-wire.ts';
+import type { PatternConfig } from './learned-pattern.ts';
 import type { RoutingMode } from './message.ts';
-import { CountSchema } from './scalars.ts';
+import type { Pusd } from './money.ts';
+import { CountSchema, type Effort, EffortSchema } from './scalars.ts';
 
 /** The chain, in order. Position and name always agree. */
 export const SLOTS = [
@@ -40,6 +42,7 @@ export const ValidationFailureSchema = z.enum([
   'no_document_support',
   'wrong_wire',
   'wrong_credentials',
+  'no_such_effort',
 ]);
 export type ValidationFailure = z.infer<typeof ValidationFailureSchema>;
 
@@ -51,6 +54,7 @@ export const PatternAlternativeSchema = z.strictObject({
 export const TriedRuleSchema = z.strictObject({
   rule_name: z.string(),
   candidate_model: z.string(),
+  candidate_effort: EffortSchema.nullable(),
   validation_failure: ValidationFailureSchema,
 });
 export type TriedRule = z.infer<typeof TriedRuleSchema>;
@@ -71,6 +75,8 @@ export const PolicyEvaluationSchema = z.strictObject({
   policy: SlotNameSchema,
   verdict: VerdictSchema,
   candidate_model: z.string().nullable(),
+  /** Null where the model has no efforts. */
+  candidate_effort: EffortSchema.nullable(),
   rule_name: z.string().nullable(),
   reason: z.string(),
   confidence: z.number().nullable(),
@@ -87,14 +93,35 @@ export type Refusal = z.infer<typeof RefusalSchema>;
 export interface RouteDecision {
   /** '' when refused. */
   readonly chosen_model: string;
+  /** Null when refused, and where the model has no efforts. */
+  readonly chosen_effort: Effort | null;
   readonly winner_index: number;
   readonly refused: Refusal | null;
   readonly fallback_costlier: boolean;
   readonly chain: readonly PolicyEvaluation[];
 }
 
+/** Scores of turns: their number and their mean, 0 without any. */
+export interface ScoreShare {
+  readonly count: number;
+  readonly mean: number;
+}
+
+/** What is known of one model in the turns that a recommendation uses. */
+export interface ModelEvidence {
+  readonly turns: number;
+  /** Every score. */
+  readonly scored: ScoreShare;
+  /** The scores that a check or a person gave. */
+  readonly verified: ScoreShare;
+}
+
 /** Slot 4's input: what earlier turns suggest (03 §8). */
 export interface Recommendation {
+  readonly config: PatternConfig;
+  /** By model reference. */
+  readonly evidence: ReadonlyMap<string, ModelEvidence>;
+  /** A model reference. */
   readonly chosen_model: string | null;
   readonly confidence: number;
   readonly sample_size: number;
@@ -109,6 +136,8 @@ export interface RequestedModel {
   readonly name: string;
   /** Canonical id; null where the client leaves the choice to the server. */
   readonly model: string | null;
+  /** That the name ends in; null = none. */
+  readonly effort: Effort | null;
   /** Adapters that the client's own key may be sent to; null = the server's keys are used. */
   readonly own_key_adapters: ReadonlySet<string> | null;
   /** Nothing but the model asked for may serve. */
@@ -131,7 +160,7 @@ export interface TurnContext {
   readonly requires_structured_output: boolean;
   readonly document_media_types: readonly string[];
   readonly budget_limited: boolean;
-  /** Canonical id. */
+  /** A model reference, likewise below (22 §1). */
   readonly per_message_override: string | null;
   readonly session_active_model: string | null;
   /** True for every turn of a worker session. */
@@ -142,7 +171,7 @@ export interface TurnContext {
   readonly worker_tier_reason: string | null;
   readonly workspace_path: string;
   readonly user_message_text: string;
-  readonly cost_today_usd: string;
+  readonly cost_today_pusd: Pusd;
   /** Unix milliseconds. */
   readonly now: number;
   /** The model that a client of the gateway requested; null outside the gateway. */

@@ -52,7 +52,8 @@ export const UsdLimitSchema = z
 
 /** `0.50` as `0.5`: every amount leaves in its one shortest form. */
 function shortest(limit: string): string {
-  return /^\d+(\.\d{1,6})?$/.test(limit) ? fromPusd(toPusd(limit)) : limit;
+  if (/^\d+(\.\d{1,6})?$/.test(limit)) return fromPusd(toPusd(limit));
+  return limit;
 }
 
 export const Sha256Schema = z.string().regex(/^[0-9a-f]{64}$/, 'must be a lower-case hex SHA-256');
@@ -60,6 +61,9 @@ export const CountSchema = z.int().min(0);
 
 export const TierSchema = z.enum(['fast', 'balanced', 'deep']);
 export type Tier = z.infer<typeof TierSchema>;
+/** How hard a model thinks, the least first (22 §1). */
+export const EffortSchema = z.enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']);
+export type Effort = z.infer<typeof EffortSchema>;
 export const SideEffectsSchema = z.enum(['none', 'read', 'write', 'execute', 'network']);
 export type SideEffects = z.infer<typeof SideEffectsSchema>;
 export const ApprovalModeSchema = z.enum(['interactive', 'approve_all', 'strict']);

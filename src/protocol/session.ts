@@ -1,9 +1,12 @@
 // A session: the record and its wire object (01 §7.1).
 import { z } from 'zod';
+import type { Pusd } from './money.ts';
 import {
   ApprovalModeSchema,
   CountSchema,
   DoorSchema,
+  EffortSchema,
+  ErrorClassSchema,
   OnReachedSchema,
   SessionIdSchema,
   TimeSchema,
@@ -12,6 +15,7 @@ import {
   UsdSchema,
   WorkerOriginSchema,
 } from './scalars.ts';
+import { TurnErrorCodeSchema } from './turn.ts';
 import type { WorkerSnapshot } from './worker-definition.ts';
 
 export const SessionStatusSchema = z.enum(['idle', 'running', 'interrupted', 'ended']);
@@ -41,6 +45,19 @@ export const WaitingSchema = z.object({
 });
 export type Waiting = z.infer<typeof WaitingSchema>;
 
+/** Why the newest turn failed. */
+export const SessionFailureSchema = z.object({
+  turn_id: TurnIdSchema,
+  error_code: TurnErrorCodeSchema.nullable(),
+  error_class: ErrorClassSchema.nullable(),
+  message: z.string().nullable(),
+  provider: z.string().nullable(),
+  model: z.string().nullable(),
+  retryable: z.boolean().nullable(),
+  failed_at: TimeSchema,
+});
+export type SessionFailure = z.infer<typeof SessionFailureSchema>;
+
 export const SessionSchema = z.object({
   id: SessionIdSchema,
   workspace_path: z.string(),
@@ -51,8 +68,12 @@ export const SessionSchema = z.object({
   cost_so_far_usd: UsdSchema,
   workers_cost_usd: UsdSchema,
   has_unpriced_calls: z.boolean(),
+  /** A script answered one of its calls or of its workers': their money is at example prices (08 §5). */
+  has_simulated_calls: z.boolean(),
   /** The model of the newest turn. */
   last_model: z.string().nullable(),
+  /** Effort of its newest turn. */
+  last_effort: EffortSchema.nullable(),
   /** Descendant sessions, and those of them that have not ended. */
   worker_count: CountSchema,
   active_worker_count: CountSchema,
@@ -69,6 +90,8 @@ export const SessionSchema = z.object({
   is_worker: z.boolean(),
   root_session_id: SessionIdSchema,
   delegation_depth: CountSchema,
+  /** The worker with whose prompt and messages it began (20 §3). */
+  continues_session_id: SessionIdSchema.nullable(),
   worker_name: z.string().nullable(),
   worker_digest: z.string().nullable(),
   worker_origin: WorkerOriginSchema.nullable(),
@@ -86,6 +109,8 @@ export const SessionSchema = z.object({
   max_cost_usd: UsdSchema.nullable(),
   on_reached: OnReachedSchema,
   budget: BudgetViewSchema.nullable(),
+  /** Of the newest turn; null where that is open or did not fail. */
+  failure: SessionFailureSchema.nullable(),
   /** Of the session and its descendants, oldest first. */
   waiting_on: z.array(WaitingSchema).max(50),
 });
@@ -96,6 +121,8 @@ export type Session = z.infer<typeof SessionSchema>;
 export interface SessionRecord {
   readonly id: Session['id'];
   readonly workspace_path: string;
+  /** The root of its file tools and commands where that is a worktree (20 §2); null = the workspace. */
+  readonly tree_path: string | null;
   readonly workspace_hash: string;
   readonly active_model: string | null;
   readonly pending_active_model: { readonly model: string | null } | null;
@@ -110,6 +137,8 @@ export interface SessionRecord {
   readonly is_worker: boolean;
   readonly root_session_id: Session['id'];
   readonly delegation_depth: number;
+  /** The worker with whose prompt and messages it began: they are read, not copied. */
+  readonly continues_session_id: Session['id'] | null;
   /** The caller's locked model when it delegated. */
   readonly delegated_by_model: string | null;
   readonly worker_name: string | null;
@@ -124,8 +153,7 @@ export interface SessionRecord {
   readonly client: string | null;
   /** Unique among a caller's top-level sessions, a worker's in its tree. */
   readonly client_ref: string | null;
-  /** Decimal US dollars. */
-  readonly max_cost_usd: string | null;
+  readonly max_cost_pusd: Pusd | null;
   readonly on_reached: Session['on_reached'];
   readonly created_at: number;
   readonly updated_at: number;

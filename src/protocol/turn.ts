@@ -1,8 +1,11 @@
 // A turn: one user message and everything done to answer it (01 §8).
 import { z } from 'zod';
+import type { MessageId } from './ids.ts';
 import { RoutingModeSchema, type TextBlock } from './message.ts';
 import {
   CountSchema,
+  type Effort,
+  EffortSchema,
   ErrorClassSchema,
   MessageIdSchema,
   SessionIdSchema,
@@ -45,6 +48,17 @@ export const UserScoreSchema = z.object({
 });
 export type UserScore = z.infer<typeof UserScoreSchema>;
 
+/** The limit that refused the turn's last call, with the amounts of that moment (14 §3). */
+export const BudgetRefusalSchema = z.object({
+  scope: z.string(),
+  limit_usd: UsdSchema,
+  spent_usd: UsdSchema,
+  reserved_usd: UsdSchema,
+  needed_usd: UsdSchema,
+  /** The smallest limit that lets the call pass. */
+  sufficient_limit_usd: UsdSchema,
+});
+
 export const TurnSchema = z.object({
   id: TurnIdSchema,
   session_id: SessionIdSchema,
@@ -52,6 +66,8 @@ export const TurnSchema = z.object({
   status: TurnStatusSchema,
   per_message_override: z.string().nullable(),
   chosen_model: z.string().nullable(),
+  /** Null where the model has no efforts. */
+  chosen_effort: EffortSchema.nullable(),
   provider: z.string().nullable(),
   routing_mode: RoutingModeSchema.nullable(),
   stop_reason: TurnStopReasonSchema.nullable(),
@@ -61,6 +77,8 @@ export const TurnSchema = z.object({
   error_class: ErrorClassSchema.nullable(),
   error_message: z.string().nullable(),
   retryable: z.boolean().nullable(),
+  /** Null unless a limit ended the turn or interrupted it. */
+  budget_refusal: BudgetRefusalSchema.nullable(),
   llm_call_count: CountSchema,
   tool_call_count: CountSchema,
   total_input_tokens: CountSchema,
@@ -94,6 +112,7 @@ export interface TurnRecord {
   readonly status: TurnStatus;
   readonly per_message_override: string | null;
   readonly chosen_model: string | null;
+  readonly chosen_effort: Effort | null;
   readonly provider: string | null;
   readonly routing_mode: Turn['routing_mode'];
   readonly stop_reason: Turn['stop_reason'];
@@ -112,6 +131,10 @@ export interface TurnRecord {
   /** Names of the tools offered, fixed for the turn. */
   readonly tools: readonly string[];
   readonly resume_attempts: number;
+  /** When it was asked to answer with what it has (20 §3). */
+  readonly concluded_at: number | null;
+  /** The message that asks for it, behind which one last model call is made. */
+  readonly conclusion_message_id: MessageId | null;
 }
 
 export const OPEN_TURN_STATUSES = ['in_flight', 'cancelling', 'interrupted'] as const satisfies readonly TurnStatus[];

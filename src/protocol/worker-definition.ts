@@ -1,7 +1,7 @@
 // A named worker: the definition that a file holds, and what a model may propose (13 §2).
 import { z } from 'zod';
 import type { SessionId, ToolUseId } from './ids.ts';
-import { TierSchema } from './scalars.ts';
+import { EffortSchema, TierSchema } from './scalars.ts';
 import type { FileDigest } from './trusted-file.ts';
 
 export const WORKER_NAME_PATTERN = /^[A-Za-z0-9_-]{1,64}$/;
@@ -75,9 +75,11 @@ export const WorkerDefinitionSchema = z.strictObject({
   description: z.string().max(1024).nullable().default(null),
   /** The system prompt as it is; null = a prompt file of the worker's name (13 §3.3). */
   instructions: z.string().nullable().default(null),
-  /** Id or alias. */
+  /** Id or alias, with an effort or without. */
   model: z.string().min(1).max(256).nullable().default(null),
   tier: TierSchema.nullable().default(null),
+  /** Wins over that of the tier (22 §1). */
+  effort: EffortSchema.nullable().default(null),
   output_schema_ref: z
     .string()
     .max(512)

@@ -4,7 +4,15 @@ import { ConfigSchema } from '../config.ts';
 import { SHOWN_SHAPE } from '../learned-pattern.ts';
 import { ModelSchema } from '../model.ts';
 import { PolicyEvaluationSchema, RefusalSchema } from '../route.ts';
-import { CountSchema, Sha256Schema, TierSchema, TimeSchema, UsdSchema, WorkspacePathSchema } from '../scalars.ts';
+import {
+  CountSchema,
+  EffortSchema,
+  Sha256Schema,
+  TierSchema,
+  TimeSchema,
+  UsdSchema,
+  WorkspacePathSchema,
+} from '../scalars.ts';
 
 export const ModelListReply = z.object({ models: z.array(ModelSchema) });
 
@@ -28,6 +36,7 @@ export const CheckRoutingReply = z.object({
 });
 export const ExplainRouteReply = z.object({
   chosen_model: z.string(),
+  chosen_effort: EffortSchema.nullable(),
   winner_index: z.int().min(-1).max(6),
   refused: RefusalSchema.nullable(),
   chain: z.array(PolicyEvaluationSchema).length(7),
@@ -54,6 +63,8 @@ const rates = {
 };
 export const PricingReply = z.object({
   active_version: z.string(),
+  /** Date of the active rates, `YYYY-MM-DD`; null = unknown. */
+  imported_on: z.string().nullable(),
   currency: z.literal('USD'),
   versions: z.array(z.object({ version: z.string(), source: z.string(), created_at: TimeSchema, active: z.boolean() })),
   table: z.object({
@@ -62,7 +73,14 @@ export const PricingReply = z.object({
     source: z.string(),
     models: z.record(
       z.string(),
-      z.object({ ...rates, long_context: z.array(z.object({ above_prompt_tokens: z.int(), ...rates })) }),
+      z.object({
+        ...rates,
+        long_context: z.array(z.object({ above_prompt_tokens: z.int(), ...rates })),
+        /** USD per thousand uses, by tool. */
+        fees: z.record(z.string(), UsdSchema).optional(),
+        /** By term (`service_tier`, `speed`, `inference_geo`) and value. */
+        multipliers: z.record(z.string(), z.record(z.string(), UsdSchema)).optional(),
+      }),
     ),
   }),
 });
@@ -71,14 +89,21 @@ export const PricingReply = z.object({
 
 const PatternOutcomeSchema = z.object({
   model: z.string(),
+  /** Null where the model had none. */
+  effort: EffortSchema.nullable(),
   /** The model's tier in the present registry; null if the model has no tier or is not in the registry. */
   tier: TierSchema.nullable(),
+  /** Of turns of workers, else of top-level turns. */
+  is_worker: z.boolean(),
   sample_size: CountSchema,
   /** Null without scores. */
   success_score_mean: z.number().min(0).max(1).nullable(),
   success_score_count: CountSchema,
-  /** For comparison, in whole picodollars. The reports hold the cost that was charged. */
-  avg_cost_usd: UsdSchema,
+  /** Of the scores that a check or a person gave. */
+  verified_score_mean: z.number().min(0).max(1).nullable(),
+  verified_score_count: CountSchema,
+  /** For comparison, in whole picodollars; null where every turn was cut short. The reports hold the cost that was charged. */
+  avg_cost_usd: UsdSchema.nullable(),
   avg_latency_ms: z.number().min(0),
   last_updated_at: TimeSchema,
 });

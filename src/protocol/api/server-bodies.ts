@@ -30,6 +30,35 @@ export const NodeSchema = z.object({
 export const NodeListReply = z.array(NodeSchema);
 export const NodeReply = z.object({ id: z.string().describe('Id of this server process; a restart makes a new one.') });
 
+export const SettingsReply = z.object({
+  data_dir: z.string().describe('Data folder of the server.'),
+  keys_file: z.string().describe('File of provider keys in the data folder.'),
+  files: z.array(z.string()).describe('Configuration files that the server read, in order.'),
+  database: z.string().describe('Path of the SQLite file, or address of PostgreSQL without user and password.'),
+  keys: z
+    .array(
+      z.object({
+        provider: z.string(),
+        variable: z.string().describe('Name of the variable that holds the key.'),
+        source: z.string().nullable().describe('Where the key was found: `environment` or a file. Null = not found.'),
+        required: z.boolean().describe('Whether the provider is unusable without the key.'),
+      }),
+    )
+    .describe('Keys of the providers in the registry, without their text.'),
+  settings: z.array(
+    z.object({
+      key: z.string(),
+      value: z
+        .unknown()
+        .describe('Value in force. Secrets, and the parts of addresses that may hold some, are left out.'),
+      source: z
+        .string()
+        .describe('Where the value is set: `default`, a file with its line, `environment NAME`, a flag, or `command`.'),
+    }),
+  ),
+});
+export type SettingsReport = z.infer<typeof SettingsReply>;
+
 export const PruneEventsBody = z.strictObject({
   days: z.int().min(1).max(MAX_DAYS).optional(),
   dry_run: z.boolean().default(false),

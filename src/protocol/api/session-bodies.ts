@@ -1,6 +1,7 @@
 // Bodies and replies of `/sessions` (05 §3.1).
 import { z } from 'zod';
 import { DelegationSchema } from '../delegate.ts';
+import { PurposeSchema } from '../event/turn-events.ts';
 import { AnyEventSchema } from '../event.ts';
 import { ImageBlockSchema, MessageSchema, TextBlockSchema } from '../message.ts';
 import { PolicyEvaluationSchema } from '../route.ts';
@@ -8,6 +9,7 @@ import {
   ApprovalModeSchema,
   CountSchema,
   DoorSchema,
+  EffortSchema,
   MessageIdSchema,
   OnReachedSchema,
   SessionIdSchema,
@@ -21,6 +23,7 @@ import {
 import { SessionSchema } from '../session.ts';
 import { plainText } from '../text/plain-text.ts';
 import { TurnSchema, UserScoreSchema } from '../turn.ts';
+import { billFields, UsageSchema } from '../usage.ts';
 import { WorkerNameSchema } from '../worker-definition.ts';
 
 const PRINTABLE = /^[\x20-\x7e]{1,200}$/;
@@ -100,6 +103,7 @@ export const SubmitTurnBody = z.strictObject({
 export const EstimateTurnBody = SubmitTurnBody.omit({ if_busy: true });
 export const EstimateTurnReply = z.object({
   chosen_model: z.string(),
+  chosen_effort: EffortSchema.nullable(),
   chain: z.array(PolicyEvaluationSchema).length(7),
   estimated_input_tokens: CountSchema,
   cost_floor_usd: UsdSchema,
@@ -134,6 +138,11 @@ export const CancelTurnBody = z.strictObject({
   reason: z.string().max(200).overwrite(plainText).nullable().default(null),
 });
 export const CancelTurnReply = z.object({ turn_id: TurnIdSchema, cancellation_initiated: z.literal(true) });
+export const ConcludeTurnReply = z.object({
+  turn_id: TurnIdSchema,
+  /** False where the conclusion was requested before. */
+  applied: z.boolean(),
+});
 const MAX_COMMENT = 1000;
 /** The scores of `good` and `bad`. */
 const LABELS = { good: 1, bad: 0 } as const;
@@ -168,4 +177,20 @@ export const MessageListReply = z.object({
   has_more_after: z.boolean(),
 });
 export const EventListReply = z.object({ events: z.array(AnyEventSchema), next_cursor: z.string().nullable() });
+/** A call as the ledger has it; a purge and pruning leave it alone. */
+export const ListedCallSchema = UsageSchema.extend({
+  /** Id of its `llm.call_completed`. */
+  id: UlidSchema,
+  timestamp: TimeSchema,
+  turn_id: TurnIdSchema.nullable(),
+  model: z.string(),
+  provider: z.string(),
+  effort: EffortSchema.nullable(),
+  purpose: PurposeSchema,
+  cancelled: z.boolean(),
+  latency_ms: CountSchema.nullable(),
+  ...billFields,
+});
+export type ListedCall = z.infer<typeof ListedCallSchema>;
+export const CallListReply = z.object({ calls: z.array(ListedCallSchema), next_cursor: z.string().nullable() });
 export const WorkerListReply = z.object({ workers: z.array(DelegationSchema), next_cursor: z.string().nullable() });

@@ -7,8 +7,9 @@ import {
   DelegationSchema,
   UsageSummarySchema,
 } from '../delegate.ts';
-import { WorkerChangesSchema } from '../file-change.ts';
+import { selectChanges, WorkerChangesSchema } from '../file-change.ts';
 import {
+  EffortSchema,
   SessionIdSchema,
   Sha256Schema,
   TierSchema,
@@ -34,6 +35,7 @@ export const WorkerInfoSchema = z.object({
   path: z.string().nullable(),
   model: z.string().nullable(),
   tier: TierSchema.nullable(),
+  effort: EffortSchema.nullable(),
   accepts_attachments: z.boolean(),
   output_schema_ref: z.string().nullable(),
   /** Folders that the worker may read or write. */
@@ -112,8 +114,16 @@ export const SubmitDelegationBody = z
       if (body.input === undefined) wrong('input', 'is required: what the worker is to do');
       for (const key of ['tier', 'task', 'context'] as const)
         if (body[key] !== undefined) wrong(key, 'is settled by the definition of the worker');
-      for (const key of ['output_schema', 'allowed_tools', 'max_tokens', 'timeout_seconds', 'max_cost_usd'] as const)
+      for (const key of [
+        'effort',
+        'output_schema',
+        'allowed_tools',
+        'max_tokens',
+        'timeout_seconds',
+        'max_cost_usd',
+      ] as const)
         if (body[key] !== null) wrong(key, 'is settled by the definition of the worker');
+      if (body.continue !== null) wrong('continue', 'goes with tier and task; name no worker');
     }
   });
 export type SubmitDelegationBody = z.infer<typeof SubmitDelegationBody>;
@@ -140,9 +150,25 @@ export const DelegationResultSchema = z.object({
 });
 export type DelegationResult = z.infer<typeof DelegationResultSchema>;
 
+/** What became of changes that were kept (20 §2.5). */
+export const AppliedChangesSchema = z.object({
+  worker_session_id: SessionIdSchema,
+  applied: z.boolean(),
+  conflicts: z.array(z.string()),
+});
+export type AppliedChanges = z.infer<typeof AppliedChangesSchema>;
+
+export const ChangesDiffSchema = z.object({
+  worker_session_id: SessionIdSchema,
+  /** Unified, at most 1 MiB. */
+  diff: z.string(),
+  truncated: z.boolean(),
+});
+export type ChangesDiff = z.infer<typeof ChangesDiffSchema>;
+
 /** @param delegation one that has ended */
 export function makeDelegationResult(delegation: Delegation): DelegationResult {
-  const { changed_files, changed_files_truncated, shell_used, overlaps, failure_mode, error_message } = delegation;
+  const { failure_mode, error_message } = delegation;
   const startsWithMode = failure_mode === null || error_message?.startsWith(failure_mode);
   return {
     success: delegation.status === 'completed',
@@ -151,9 +177,6 @@ export function makeDelegationResult(delegation: Delegation): DelegationResult {
     usage_summary: delegation.usage_summary,
     worker_session_id: delegation.worker_session_id,
     dropped_tools: delegation.dropped_tools,
-    changed_files,
-    changed_files_truncated,
-    shell_used,
-    overlaps,
+    ...selectChanges(delegation),
   };
 }

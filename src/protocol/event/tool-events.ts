@@ -6,7 +6,7 @@ import {
   FailureModeSchema,
   InsufficientContextRequestSchema,
 } from '../delegate.ts';
-import { WorkerChangesSchema } from '../file-change.ts';
+import { IsolationSchema, WorkerChangesSchema } from '../file-change.ts';
 import {
   ConfirmationIdSchema,
   CountSchema,
@@ -99,6 +99,8 @@ export const DelegateStartedSchema = z.strictObject({
   attachment_count: CountSchema,
   attachment_total_bytes: CountSchema,
   max_cost_usd: UsdSchema.nullable(),
+  /** What the worker was given (20 §2). */
+  isolation: IsolationSchema,
 });
 
 /** The worker's real numbers, success or not. Events of earlier versions have no token counts; failed ones have none of them. */

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { OutageScopeSchema, OutageTriggerSchema, PolicyEvaluationSchema, RefusalSchema } from '../route.ts';
 import {
   CountSchema,
+  EffortSchema,
   ErrorClassSchema,
   MessageIdSchema,
   RequestIdSchema,
@@ -12,7 +13,7 @@ import {
   UsdSchema,
 } from '../scalars.ts';
 import { CancelReasonSchema, InterruptedReasonSchema, TurnErrorCodeSchema, TurnStopReasonSchema } from '../turn.ts';
-import { UsageSchema } from '../usage.ts';
+import { billFields, UsageSchema } from '../usage.ts';
 
 export const TurnStartedSchema = z.strictObject({
   user_message_hash: Sha256Schema,
@@ -34,6 +35,8 @@ export const TurnCompletedSchema = z.strictObject({
   wall_time_seconds: z.number().min(0),
   parent_session_id: SessionIdSchema.nullable(),
   unread_inputs: CountSchema,
+  /** Its last call was made because it was concluded (20 §3). */
+  concluded: z.boolean(),
 });
 
 export const TurnCancelledSchema = z.strictObject({
@@ -77,6 +80,8 @@ export const TurnSteeredSchema = z.strictObject({
 
 export const RouteDecidedSchema = z.strictObject({
   chosen_model: z.string(),
+  /** Null when refused, and where the model has no efforts (22 §1). */
+  chosen_effort: EffortSchema.nullable(),
   winner_index: z.int().min(-1).max(6),
   elapsed_ms: z.number().min(0),
   refused: RefusalSchema.nullable(),
@@ -124,8 +129,11 @@ export const LlmCallStartedSchema = z.strictObject({
 });
 
 export const LlmCallCompletedSchema = UsageSchema.extend({
+  ...billFields,
   model: z.string(),
   provider: z.string(),
+  /** The effort of the call; null where the model has none. */
+  effort: EffortSchema.nullable(),
   stop_reason: z.enum(['end_turn', 'max_tokens', 'stop_sequence', 'tool_use', 'cancelled']),
   error_class: ErrorClassSchema.nullable(),
   produced_tool_calls: CountSchema,

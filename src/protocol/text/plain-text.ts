@@ -5,8 +5,19 @@ export function plainText(text: string): string {
   return text.replaceAll('\0', '\uFFFD');
 }
 
+/** The text on one line: each run of white space is one space. */
+export function joinLines(text: string): string {
+  return text.replaceAll(/\s+/g, ' ');
+}
+
+/** The same without control characters and without white space at the ends. */
+export function flattenText(text: string): string {
+  return text.replaceAll(/[\s\p{Cc}]+/gu, ' ').trim();
+}
+
 /** A stranger's name or words on one line of at most `most` characters; what is cut off leaves three dots. */
 export function shortenText(text: string, most: number): string {
-  const line = text.slice(0, most).replaceAll(/\s+/g, ' ');
-  return text.length > most ? `${line}...` : line;
+  const line = joinLines(text.slice(0, most));
+  if (text.length > most) return `${line}...`;
+  return line;
 }

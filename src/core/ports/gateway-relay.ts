@@ -2,6 +2,7 @@
 import type { ClientWire } from '#protocol/client-wire.ts';
 import type { StopReason } from '#protocol/message.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';
+import type { ReportedBill } from '#protocol/usage.ts';
 
 /** Headers of one connection, not of the message: no relay and no node passes them on. */
 export const HOP_BY_HOP = [
@@ -55,19 +56,12 @@ export interface ReportedFault {
   readonly name: string | null;
 }
 
-/** One of several samplings inside a call. */
-export interface ReportedRound {
-  /** Null = the model of the call. */
-  readonly model: string | null;
-  readonly usage: Omit<ReportedUsage, 'early'>;
-}
-
 /** Counts of an answer so far. None of its text is kept. */
 export interface MeterReading {
   /** The sums of the rounds, where there are any. */
   readonly usage: ReportedUsage;
-  /** Samplings that the provider reports one by one; those that it does not bill are left out. */
-  readonly rounds: readonly ReportedRound[];
+  /** Null when nothing is billed beside the tokens of one sampling. */
+  readonly bill: ReportedBill | null;
   /** Null until the provider reports why it stopped. */
   readonly stop_reason: StopReason | null;
   readonly served_model: string | null;

@@ -37,8 +37,8 @@ export interface Journal {
    * cluster, `TreeLost`.
    */
   commit(batch: Batch): Promise<readonly Event[]>;
-  /** A transient event between commits, in the one global order. */
-  transient(event: Transient): void;
+  /** Publishes a delta in order with the commits; it is never stored. */
+  publishDelta(event: Transient): void;
   /** Deletes the session and its descendants, never their cost facts. Returns how many sessions went (01 §7.4). */
   purge(sessionId: SessionId): Promise<number>;
   /** Deletes events older than `cutoff` (Unix ms), in slices (02 §6). */

@@ -9,6 +9,8 @@ import type { Recommendation } from '#protocol/route.ts';
 export interface LearnedTurn {
   readonly session_id: SessionId;
   readonly workspace_path: string;
+  readonly is_worker: boolean;
+  /** A model reference: with the effort of the turn (22 §1). */
   readonly chosen_model: string | null;
   /** Null where nothing is to be learned of it. */
   readonly fingerprint: Fingerprint | null;
@@ -20,11 +22,13 @@ export interface LearnedTurn {
     readonly pricing_version: string;
     readonly primary_model: string;
     readonly score: number | null;
+    /** Whether a check or a person gave the score. */
+    readonly is_verified: boolean;
   } | null;
 }
 
 export interface PatternReader {
-  /** By id; one that is missing was purged with its session, or never was. */
+  /** Turns by id; a missing one was purged with its session or never existed. */
   turns(turnIds: readonly string[]): Promise<ReadonlyMap<string, LearnedTurn>>;
   /** By signature, ascending. @param after a signature, '' = from the beginning */
   bySignature(workspacePath: string, after: string, limit: number): Promise<readonly StoredPattern[]>;
@@ -42,6 +46,7 @@ interface RecommendationQuery {
   readonly workspace_path: string;
   readonly fingerprint: Fingerprint;
   readonly config: Config['pattern'];
+  readonly is_worker: boolean;
 }
 
 export interface Recommender {

@@ -49,7 +49,7 @@ export interface LiveBus {
    * @param at in a cluster, for items of a tree: nodes that watch it get them too
    */
   publish(items: readonly Published[], at?: Position): void;
-  /** Returns the way to unsubscribe. */
+  /** Returns the function that unsubscribes. */
   subscribe(name: string, subscriber: Subscriber): () => void;
   /** `message.start` of every assistant message in mid-stream of these sessions, with its content so far (06 §4.4). */
   openMessages(inScope: (sessionId: string) => boolean): readonly Transient[];

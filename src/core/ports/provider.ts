@@ -1,7 +1,7 @@
 // The contract of the only code that talks to language models (11.2, 11.3, 11.7).
 import type { CanonicalRequest, StreamEvent } from '#protocol/model-call.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';
-import type { TokenUsage } from '#protocol/usage.ts';
+import type { ReportedBill, TokenUsage } from '#protocol/usage.ts';
 
 /** Long-lived, stateless between calls, safe for concurrent calls. */
 export interface ProviderAdapter {
@@ -25,6 +25,7 @@ export interface AdapterErrorFields {
   readonly retry_count?: number;
   /** Counts the provider reported before the first event; null when it reported none. */
   readonly usage?: TokenUsage | null;
+  readonly bill?: ReportedBill | null;
   readonly latency_ms?: number;
 }
 
@@ -38,6 +39,8 @@ export class AdapterError extends Error {
   readonly retry_after_seconds: number | null;
   readonly retry_count: number;
   readonly usage: TokenUsage | null;
+  /** What the provider bills beside the tokens, likewise. */
+  readonly bill: ReportedBill | null;
   readonly latency_ms: number;
 
   constructor(message: string, fields: AdapterErrorFields) {
@@ -51,6 +54,7 @@ export class AdapterError extends Error {
     this.retry_after_seconds = fields.retry_after_seconds ?? null;
     this.retry_count = fields.retry_count ?? 0;
     this.usage = fields.usage ?? null;
+    this.bill = fields.bill ?? null;
     this.latency_ms = fields.latency_ms ?? 0;
   }
 

@@ -3,17 +3,21 @@ import type {
   CostQuery,
   CostRow,
   CostTotals,
+  LedgerDay,
+  LedgerQuery,
   ModelReliability,
   RoutingStats,
   Savings,
   SavingsQuery,
+  SimulatedPart,
   SortKey,
   TraceQuery,
 } from '#protocol/analytics.ts';
 import type { Quality } from '#protocol/learned-pattern.ts';
 import type { Tier } from '#protocol/scalars.ts';
+import type { Term } from '#protocol/usage.ts';
 
-/** Of one workspace, its path as it is stored. */
+/** Question about one workspace; its path as it is stored. */
 export interface QualityQuery {
   readonly workspace_path: string;
   /** Turns from then on are counted as recent, Unix ms. */
@@ -27,7 +31,14 @@ export interface CallPricer {
   readonly version: string;
   readonly source: string;
   readonly models: Readonly<
-    Record<string, { readonly long_context: readonly { readonly above_prompt_tokens: number }[] }>
+    Record<
+      string,
+      {
+        readonly long_context: readonly { readonly above_prompt_tokens: number }[];
+        readonly fees?: Readonly<Record<string, string | undefined>>;
+        readonly multipliers?: Readonly<Partial<Record<Term, Readonly<Record<string, string>> | undefined>>>;
+      }
+    >
   >;
   /** Picodollars per token for a prompt of this size; null when the version does not know the model. */
   ratesFor(
@@ -47,6 +58,7 @@ export interface CostAnswer {
   readonly data: readonly CostRow[] | CostTotals;
   /** Over the whole window and all filters, before paging. */
   readonly totals: CostTotals;
+  readonly simulated: SimulatedPart;
   /** Sort key of the last row when there are more. */
   readonly next: SortKey | null;
 }
@@ -63,6 +75,8 @@ export interface Analytics {
   routing(query: TraceQuery): Promise<RoutingStats>;
   /** One row per model, ascending. */
   reliability(query: TraceQuery): Promise<readonly ModelReliability[]>;
+  /** One row a day and model, to be set beside a provider's bill (22 §6). */
+  ledgerDays(query: LedgerQuery): Promise<readonly LedgerDay[]>;
   /** Which shapes of task a cheaper model does as well (07 §7.3). */
   quality(query: QualityQuery): Promise<Quality>;
 }

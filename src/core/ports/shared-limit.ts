@@ -12,7 +12,7 @@ export interface SharedLimit {
 }
 
 export type Share =
-  /** To be released when the cost is in the ledger, or there is none. */
+  /** Called when the cost is in the ledger, or there is no cost. */
   | { readonly ok: true; release(): void }
   /** Too much; `elsewhere` is what other nodes hold of it. */
   | { readonly ok: false; readonly elsewhere: Pusd };

@@ -1,9 +1,10 @@
 // Reads of durable state: records for the engine, wire objects for clients.
 
+import type { ListedCall } from '#protocol/api/session-bodies.ts';
 import type { Confirmation, ConfirmationDetail } from '#protocol/confirmation.ts';
 import type { Delegation, DelegationRecord } from '#protocol/delegate.ts';
 import type { AnyEvent } from '#protocol/event.ts';
-import type { CallChanges } from '#protocol/file-change.ts';
+import type { CallChanges, WorktreeRecord } from '#protocol/file-change.ts';
 import type { ConfirmationId, EventId, MessageId, SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
 import type { Message, StoredMessage, ToolResultBlock } from '#protocol/message.ts';
 import type { Pusd } from '#protocol/money.ts';
@@ -23,6 +24,12 @@ export interface Page<T> {
   readonly next: string | null;
 }
 
+/** Tokens of a session's own calls, as the ledger has them. */
+export type SessionTokens = Pick<
+  TurnTotals,
+  'input_tokens' | 'cached_input_tokens' | 'cache_creation_input_tokens' | 'output_tokens'
+> & { readonly session_id: SessionId };
+
 export interface SessionQuery {
   readonly workspace_path: string | null;
   readonly include_workers: boolean;
@@ -31,8 +38,12 @@ export interface SessionQuery {
   /** Sessions of this named worker. */
   readonly worker_name: string | null;
   readonly door: Door | null;
-  /** Sessions whose calls are open: they run, though no turn of them does. */
-  readonly calling: readonly SessionId[];
+  /** Part of the id, workspace, worker's name, client or first message; the case of A to Z does not matter. */
+  readonly search: string | null;
+  /** Open sessions whose newest turn failed, and no others. */
+  readonly failed: boolean;
+  /** Sessions that run without a turn: they have an open gateway call or a delegation of their own. */
+  readonly running_without_turn: readonly SessionId[];
   /** Sessions with an id below this one. */
   readonly before: string | null;
   readonly limit: number;
@@ -42,16 +53,16 @@ export interface SessionReader {
   record(id: string): Promise<SessionRecord | null>;
   view(id: string): Promise<Session | null>;
   /** The top-level session that a caller's client knows by this name. */
-  ofClient(caller: string, clientRef: string): Promise<SessionRecord | null>;
+  findByClientRef(caller: string, clientRef: string): Promise<SessionRecord | null>;
   /** The worker of a tree that its client knows by this name. */
-  workerOfClient(rootSessionId: SessionId, clientRef: string): Promise<SessionRecord | null>;
+  findWorkerInTree(rootSessionId: SessionId, clientRef: string): Promise<SessionRecord | null>;
   /** The newest worker that a caller's client knows by this name, in any of the caller's trees. */
-  workerOfCaller(caller: string, clientRef: string): Promise<SessionRecord | null>;
-  /** The cost limit of a root session and the limit of its last warning (decimal US dollars); null when there is no such session. */
+  findWorkerByCaller(caller: string, clientRef: string): Promise<SessionRecord | null>;
+  /** The cost limit of a root session and the limit of its last warning; null when there is no such session. */
   limit(rootSessionId: SessionId): Promise<{
-    readonly max_cost_usd: string | null;
+    readonly max_cost_pusd: Pusd | null;
     readonly on_reached: OnReached;
-    readonly warned_usd: string | null;
+    readonly warned_pusd: Pusd | null;
   } | null>;
   /** Newest first. */
   list(query: SessionQuery): Promise<Page<Session>>;
@@ -59,7 +70,7 @@ export interface SessionReader {
   descendants(id: SessionId): Promise<readonly SessionId[]>;
   /** The session itself and its ancestors up to the root. */
   lineage(id: string): Promise<readonly SessionId[]>;
-  /** Of the whole server, for its health: top-level sessions not ended, worker sessions not ended, open turns that run. */
+  /** Counts over the whole server: top-level sessions not ended, worker sessions not ended, open turns that run. */
   counts(): Promise<{
     readonly active_sessions: number;
     readonly active_workers: number;
@@ -116,7 +127,7 @@ export interface TurnTotals {
 export interface MessageReader {
   /** Every stored message of the session, oldest first. */
   history(sessionId: SessionId): Promise<readonly StoredMessage[]>;
-  /** Where its view became smaller, oldest first (10 §7). */
+  /** The checkpoints of a session's view, oldest first (10 §7). */
   checkpoints(sessionId: SessionId): Promise<readonly Checkpoint[]>;
   get(messageId: string): Promise<Message | null>;
   /** Ascending; see 05 §3.4 for the boundaries. */
@@ -167,19 +178,19 @@ export interface EventReader {
    * @param root of this tree; absent = of every session that has not ended
    */
   openGatewayCalls(since: string, root?: SessionId): Promise<readonly AnyEvent[]>;
-  /** How many model calls of the session were begun. */
+  /** Number of model calls that the session has begun. */
   callCount(sessionId: SessionId): Promise<number>;
   /** The newest event of a turn of this type, or null. */
-  lastOfTurn(turnId: TurnId, types: readonly string[]): Promise<AnyEvent | null>;
+  findNewestOfTurn(turnId: TurnId, types: readonly string[]): Promise<AnyEvent | null>;
   /** Every event of a turn of these types, ascending. */
-  ofTurn(turnId: TurnId, types: readonly string[]): Promise<readonly AnyEvent[]>;
+  listOfTurn(turnId: TurnId, types: readonly string[]): Promise<readonly AnyEvent[]>;
 }
 
 export interface DelegationReader {
   get(toolUseId: string): Promise<DelegationRecord | null>;
   /** As it is sent. */
   view(toolUseId: string): Promise<Delegation | null>;
-  ofWorker(sessionId: SessionId): Promise<DelegationRecord | null>;
+  findByWorker(sessionId: SessionId): Promise<DelegationRecord | null>;
   /** Ascending by creation. `after` is a tool use id. */
   list(
     sessionId: string,
@@ -235,15 +246,23 @@ export interface ConfirmationReader {
 /** Money as the ledger has it. */
 export interface SpendReader {
   /** Own calls of the session. */
-  ofSession(sessionId: SessionId): Promise<Pusd>;
+  sumSession(sessionId: SessionId): Promise<Pusd>;
   /** The root and all its descendants. */
-  ofTree(rootSessionId: SessionId): Promise<Pusd>;
+  sumTree(rootSessionId: SessionId): Promise<Pusd>;
   /** The session and all its descendants, at any depth of its tree. */
-  ofSubtree(sessionId: SessionId): Promise<Pusd>;
+  sumSubtree(sessionId: SessionId): Promise<Pusd>;
   /** All sessions since this moment (Unix ms). */
   since(from: number): Promise<Pusd>;
   /** Sessions of a caller since this full hour (Unix ms). */
-  ofCaller(caller: string, from: number): Promise<Pusd>;
+  sumCaller(caller: string, from: number): Promise<Pusd>;
+}
+
+/** Calls of one session as the ledger has them, ascending by id. */
+export interface CallReader {
+  list(
+    sessionId: SessionId,
+    page: { readonly after: string | null; readonly limit: number },
+  ): Promise<Page<ListedCall>>;
 }
 
 /** The workers that a session tree made for itself. */
@@ -261,7 +280,16 @@ export interface TrustedFileReader {
   list(workspace: string): Promise<readonly TrustedFile[]>;
 }
 
+/** Worktrees of workers (20 §2). */
+export interface WorktreeReader {
+  /** Null for a worker without one. */
+  get(session: SessionId): Promise<WorktreeRecord | null>;
+  /** Of the sessions of a tree; without one of all, newest first. */
+  list(root?: SessionId): Promise<readonly WorktreeRecord[]>;
+}
+
 export interface Store {
+  readonly worktrees: WorktreeReader;
   readonly workers: SessionWorkerReader;
   readonly trustedFiles: TrustedFileReader;
   readonly sessions: SessionReader;
@@ -271,6 +299,7 @@ export interface Store {
   readonly delegations: DelegationReader;
   readonly confirmations: ConfirmationReader;
   readonly spend: SpendReader;
+  readonly calls: CallReader;
   readonly patterns: PatternReader;
   idempotency(method: string, path: string, tokenHash: string, key: string): Promise<IdempotencyRow | null>;
   /** Session, messages, open approvals and workers of one moment (06 §4.1). */
@@ -283,6 +312,8 @@ export interface Store {
     readonly snapshot_at_event_id: EventId | null;
     readonly pending_confirmations: readonly Confirmation[];
     readonly workers: readonly Delegation[] | null;
+    /** Of the session, and of each of `workers`. */
+    readonly tokens: readonly SessionTokens[];
   } | null>;
   /** A value of the `meta` table. */
   meta(key: string): Promise<string | null>;

@@ -67,6 +67,7 @@ export interface ToolContext {
   readonly session_id: SessionId;
   readonly turn_id: TurnId;
   readonly tool_use_id: ToolUseId;
+  /** The folder that commands run in: the workspace, or the worker's worktree (20 §2.2). */
   readonly workspace_path: string;
   /** Null for tools that do not require a workspace. */
   readonly files: WorkspaceFiles | null;
@@ -88,7 +89,7 @@ export interface ToolContext {
   readonly logger: Logger;
 }
 
-/** Made fresh for each call. */
+/** Created for each call. */
 export interface Tool {
   readonly definition: ToolDefinition;
   /** The input as the tool's schema has it, of one that means the same; absent = as it is given. */

@@ -16,7 +16,7 @@ export interface NodeInfo {
   readonly config_matches: boolean;
 }
 
-/** How far a tree's commits have come, as the database has it. */
+/** The position of a tree's last commit in the database. */
 export interface Standing {
   readonly root: string;
   readonly epoch: number;
@@ -52,7 +52,7 @@ export interface Trees {
   readonly several: boolean;
   /** Id of this node at this moment. */
   readonly node: string;
-  /** Where other nodes reach it; '' before it has joined them. */
+  /** The address at which other nodes reach this node; '' before it has joined. */
   readonly url: string;
   /** Why this node may not serve; null while its lease is valid by its own clock. */
   unready(): string | null;

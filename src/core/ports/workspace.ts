@@ -1,12 +1,13 @@
 // Files of a workspace: confined access for tools, and the user's files under `.metis/` (09 §8, 09 §5.1, 10).
 
 import type { MemoryFile, MemoryWrite } from '#protocol/event/session-events.ts';
+import type { SessionId } from '#protocol/ids.ts';
 import type { ImageBlock } from '#protocol/message.ts';
 import type { Skill, SkillEntry } from '#protocol/prompt-parts.ts';
 import type { Result } from '#protocol/result.ts';
 import type { FoundWorker, Sandbox, WorkerDefinition } from '#protocol/worker-definition.ts';
 
-/** How a path will be used. `list` is a directory walk, which skips what may not be read. */
+/** The use of a path. `list` is a directory walk, which skips files that may not be read. */
 export type PathUse = 'read' | 'write' | 'list';
 
 /** A path that passed confinement. */
@@ -90,7 +91,18 @@ export interface RoutingFile {
   readonly stamp: string;
 }
 
+/** Folders for what a worker's commands leave while it works: one for each, gone with its delegation (20 §2). */
+export interface TemporaryFolders {
+  /** The worker's folder, made where it is missing. */
+  open(session: SessionId): Promise<string>;
+  /** Never rejects: what stays is removed after the next start. */
+  remove(session: SessionId): Promise<void>;
+  /** Sessions that have a folder, those of an earlier process too. */
+  list(): Promise<readonly SessionId[]>;
+}
+
 export interface Workspaces {
+  readonly temporary: Omit<TemporaryFolders, 'open'>;
   /** `~` expanded, real, absolute; null when it is missing or not a directory. */
   realDirectory(path: string): Promise<string | null>;
   files(root: string): WorkspaceFiles;
@@ -115,7 +127,7 @@ export interface Workspaces {
   changeMemory(root: string, change: MemoryChange): Promise<MemoryWrite>;
   /** The valid skills of all roots by name (10 §5.1); what is wrong with another one is logged once. */
   skills(root: string): Promise<readonly SkillEntry[]>;
-  /** As it is on the disk now; null when there is none. Throws `ToolError('execution_error')` with what is wrong with it. */
+  /** The current content on disk; null when there is none. Throws `ToolError('execution_error')` with its fault. */
   skill(root: string, name: string): Promise<Skill | null>;
   /** A text file of a skill's folder, at most 64 KiB; null when there is no such skill. Throws `ToolError`. */
   skillFile(root: string, name: string, path: string): Promise<string | null>;
@@ -129,7 +141,7 @@ export interface Workspaces {
 // The definitions of named workers in a workspace (13 §3).
 
 export interface WorkerLibrary {
-  /** As it is on the disk now, valid or not; null when no file of the workspace has the name. */
+  /** The current definition on disk, valid or not; null when no file of the workspace has the name. */
   find(root: string, name: string): Promise<FoundWorker | null>;
   /** A text file of the workspace, up to the size of a definition, with its digest; else why there is none to be read. */
   readText(root: string, path: string): Promise<Result<{ readonly text: string; readonly sha256: string }, string>>;

@@ -23,18 +23,18 @@ export interface AllowedDayLimit extends DayLimit {
   close(): void;
 }
 
-/** Of one pool. What is stored is never less than `open`, and `open` never less than `reserved`. */
+/** The allowance of one pool. The stored allowance is never less than `open`, and `open` never less than `reserved`. */
 interface Allowance {
-  /** This node's id when it was stored: it goes with that id's lease. */
+  /** This node's id when the allowance was stored: it ends with that id's lease. */
   node: string | null;
   stored: Pusd;
-  /** What is left of it: each call that ends takes its reservation with it, because its cost is in the ledger. */
+  /** The rest of the allowance. A call that ends takes its reservation off it, because its cost is in the ledger. */
   open: Pusd;
-  /** What running calls hold. */
+  /** Money that running calls hold. */
   reserved: Pusd;
-  /** Nothing was taken since it was lowered last. */
+  /** No call took money since the allowance was last lowered. */
   idle: boolean;
-  /** Statements about it, one after the other. */
+  /** The chain of its statements, which run one after the other. */
   turn: Promise<unknown>;
   waiting: number;
 }
@@ -49,7 +49,7 @@ const RAISE = `INSERT INTO day_allowances (pool, node_id, open_pusd)
 const LOWER = 'UPDATE day_allowances SET open_pusd = @open WHERE pool = @pool AND node_id = @node';
 
 const AGAIN_MS = 100;
-/** Of the lease: after that, this node holds nothing any more (16 §4.4). */
+/** Part of the lease after which this node holds nothing any more (16 §4.4). */
 const SAFE = 0.8;
 
 type Answer = { readonly open: Pusd } | { readonly elsewhere: Pusd };
@@ -105,7 +105,7 @@ export function createDayLimit({ pool, trees, leaseSeconds, clock, log }: DayLim
     // An earlier request may have raised it enough.
     if (fits(own, amount)) return grantShare(own, amount);
     const { node } = trees;
-    // What is released from here on may be in the ledger or not: it counts as held.
+    // Money that is released from here on may or may not be in the ledger yet: it counts as held.
     const before = own.reserved;
     const answer = await ask({ ...limit, node }, (before + amount) as Pusd);
     if ('elsewhere' in answer) return { ok: false, elsewhere: answer.elsewhere };
@@ -128,7 +128,7 @@ export function createDayLimit({ pool, trees, leaseSeconds, clock, log }: DayLim
     }
   }
 
-  /** With the heartbeat: what calls that ended left over, and what nothing was taken of since (16 §8). */
+  /** Runs with the heartbeat: returns what ended calls left over, and allowances that no call used since (16 §8). */
   async function lower(name: string, own: Allowance): Promise<void> {
     if (own.waiting > 0 || own.node !== trees.node) return;
     if (own.idle) own.open = own.reserved;
@@ -162,10 +162,10 @@ export function createDayLimit({ pool, trees, leaseSeconds, clock, log }: DayLim
 
 const LAPSED = () => new AppError('storage_unavailable', 'this node has no valid lease at the moment');
 
-/** One node at a time: meanwhile others give back, and take nothing. */
+/** One node at a time. Meanwhile other nodes may return money and take none. */
 async function raiseTo(tx: PoolTx, limit: SharedLimit & { readonly node: string }, needed: Pusd): Promise<Answer> {
   tx.run(AWAIT_TURN, ['day limit']);
-  // First what others hold: what they give back is in the ledger by then.
+  // Reads the allowances of other nodes before the ledger: money that they return in between is in the ledger by then.
   const [room, ledger] = await Promise.all([
     tx.send<{ elsewhere: Pusd; nodes: bigint }>(ROOM, limit, 'exact'),
     limit.caller === null
@@ -182,9 +182,10 @@ async function raiseTo(tx: PoolTx, limit: SharedLimit & { readonly node: string 
   return { open };
 }
 
-/** What further calls may take without asking; what is left of it at last stays unspent. */
+/** The extra amount that further calls may take without a query; its rest stays unspent. */
 function slack(limit: Pusd, rest: bigint, nodes: bigint): bigint {
   const small = limit / 50n;
   const fair = rest / 4n / (nodes > 0n ? nodes : 1n);
-  return small < fair ? small : fair;
+  if (small < fair) return small;
+  return fair;
 }

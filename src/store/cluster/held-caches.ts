@@ -5,22 +5,23 @@ import type { Effects } from '#store/write/transaction.ts';
 const HISTORY_BYTES = 64 * 1024 * 1024;
 
 export interface HeldCaches extends ReadCaches {
-  /** For the journal. */
+  /** Called by the journal. */
   readonly following: {
     readonly keepCurrent: (effects: Effects) => void;
     readonly forget: (sessions: readonly string[]) => void;
   };
-  /** For a tree that is held no longer. */
+  /** Drops a tree that this node no longer holds. */
   dropTree(root: string): void;
 }
 
-/** Keeps and answers nothing of a tree that is not held: other nodes change it. */
+/** Caches nothing of a tree that this node does not hold, because other nodes change it. */
 export function createHeldCaches(trees: { holds(root: string): boolean }): HeldCaches {
   const histories = createHistoryCache(HISTORY_BYTES);
   const sessions = createSessionCache();
   const getHeld: ReadCaches['sessions']['get'] = (id) => {
     const cached = sessions.get(id);
-    return cached !== null && trees.holds(cached.record.root_session_id) ? cached : null;
+    if (cached !== null && trees.holds(cached.record.root_session_id)) return cached;
+    return null;
   };
   return {
     sessions: {

@@ -6,15 +6,30 @@ import { filesIn, knownVersion, serverVersion, startupFault } from '../postgres/
 import { listNodes } from './node-lease.ts';
 import { faultsOfRoots } from './shared-roots.ts';
 
+const DAY_MS = 86_400_000;
+
 export interface Inspection {
-  /** Of the server, like `15.4`. */
+  /** Version of the server, such as `15.4`. */
   readonly version: string;
   /** Migrations that the next start runs. */
   readonly missing: number;
-  /** Active ones, draining ones aside. */
+  /** Active nodes that are not draining. */
   readonly nodes: readonly NodeInfo[];
-  /** One line each. */
+  /** Faults, one line each. */
   readonly rootFaults: readonly string[];
+}
+
+/** Ids of the models that were called since a moment, in whole days (UTC), by any node. @param since Unix milliseconds */
+export async function listClusterModels(url: string, since: number): Promise<readonly string[]> {
+  const client = await connectClient(url, {});
+  try {
+    const day = Math.floor(since / DAY_MS);
+    const used = 'SELECT DISTINCT model FROM rollup_day WHERE day >= $1 AND calls > 0 ORDER BY model';
+    const { rows } = await createSend(client)<{ model: string }>(used, [day]);
+    return rows.map(({ model }) => model);
+  } finally {
+    await client.end().catch(() => {});
+  }
 }
 
 /** Throws `StartupError`, where the database keeps a server from starting. @param migrationsDir as for `migrate` */

@@ -14,18 +14,18 @@ export interface NodeSelf {
   readonly name: string;
   readonly url: string;
   readonly version: string;
-  /** What it can own: `node:<name>`, `shared:<root>`. */
+  /** Places whose trees the node can own: `node:<name>`, `shared:<root>`. */
   readonly places: readonly string[];
   readonly configHash: string;
   /** The newest schema of the database that this node knows. */
   readonly schema: number;
 }
 
-/** What a heartbeat reports of its node. */
+/** A node's report in a heartbeat. */
 interface NodeState {
   readonly turns: number;
   readonly draining: boolean;
-  /** What it can own at this moment. */
+  /** Places whose trees it can own at this moment. */
   readonly places: readonly string[];
 }
 
@@ -55,7 +55,7 @@ export async function register(pool: Pool, id: string, self: NodeSelf, leaseMs: 
 
 interface NameHolder {
   readonly id: string;
-  /** Its end as the database has it: another value after each renewal. */
+  /** End of the lease in the database; it changes with each renewal. */
   readonly lease: string;
   readonly leftMs: number;
 }
@@ -74,7 +74,8 @@ async function renewLease(
 ): Promise<number | null> {
   const values = { id, lease: interval(leaseMs), turns, draining: draining ? 'true' : 'false', places };
   const [row] = (await send<{ compatibleFrom: number | null }>(BEAT, values)).rows;
-  return row === undefined ? null : (row.compatibleFrom ?? 0);
+  if (row === undefined) return null;
+  return row.compatibleFrom ?? 0;
 }
 
 async function readCompatibleFrom(send: Send): Promise<number> {
@@ -126,7 +127,7 @@ const NOT_ALIKE =
 const NOT_REACHED =
   'other nodes give out the address of this one, so that neither is reached by the other; give each a cluster.advertise_url, or bind it to more than the loopback address';
 
-/** Warns of nodes that are configured otherwise, and of those that give out the address of this one. */
+/** Warns of nodes with another configuration, and of nodes that announce this node's address. */
 export async function warnOfOthers(send: Send, self: NodeSelf, log: Logger): Promise<void> {
   const others = (await readNodes(send, self.configHash)).filter(({ name }) => name !== self.name);
   const warnAbout = (nodes: readonly NodeInfo[], text: string) => {
@@ -144,24 +145,24 @@ export async function warnOfOthers(send: Send, self: NodeSelf, log: Logger): Pro
 
 interface LeaseOptions {
   readonly pool: Pool;
-  /** A connection of its own: heartbeats wait behind nothing. */
+  /** A separate connection, so that heartbeats never wait behind other statements. */
   readonly heartbeat: Send;
   readonly leaseMs: number;
   readonly ids: IdGenerator;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Ends a start that waits for its name, with its reason. */
+  /** Aborts a start that waits for its name; the signal's reason is thrown. */
   readonly leave?: AbortSignal;
 }
 
 interface Lease {
-  /** This node's id at this moment; another one after a lapse. */
+  /** This node's current id; a new one after a lapsed lease. */
   readonly node: string;
-  /** By the monotonic clock of this node, which may be cut off from the database: false some time before the lease ends. */
+  /** Whether the lease is valid by this node's monotonic clock. False some time before it ends, since the database may be unreachable. */
   valid(): boolean;
-  /** Why it is false; null while it is true. */
+  /** Why the lease is not valid; null while it is. */
   fault(): string | null;
-  /** Until others may take what is held, ms. */
+  /** Milliseconds until other nodes may take the held trees. */
   leftMs(): number;
   /**
    * Waits while a node that no longer renews its lease has the name.
@@ -169,14 +170,14 @@ interface Lease {
    */
   join(self: NodeSelf): Promise<void>;
   /**
-   * A node that a migration has made too old renews its lease no more.
+   * A node that is too old for a migration's schema stops renewing its lease.
    * @param lapsed called with the reason when the lease is lost, before the node registers under a new id
    */
   beat(how: NodeState, lapsed: (reason: string) => void): Promise<void>;
   leave(): Promise<void>;
 }
 
-/** Of the lease; after that, what is held is dropped. */
+/** Part of the lease after which held trees are dropped. */
 const SAFE = 0.8;
 const JOIN_AGAIN_MS = 500;
 const OUTDATED =
@@ -186,13 +187,13 @@ export function createLease(options: LeaseOptions): Lease {
   const { pool, heartbeat, leaseMs, ids, clock, log, leave: stopWaiting = new AbortController().signal } = options;
   let self: NodeSelf | null = null;
   let node: string = ids.next();
-  /** Start of the last good heartbeat, monotonic. */
+  /** Start of the last successful heartbeat, monotonic milliseconds. */
   let goodAt = Number.NEGATIVE_INFINITY;
   let isOutdated = false;
 
   const isValid = () => !isOutdated && clock.monotonic() - goodAt < SAFE * leaseMs;
 
-  /** For good: what this node writes may break what newer nodes have stored. */
+  /** Permanent: this node's writes could damage what newer nodes have stored. */
   function checkVersion(compatibleFrom: number, { schema }: NodeSelf, lapsed: (reason: string) => void): void {
     if (compatibleFrom <= schema) return;
     isOutdated = true;
@@ -215,7 +216,8 @@ export function createLease(options: LeaseOptions): Lease {
     valid: isValid,
     fault() {
       if (isOutdated) return OUTDATED;
-      return isValid() ? null : 'this node has no valid lease: PostgreSQL did not confirm it in time';
+      if (isValid()) return null;
+      return 'this node has no valid lease: PostgreSQL did not confirm it in time';
     },
     leftMs: () => Math.max(0, goodAt + leaseMs - clock.monotonic()),
     async join(as) {
@@ -246,7 +248,7 @@ export function createLease(options: LeaseOptions): Lease {
         checkVersion(compatibleFrom, self, lapsed);
         return;
       }
-      // A lapsed lease is never renewed: a new id, and nothing of what the old one held.
+      // A lapsed lease is never renewed: the node gets a new id and none of the trees that the old id held.
       goodAt = Number.NEGATIVE_INFINITY;
       lapsed('the lease has lapsed');
       checkVersion(await readCompatibleFrom(heartbeat), self, lapsed);

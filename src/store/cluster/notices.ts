@@ -7,19 +7,19 @@ import type { Send } from '../postgres/connection/client.ts';
 import { type Pool, RELEASE_TURN, TRY_TURN } from '../postgres/connection/pool.ts';
 import { type EventRow, storedEvent } from '../schema/rows.ts';
 
-/** A lock of the database: earlier versions take it by this name. */
+/** Name of the lock in the database; earlier versions use it too. */
 const SENDING = 'telling receivers';
-/** Between two attempts to be the one, and two looks at whether this node still is. */
+/** Interval of attempts to take the lock, and of checks whether this node still holds it. */
 const LOOK_MS = 2000;
 
 const NEXT = `SELECT e.* FROM notices n JOIN events e ON e.id = n.event_id
   WHERE n.receiver = @receiver ORDER BY n.event_id LIMIT @most`;
 const DEQUEUE = 'DELETE FROM notices WHERE receiver = @receiver AND event_id = @event';
-/** Their sessions were purged, or pruned of old events. */
+/** Deletes notices whose events were purged or pruned. */
 const GONE = `DELETE FROM notices n WHERE NOT EXISTS (SELECT 1 FROM event_rows e WHERE e.id = n.event_id)`;
 
 export function createNotices(pool: Pool, clock: Clock, log: Logger): Notices {
-  /** Runs while the connection is open: the lock ends with it. */
+  /** Runs while the connection is open, since the lock ends with the connection. */
   async function holdLock(
     send: Send,
     closing: AbortSignal,

@@ -10,19 +10,19 @@ import type { Send } from '../postgres/connection/client.ts';
 import { type Pool, runInTurn } from '../postgres/connection/pool.ts';
 
 const MARK_FILE = '.metis-cluster';
-/** An id and its line end; what is longer was not written by a node. */
+/** Length of an id and its line end; a longer file was not written by a node. */
 const MAX_MARK_BYTES = 64;
 const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = constants;
 
 const KEEP = 'INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING';
 const KEPT = 'SELECT value FROM meta WHERE key = ?';
 
-/** What is wrong with a root that a node has marked, as one line; null = nothing. Asks no database. */
+/** The fault of a root that a node has marked, as one line; null = none. Does not read the database. */
 type CheckRoot = (root: string) => Promise<string | null>;
 
 /**
  * The first node of a cluster marks each of its roots; every later one must find the mark, and the same.
- * Returns what finds out later whether each root still bears the mark.
+ * Returns the watcher that checks later whether each root still has the mark.
  * @param id of the cluster, if it has none yet
  * Throws `StartupError('shared_root_mismatch')`.
  */
@@ -41,7 +41,7 @@ export async function markSharedRoots(pool: Pool, roots: readonly string[], id: 
   });
 }
 
-/** Changes nothing; what a start would refuse. @param send null = the database has no tables yet */
+/** The faults that would prevent a start. Changes nothing. @param send null = the database has no tables yet */
 export async function faultsOfRoots(send: Send | null, roots: readonly string[]): Promise<readonly string[]> {
   const readKey = async (key: string) => (send === null ? null : readMeta(send, key));
   const cluster = await readKey('cluster_id');
@@ -104,7 +104,7 @@ async function isMarked(root: string, cluster: string | null, isFirst: boolean):
   return false;
 }
 
-/** Null where there is none. Any user with write access may have put anything there. */
+/** The content of the mark; null where the file is missing. Untrusted: any user with write access may have written it. */
 async function readMark(root: string, file: string): Promise<string | null> {
   let handle: fs.FileHandle;
   try {
@@ -135,9 +135,9 @@ function mismatch(root: string, reason: string): StartupError {
 // While a node runs: a root without its mark leads to files that are not of this cluster (16 §7.1).
 
 export interface RootWatch {
-  /** Looks at every root; logs what has changed since the last time. */
+  /** Checks every root and logs changes since the last check. */
   check(): Promise<void>;
-  /** Those of the places of this node that it can own trees of at this moment. */
+  /** Places of this node whose trees it can own at this moment. */
   filterPlaces(places: readonly string[]): readonly string[];
   /** Why this node is not ready, null where every root is sound. */
   fault(): string | null;

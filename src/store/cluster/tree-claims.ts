@@ -18,22 +18,22 @@ export interface Held {
 /** `onLost` reports a lost tree when nothing of it runs here any more. */
 export interface HeldTrees extends Pick<Trees, 'onLost'> {
   readonly node: string;
-  /** Whether anything is held: false some time before the lease ends. */
+  /** Whether this node can hold trees: false some time before the lease ends. */
   valid(): boolean;
   /** Null for a tree that this node does not hold. */
   get(root: string): Held | null;
-  /** Before the commit that makes one; the function that it returns, once it is known what became of that. */
+  /** Called before the commit that creates a tree. The returned function is called once the outcome of the commit is known. */
   opening(root: string): () => void;
-  /** Of one that this node has just made. */
+  /** Adds a tree that this node has just created. */
   adopt(root: string, place: string): Held;
-  /** What is held of it turned out to be another's. */
+  /** Another node turned out to own the tree. */
   lost(root: string): void;
   /** Where a tree's files lie (16 §7). */
   placeOf(workspacePath: string): string;
 }
 
 export interface Claimed extends Held {
-  /** The greatest id that was drawn for it. */
+  /** The greatest event id of the tree. */
   readonly lastId: string;
   readonly wanted: boolean;
 }
@@ -51,7 +51,7 @@ const OPEN = OPEN_TURN_STATUSES.map((status) => `'${status}'`).join(', ');
 const TAKE = `UPDATE trees t SET owner_node = @node, owner_epoch = t.owner_epoch + 1`;
 const GIVES = `RETURNING t.root_session_id AS root, t.owner_epoch AS epoch, t.seq, t.last_id AS "lastId", t.wanted, t.place,
   (SELECT u.id FROM turns u WHERE u.session_id = t.root_session_id AND u.status IN (${OPEN})) AS turn`;
-/** A row that names this node for a tree that it does not hold comes of a claim whose answer was lost. */
+/** A row can name this node for a tree that it does not hold: the answer to the claim was lost. */
 const CLAIM = `${TAKE} WHERE t.root_session_id = @root AND t.place = ANY (CAST(@places AS text[])) AND ${ALIVE}
   AND (t.owner_node IS NULL OR t.owner_node = @node
     OR NOT EXISTS (SELECT 1 FROM nodes o WHERE o.id = t.owner_node AND o.lease_until > now()))
@@ -70,7 +70,7 @@ const CLAIM_OF = claimWhere('owner_node = @lapsed');
 const ABANDON = `UPDATE trees t SET owner_node = NULL FROM (
     SELECT root_session_id FROM trees WHERE owner_node = @lapsed AND NOT wanted FOR UPDATE SKIP LOCKED) AS found
   WHERE t.root_session_id = found.root_session_id`;
-/** Each part by an index, and nothing locked. */
+/** Each part uses an index, and no row is locked. */
 const LOOK = `SELECT
   EXISTS (SELECT 1 FROM trees WHERE owner_node IS NULL AND wanted AND place = ANY (CAST(@places AS text[]))) AS orphans,
   (SELECT count(*) FROM trees WHERE owner_node = @node) AS own,
@@ -111,11 +111,11 @@ export async function abandon(send: Send, lapsed: string): Promise<void> {
   await send(ABANDON, { lapsed });
 }
 
-/** What a sweep finds to do; mostly nothing. */
+/** Work that a sweep finds; usually none. */
 interface Look {
-  /** Trees that must go on and have no owner. */
+  /** Trees with open work and without an owner. */
   readonly orphans: boolean;
-  /** How many trees the database has for this node's. */
+  /** Number of trees that the database records as owned by this node. */
   readonly own: number;
   /** Owners without a valid lease. */
   readonly lapsed: readonly string[];
@@ -145,17 +145,17 @@ export async function releaseClaim(send: Send, node: string, { root, epoch }: He
 
 const STANDINGS = `SELECT root_session_id AS root, owner_epoch AS epoch, seq FROM trees
   WHERE root_session_id = ANY (CAST(? AS text[]))`;
-/** Of 244 bits of chance. */
+/** 244 random bits. */
 const MAKE_KEY = `INSERT INTO meta (key, value)
   VALUES ('frame_key', CAST(gen_random_uuid() AS text) || CAST(gen_random_uuid() AS text)) ON CONFLICT DO NOTHING`;
 const KEY = `SELECT value FROM meta WHERE key = 'frame_key'`;
 
-/** Of those that are there, in one query. */
+/** Of the given trees, those that exist, in one query. */
 export async function standings(send: Send, roots: readonly string[]): Promise<readonly Standing[]> {
   return (await send<Standing>(STANDINGS, [roots])).rows;
 }
 
-/** What seals the frames of this database's nodes: made by the first of them. */
+/** The key that seals frames between the nodes of this database; the first node creates it. */
 export async function frameKey(send: Send): Promise<Buffer> {
   await send(MAKE_KEY, []);
   const { rows } = await send<{ value: string }>(KEY, []);

@@ -25,9 +25,9 @@ import {
 } from './tree-claims.ts';
 
 interface Unsettled {
-  /** Before the statement; the function that it returns, once its outcome is known. */
+  /** Called before the statement. The returned function is called once the outcome is known. */
   begin(root: string): () => void;
-  /** The trees whose rows are being written from now on, those included that are at this moment. The next watch ends it. */
+  /** Trees whose rows are written from now on, those of running statements included. The next watch ends the list. */
   watch(): ReadonlySet<string>;
 }
 
@@ -48,7 +48,7 @@ function createUnsettled(): Unsettled {
 }
 
 interface Upkeep {
-  /** From now on, `ms` after it was done last. */
+  /** Repeats the work, `ms` after it last ended. */
   every(ms: number, work: () => Promise<void> | void): void;
   stop(): void;
 }
@@ -79,18 +79,18 @@ function createUpkeep(clock: Clock, log: Logger): Upkeep {
 
 interface TreesOptions {
   readonly pool: Pool;
-  /** A connection of its own: heartbeats wait behind nothing. */
+  /** A separate connection, so that heartbeats never wait behind other statements. */
   readonly heartbeat: Send;
-  /** Where files of trees may lie. */
+  /** Places that hold files of trees. */
   readonly files: Omit<Places, 'node_name'>;
   readonly roots: RootWatch;
   readonly leaseSeconds: number;
   readonly ids: IdGenerator;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Ends a start that waits for its name, with its reason. */
+  /** Aborts a start that waits for its name; the signal's reason is thrown. */
   readonly leave?: AbortSignal;
-  /** How this node is known, once it is known where it listens. */
+  /** This node's announced address, once it listens. */
   readonly selfAt: (bound: { readonly url: string }) => NodeSelf;
 }
 
@@ -101,16 +101,16 @@ export interface NodeTrees extends Trees, HeldTrees {
 const SWEEP_MS = 1000;
 const ROOTS_MS = 5000;
 const IDLE_MS = 30_000;
-/** How soon a node that goes down gives up what is not in use any more. */
+/** Interval at which a node that shuts down releases unused trees. */
 const LEAVING_MS = 100;
-/** A request that does not end when its tree is lost is not waited for any longer. */
+/** Maximum wait for a request to end after its tree was lost. */
 const LONGEST_REQUEST_MS = 10_000;
 
 interface Entry {
   readonly held: Held;
   users: number;
   idleSince: number;
-  /** Called when its last user is gone. */
+  /** Called when the last request that uses the tree has ended. */
   unused: () => void;
 }
 
@@ -121,9 +121,9 @@ export function createTrees(options: TreesOptions): NodeTrees {
   const upkeep = createUpkeep(clock, log);
   const entries = new Map<string, Entry>();
   const claims = new Map<string, Promise<Entry | null>>();
-  /** Trees that were dropped, until nothing of them runs here any more. */
+  /** Dropped trees whose work still runs here. */
   const leaving = new Map<string, Promise<void>>();
-  /** Its rows between their statements and the answers: new ones, and those of released trees. */
+  /** Rows with a statement under way: of new trees and of released ones. */
   const unsettled = createUnsettled();
   /** Rows may name this node for trees that it dropped: the next sweep looks for them. */
   let dropped = false;
@@ -165,7 +165,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
 
   async function enterTree(claimed: Claimed, swept: boolean): Promise<Entry> {
     const { lastId, wanted, ...held } = claimed;
-    // What still runs of it here runs for the claim before: nothing of that may be stored under this one.
+    // Work of the tree that still runs here belongs to the earlier claim: none of it may be stored under this one.
     await leaving.get(held.root);
     // Ids of the tree keep rising, independently of its last owner's clock.
     ids.seed(lastId);
@@ -174,7 +174,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
     try {
       await work.takeUp(held.root as SessionId, { wanted, swept });
     } catch (error) {
-      // A tree that was not taken up must not continue: the sweep finds it again.
+      // A claimed tree whose work was not resumed is released; the sweep finds it again.
       if (entries.get(held.root) === entry) drop(held.root);
       throw error;
     } finally {
@@ -211,11 +211,11 @@ export function createTrees(options: TreesOptions): NodeTrees {
       await abandon(pool.send, lapsed);
       await takeAll(() => claimLapsedTrees(pool, claimant(), lapsed));
     }
-    // A claim whose answer was lost left a row behind, and so did a tree that was dropped.
+    // A claim with a lost answer and a dropped tree each leave a row behind.
     if (dropped || found.own !== here) {
       dropped = leaving.size > 0;
       for (const root of await listRoots(pool.send, lease.node)) {
-        // What was read of it may be old by now: the next sweep reads it again.
+        // The row may have changed since it was read: the next sweep reads it again.
         if (written.has(root)) dropped = true;
         else if (!entries.has(root) && !claims.has(root) && !leaving.has(root)) {
           claimOne(root).catch(notTakenUp(root));
@@ -245,7 +245,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
       else if (now - entry.idleSince >= IDLE_MS) await letGo(root, entry);
     }
   }
-  /** For a node that stops: its turns are interrupted and no request uses the tree. */
+  /** Used by a node that stops: its turns are interrupted and no request uses the tree. */
   async function releaseUnused(): Promise<void> {
     for (const [root, entry] of entries) {
       if (entry.users === 0 && !work.inUse(root as SessionId)) await letGo(root, entry);

@@ -5,9 +5,9 @@ import { type ConfirmationRowStored, confirmationRow, wireConfirmation } from '.
 import { WITH_TREE } from '../schema/words.ts';
 import { type Reads, toPage } from './read-database.ts';
 
-/** Few approvals are open at a time, of all that ever were: wherever they are asked for, SQLite must begin with them. */
-const PENDING = 'confirmations INDEXED BY confirmations_open WHERE decision IS NULL';
-/** Whose descriptions a person is shown. */
+/** Few approvals are open at a time, so SQLite must begin with their index in every query. */
+const PENDING = 'confirmations {index(confirmations_open)} WHERE decision IS NULL';
+/** Joins the worker definition, whose rule descriptions are shown to the approver. */
 const RULES =
   '(SELECT worker_definition_json FROM sessions WHERE sessions.id = confirmations.session_id) AS worker_definition_json';
 const FROM = {
@@ -29,7 +29,7 @@ export interface ConfirmationQuery {
   readonly limit: number;
 }
 
-/** One row more than the page holds. */
+/** Reads one row more than the page holds. */
 export function listQuery({ session_id, status, after, limit }: ConfirmationQuery) {
   const scope = session_id === null ? '' : 'AND session_id IN (SELECT id FROM tree)';
   return {
@@ -44,11 +44,13 @@ export function createConfirmationReader({ all, get }: Reads): ConfirmationReade
   return {
     view: async (id) => {
       const row = await byId(id);
-      return row === undefined ? null : { ...wireConfirmation(row), input: { ...confirmationRow(row).input } };
+      if (row === undefined) return null;
+      return { ...wireConfirmation(row), input: { ...confirmationRow(row).input } };
     },
     record: async (id) => {
       const row = await byId(id);
-      return row === undefined ? null : confirmationRow(row);
+      if (row === undefined) return null;
+      return confirmationRow(row);
     },
     list: async (query) => {
       const page = listQuery(query);

@@ -1,10 +1,10 @@
 // Decoded rows of sessions in use, so that a turn neither parses its history nor reads its session before every step.
 import { extendHistory } from '#core/policy/context/session-history.ts';
 import type { StoredMessage } from '#protocol/message.ts';
-import type { Usd } from '#protocol/money.ts';
+import type { Pusd } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 
-/** What the readers take from caches and add to them. */
+/** The caches that readers read and fill. */
 export interface ReadCaches {
   readonly histories: Pick<HistoryCache, 'get' | 'put'>;
   readonly sessions: Pick<SessionCache, 'get' | 'put'>;
@@ -15,12 +15,12 @@ export const NO_CACHES: ReadCaches = {
   sessions: { get: () => null, put: () => {} },
 };
 
-/** Evicts the least recently used first. An array once handed out never changes. */
+/** Evicts the least recently used history first. A returned array never changes. */
 export interface HistoryCache {
   get(sessionId: string): readonly StoredMessage[] | null;
-  /** Keeps a whole history; one that alone exceeds the bound is not kept. */
+  /** Caches a whole history, unless it alone exceeds the bound. */
   put(sessionId: string, messages: readonly StoredMessage[], bytes: number): void;
-  /** Extends a history that is kept; does nothing for one that is not. */
+  /** Extends a cached history; does nothing for others. */
   append(message: StoredMessage, bytes: number): void;
   drop(sessionId: string): void;
 }
@@ -68,18 +68,18 @@ export function createHistoryCache(maxBytes: number): HistoryCache {
 /** A session as the engine works with it. */
 export interface CachedSession {
   readonly record: SessionRecord;
-  /** The limit whose share was warned about last. */
-  readonly warned_usd: Usd | null;
+  /** The limit of the last budget warning. */
+  readonly warned_pusd: Pusd | null;
 }
 
-/** Evicts the least recently used first. A record once handed out never changes. */
+/** Evicts the least recently used record first. A returned record never changes. */
 export interface SessionCache {
   get(id: string): CachedSession | null;
   put(id: string, session: CachedSession): void;
-  /** For a session that is kept; does nothing for one that is not. */
+  /** Changes a cached session; does nothing for others. */
   change(id: string, values: Partial<SessionRecord>): void;
   drop(id: string): void;
-  /** Returns the ids that were kept of the tree. */
+  /** Drops a tree and returns the ids that were cached. */
   dropTree(root: string): readonly string[];
 }
 

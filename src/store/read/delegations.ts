@@ -3,15 +3,15 @@ import type { DelegationReader, TurnTotals, WorkerUsage } from '#core/ports/stor
 import { isoTime } from '#protocol/clock.ts';
 import type { Delegation, DelegationRecord } from '#protocol/delegate.ts';
 import type { CallChanges } from '#protocol/file-change.ts';
-import { fromPusd } from '#protocol/money.ts';
+import { fromPusd, fromPusdOrNull } from '#protocol/money.ts';
 import { type DelegationRow, delegationRecord, isoOrNull, LIMIT_AS_TEXT } from '../schema/rows.ts';
 import { WITH_TREE } from '../schema/words.ts';
 import { type Reads, toPage } from './read-database.ts';
 import type { LastCall, Spend } from './spend.ts';
 
 const SELECT = `SELECT d.*, ${LIMIT_AS_TEXT} FROM delegations d`;
-/** Spelled as in their index. */
-const IS_OPEN = "INDEXED BY delegations_open WHERE status IN ('running','interrupted')";
+/** Written exactly as in the index, so that SQLite uses it. */
+const IS_OPEN = "{index(delegations_open)} WHERE status IN ('running','interrupted')";
 
 export const BY_CALL = `${SELECT} WHERE tool_use_id = ?`;
 export const BY_WORKER = `${SELECT} WHERE worker_session_id = ?`;
@@ -31,7 +31,7 @@ export const WORKER = `
     (SELECT count(*) FROM tool_calls c WHERE c.session_id = s.id AND c.result_json IS NOT NULL) AS tool_call_count
   FROM sessions s WHERE s.id = ?`;
 
-/** What is known of a worker's session. */
+/** Facts about a worker's session. */
 export interface WorkerFacts {
   readonly calls: Omit<TurnTotals, 'cached_input_tokens' | 'cache_creation_input_tokens'>;
   readonly last: LastCall | null;
@@ -60,12 +60,15 @@ export function workerUsage({ calls, last, session }: WorkerFacts): WorkerUsage 
 }
 
 /** @param facts null when no worker was opened */
-export function delegationView({ request, ...record }: DelegationRecord, facts: WorkerFacts | null): Delegation {
+export function delegationView(record: DelegationRecord, facts: WorkerFacts | null): Delegation {
   const usage = facts && workerUsage(facts);
+  const { request, max_cost_pusd, output, ...rest } = record;
   return {
-    ...record,
+    ...rest,
     effective_tools: [...record.effective_tools],
     dropped_tools: [...record.dropped_tools],
+    max_cost_usd: fromPusdOrNull(max_cost_pusd),
+    output,
     created_at: isoTime(record.created_at),
     ended_at: isoOrNull(record.ended_at),
     usage_summary: {
@@ -81,7 +84,7 @@ export function delegationView({ request, ...record }: DelegationRecord, facts: 
 }
 
 /** From the worker's creation to its end; while it runs, to the last call it finished. */
-function wallTime(record: Omit<DelegationRecord, 'request'>, { session, last }: WorkerFacts): number {
+function wallTime(record: DelegationRecord, { session, last }: WorkerFacts): number {
   const from = session?.created_at ?? record.created_at;
   const to = record.ended_at ?? last?.ts_ms ?? from;
   return Math.max(0, to - from) / 1000;
@@ -102,14 +105,15 @@ export function createDelegationReader({ all, get }: Reads, spend: Spend): Deleg
   }
   async function recordOrNull(text: string, id: string) {
     const row = await get<DelegationRow>(text, id);
-    return row === undefined ? null : delegationRecord(row);
+    if (row === undefined) return null;
+    return delegationRecord(row);
   }
   const records = async (text: string, ...values: string[]) =>
     (await all<DelegationRow>(text, ...values)).map(delegationRecord);
 
   return {
     get: (toolUseId) => recordOrNull(BY_CALL, toolUseId),
-    ofWorker: (sessionId) => recordOrNull(BY_WORKER, sessionId),
+    findByWorker: (sessionId) => recordOrNull(BY_WORKER, sessionId),
     list: async (sessionId, { recursive, after, limit }) => {
       const rows = await all<DelegationRow>(recursive ? OF_TREE : OWN, sessionId, after ?? '', limit + 1);
       const page = toPage(rows, limit, (row) => row.tool_use_id, viewDelegation);
@@ -117,7 +121,8 @@ export function createDelegationReader({ all, get }: Reads, spend: Spend): Deleg
     },
     view: async (toolUseId) => {
       const row = await get<DelegationRow>(BY_CALL, toolUseId);
-      return row === undefined ? null : viewDelegation(row);
+      if (row === undefined) return null;
+      return viewDelegation(row);
     },
     changes: async (workerSessionId) =>
       (await all<{ changed_json: string }>(CHANGED, workerSessionId)).map(

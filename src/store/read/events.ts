@@ -4,44 +4,45 @@ import { type EventRow, rawEvent, storedEvent } from '../schema/rows.ts';
 import { BEHIND_ALL, EVENTS_OF_TURN, TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
 import { type Reads, toPage } from './read-database.ts';
 
-const TYPE_IN = 'type IN (SELECT value FROM json_each(?))';
+const TYPE_IN = 'type {in_list}';
 const OF_TURN = `SELECT e.* FROM ${EVENTS_OF_TURN} WHERE t.id = ? AND ${TYPE_IN} ORDER BY e.id`;
 
 export const LAST_OF_TURN = `${OF_TURN} DESC LIMIT 1`;
 export const ALL_OF_TURN = `${OF_TURN} ASC`;
-/** An ended turn has no open call: the plus makes SQLite search open turns instead of all calls ever. */
+/** An ended turn has no open call: `no_index` makes SQLite search the open turns instead of all calls. */
 const openCalls = (turns: string) => `
-  SELECT e.* FROM ${EVENTS_OF_TURN} AND +e.type = 'llm.call_started'
+  SELECT e.* FROM ${EVENTS_OF_TURN} AND {no_index}e.type = 'llm.call_started'
   WHERE ${turns} AND NOT EXISTS (
     SELECT 1 FROM events o
-    WHERE o.session_id = e.session_id AND o.id > e.id AND +o.type IN ('llm.call_completed', 'llm.call_failed')
-      AND o.payload_json ->> '$.request_id' = e.payload_json ->> '$.request_id')
+    WHERE o.session_id = e.session_id AND o.id > e.id AND {no_index}o.type IN ('llm.call_completed', 'llm.call_failed')
+      AND {json_field(o.payload_json, request_id)} = {json_field(e.payload_json, request_id)})
   ORDER BY e.id`;
 export const OPEN_CALLS_OF_TURN = openCalls('t.id = ?');
 export const ALL_OPEN_CALLS = openCalls(`t.${TURN_IS_OPEN}`);
 
 /**
- * Calls of the gateway belong to no turn; a session of it ends behind the last of its calls, and so its open ones are
- * among those of its open sessions.
+ * Gateway calls belong to no turn. A gateway session ends after its last call, so open calls are found
+ * among the open sessions.
  */
 const openGatewayCalls = (sessions: string) => `
-  SELECT e.* FROM sessions s CROSS JOIN events e ON e.session_id = s.id AND e.id >= ?
+  SELECT e.* FROM sessions s {join_in_order} events e ON e.session_id = s.id AND e.id >= ?
   WHERE s.door = 'gateway' AND s.ended_at IS NULL AND ${sessions}
-    AND e.turn_id IS NULL AND +e.type = 'llm.call_started' AND NOT EXISTS (
+    AND e.turn_id IS NULL AND {no_index}e.type = 'llm.call_started' AND NOT EXISTS (
       SELECT 1 FROM events o
-      WHERE o.session_id = e.session_id AND o.id > e.id AND +o.type IN ('llm.call_completed', 'llm.call_failed')
-        AND o.payload_json ->> '$.request_id' = e.payload_json ->> '$.request_id')
+      WHERE o.session_id = e.session_id AND o.id > e.id AND {no_index}o.type IN ('llm.call_completed', 'llm.call_failed')
+        AND {json_field(o.payload_json, request_id)} = {json_field(e.payload_json, request_id)})
   ORDER BY e.id`;
 export const OPEN_GATEWAY_CALLS_OF_TREE = openGatewayCalls('s.root_session_id = ?');
-/** Both values are named for the index. */
+/** Both values of `is_worker` are listed so that SQLite uses the index. */
 export const ALL_OPEN_GATEWAY_CALLS = openGatewayCalls('s.is_worker IN (0, 1)');
-export const CALL_COUNT = "SELECT count(*) AS n FROM events WHERE session_id = ? AND +type = 'llm.call_started'";
+export const CALL_COUNT =
+  "SELECT count(*) AS n FROM events WHERE session_id = ? AND {no_index}type = 'llm.call_started'";
 
 const KEYS = 'SELECT session_key FROM event_sessions WHERE session_id';
 const OF_SESSION = `session_key = (${KEYS} = ?)`;
 const NUMBER_IN = `type IN (SELECT number FROM event_types WHERE ${TYPE_IN})`;
 
-/** The whole statement but its limit. Ids are found through an index first, so that a page reads only its own rows. */
+/** The whole statement without the value of its limit. It finds ids in an index first, so that a page reads only its own rows. */
 export function composeQuery(query: EventQuery): { readonly sql: string; readonly values: readonly unknown[] } {
   const values: unknown[] = [];
   const bind = (term: string, ...bound: unknown[]) => {
@@ -81,10 +82,12 @@ export function createEventReader({ all, get }: Reads): Omit<EventReader, 'newes
         : await all<EventRow>(OPEN_GATEWAY_CALLS_OF_TREE, since, root)
       ).map(storedEvent),
     callCount: async (sessionId) => (await get<{ n: number }>(CALL_COUNT, sessionId))?.n ?? 0,
-    lastOfTurn: async (turnId, types) => {
+    findNewestOfTurn: async (turnId, types) => {
       const row = await get<EventRow>(LAST_OF_TURN, turnId, JSON.stringify(types));
-      return row === undefined ? null : storedEvent(row);
+      if (row === undefined) return null;
+      return storedEvent(row);
     },
-    ofTurn: async (turnId, types) => (await all<EventRow>(ALL_OF_TURN, turnId, JSON.stringify(types))).map(storedEvent),
+    listOfTurn: async (turnId, types) =>
+      (await all<EventRow>(ALL_OF_TURN, turnId, JSON.stringify(types))).map(storedEvent),
   };
 }

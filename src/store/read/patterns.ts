@@ -12,13 +12,15 @@ export interface FingerprintRow {
   readonly structural_json: string;
 }
 /** Money as text: a JS number would lose picodollars. */
-export type OutcomeRow = Omit<PatternOutcome, 'sum_cost_pusd'> & {
+export type OutcomeRow = Omit<PatternOutcome, 'sum_cost_pusd' | 'is_worker'> & {
   readonly fingerprint_id: string;
+  readonly is_worker: number;
   readonly sum_cost_text: string;
 };
-type Recorded = NonNullable<LearnedTurn['recorded']>;
-export type TurnRow = Omit<LearnedTurn, 'fingerprint' | 'recorded'> & {
+type Recorded = Omit<NonNullable<LearnedTurn['recorded']>, 'is_verified'> & { readonly is_verified: number };
+export type TurnRow = Omit<LearnedTurn, 'fingerprint' | 'recorded' | 'is_worker'> & {
   readonly id: string;
+  readonly is_worker: number;
   readonly workspace_hash: string;
   readonly fingerprint_json: string | null;
 } & (Recorded | { readonly [K in keyof Recorded]: null });
@@ -26,34 +28,48 @@ export type TurnRow = Omit<LearnedTurn, 'fingerprint' | 'recorded'> & {
 const FINGERPRINTS = 'SELECT id, structural_sig, structural_json FROM pattern_fingerprints WHERE workspace_path = ?';
 
 export const TURNS = `
-  SELECT t.id, t.session_id, s.workspace_path, s.workspace_hash, t.chosen_model, t.fingerprint_json, p.fingerprint_id, p.primary_model,
-    p.score, f.structural_sig, o.pricing_version_last AS pricing_version
+  SELECT t.id, t.session_id, s.workspace_path, s.workspace_hash, s.is_worker,
+    CASE WHEN t.chosen_effort IS NULL THEN t.chosen_model ELSE t.chosen_model || ':' || t.chosen_effort END AS chosen_model,
+    t.fingerprint_json, p.fingerprint_id, p.primary_model,
+    p.score, p.is_verified, f.structural_sig, o.pricing_version_last AS pricing_version
   FROM turns t JOIN sessions s ON s.id = t.session_id
     LEFT JOIN pattern_turns p ON p.turn_id = t.id LEFT JOIN pattern_fingerprints f ON f.id = p.fingerprint_id
     LEFT JOIN pattern_outcomes o ON o.fingerprint_id = p.fingerprint_id AND o.primary_model = p.primary_model
-  WHERE t.id IN (SELECT value FROM json_each(?))`;
+      AND o.is_worker = p.is_worker
+  WHERE t.id {in_list}`;
 export const BY_SIGNATURE = `${FINGERPRINTS} AND structural_sig > ? ORDER BY structural_sig LIMIT ?`;
 export const NEWEST = `${FINGERPRINTS} AND id < ? ORDER BY id DESC LIMIT ?`;
 export const OUTCOMES = `
-  SELECT fingerprint_id, primary_model AS model, sample_size, success_score_mean, success_score_count,
+  SELECT fingerprint_id, primary_model AS model, is_worker, cost_count, verified_mean, verified_count, sample_size, success_score_mean, success_score_count,
     CAST(sum_cost_pusd AS TEXT) AS sum_cost_text, sum_latency_ms, last_updated_at
-  FROM pattern_outcomes WHERE fingerprint_id IN (SELECT value FROM json_each(?)) ORDER BY primary_model`;
+  FROM pattern_outcomes WHERE fingerprint_id {in_list} ORDER BY primary_model, is_worker`;
 
 export function learnedTurns(rows: readonly TurnRow[]): ReadonlyMap<string, LearnedTurn> {
   const turns = new Map<string, LearnedTurn>();
-  for (const { id, session_id, workspace_path, workspace_hash, chosen_model, fingerprint_json, ...recorded } of rows) {
+  for (const row of rows) {
+    const { id, session_id, workspace_path, workspace_hash, is_worker, chosen_model, fingerprint_json, ...recorded } =
+      row;
     const fingerprint =
       fingerprint_json === null ? null : restoreFingerprint(JSON.parse(fingerprint_json), workspace_hash);
-    const known = recorded.fingerprint_id === null ? null : recorded;
-    turns.set(id, { session_id, workspace_path, chosen_model, fingerprint, recorded: known });
+    const known = recorded.fingerprint_id === null ? null : { ...recorded, is_verified: recorded.is_verified === 1 };
+    turns.set(id, {
+      session_id,
+      workspace_path,
+      is_worker: is_worker === 1,
+      chosen_model,
+      fingerprint,
+      recorded: known,
+    });
   }
   return turns;
 }
 
 export function storedPatterns(rows: readonly FingerprintRow[], outcomes: readonly OutcomeRow[]): StoredPattern[] {
   const found = new Map<string, PatternOutcome[]>(rows.map(({ id }) => [id, []]));
-  for (const { fingerprint_id, sum_cost_text, ...row } of outcomes)
-    found.get(fingerprint_id)?.push({ ...row, sum_cost_pusd: BigInt(sum_cost_text) as Pusd });
+  for (const { fingerprint_id, sum_cost_text, is_worker, ...row } of outcomes)
+    found
+      .get(fingerprint_id)
+      ?.push({ ...row, is_worker: is_worker === 1, sum_cost_pusd: BigInt(sum_cost_text) as Pusd });
   return rows.map(({ id, structural_sig, structural_json }) => ({
     fingerprint_id: id,
     structural_sig,

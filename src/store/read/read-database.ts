@@ -1,4 +1,4 @@
-// How every database is read: rows by statement, pages, and what a database has to offer for that.
+// The interface by which every database is read: statements, pages, snapshots.
 import type { EventReader, Page } from '#core/ports/store-reader.ts';
 
 /** `?` for values. SQLite answers in a microtask, PostgreSQL when its answer arrives. */
@@ -10,18 +10,18 @@ export interface Reads {
   getExact<Row>(sql: string, ...values: unknown[]): Promise<Row | undefined>;
 }
 
-/** What the store needs of a database. */
+/** A database as the store uses it. */
 export interface ReadDatabase {
   readonly reads: Reads;
   /** All of `work` reads one state of the database. */
   atOneMoment<T>(work: (reads: Reads) => Promise<T>): Promise<T>;
-  /** Runs many reads in a row at a lower price where the database has one; promises no single state. */
+  /** Runs many reads in a row, faster where the database can; not a snapshot. */
   together<T>(work: () => Promise<T>): Promise<T>;
   /** The newest event, and the newest one that pruning deleted. */
   eventMarks(reads: Reads): Pick<EventReader, 'newestId' | 'prunedThrough'>;
-  /** Writes a row past the journal. Throws when the database takes none. */
+  /** Writes a row without the journal. Throws when the database accepts no writes. */
   probe(sql: string): Promise<unknown>;
-  /** Names what the driver raised. */
+  /** Maps an error of the driver to an error of the port. */
   journalFault(cause: unknown): unknown;
 }
 

@@ -1,16 +1,19 @@
 // Sessions: records for the engine, wire objects with their derived fields for clients (01 §7.1).
+
 import type { SessionStamp } from '#core/policy/journal/prepare.ts';
 import { firstLine, type SessionFacts, type Spent, sessionView } from '#core/policy/session/session-view.ts';
-import type { SessionQuery, SessionReader } from '#core/ports/store-reader.ts';
+import type { SessionReader } from '#core/ports/store-reader.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { SessionId } from '#protocol/ids.ts';
-import type { Pusd, Usd } from '#protocol/money.ts';
-import type { Session, SessionRecord, SessionStatus, Waiting } from '#protocol/session.ts';
-import type { TurnStatus } from '#protocol/turn.ts';
-import { LIMIT_AS_TEXT, type SessionRow, sessionRecord, usdOrNull } from '../schema/rows.ts';
+import type { Pusd } from '#protocol/money.ts';
+import type { Session, SessionRecord, Waiting } from '#protocol/session.ts';
+import { compareText } from '#protocol/text/compare-text.ts';
+import type { TurnRecord, TurnStatus } from '#protocol/turn.ts';
+import { LIMIT_AS_TEXT, pusdOrNull, type SessionRow, sessionRecord } from '../schema/rows.ts';
 import { EVENTS_OF_TURN, TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
 import type { CachedSession, ReadCaches } from './caches.ts';
 import { type ReadDatabase, type Reads, toPage } from './read-database.ts';
+import { findSessions, SELECT_SESSIONS } from './session-search.ts';
 import type { Spend } from './spend.ts';
 import { parseAnswerText } from './turns.ts';
 
@@ -35,7 +38,7 @@ export interface NewestCall extends Since {
 }
 
 export interface PendingCall extends Since {
-  /** When it was let through; null while it has no place to run in. */
+  /** When the call started; null while it waits for a slot. */
   readonly called: number | null;
   /** The worker that it opened. */
   readonly worker: string | null;
@@ -45,26 +48,27 @@ export interface PendingCall extends Since {
 const OPEN = 'SELECT t.id, t.session_id, t.status, t.interrupted_reason FROM';
 
 export const OF_ROOT = `${OPEN} sessions s JOIN turns t ON t.session_id = s.id AND t.${TURN_IS_OPEN} WHERE s.root_session_id = ?`;
-export const BELOW = `${WITH_TREE} ${OPEN} tree CROSS JOIN turns t ON t.session_id = tree.id AND t.${TURN_IS_OPEN}`;
-export const ASKED = 'SELECT id, requested_at AS since FROM confirmations WHERE decision IS NULL AND +turn_id = ?';
+export const BELOW = `${WITH_TREE} ${OPEN} tree {join_in_order} turns t ON t.session_id = tree.id AND t.${TURN_IS_OPEN}`;
+export const ASKED =
+  'SELECT id, requested_at AS since FROM confirmations WHERE decision IS NULL AND {no_index}turn_id = ?';
 export const NEWEST_EVENT = `SELECT e.timestamp_ms AS since FROM ${EVENTS_OF_TURN} WHERE t.id = ? ORDER BY e.id DESC LIMIT 1`;
 export const NEWEST_CALL = `
-  SELECT e.payload_json ->> '$.request_id' AS id, e.timestamp_ms AS since, e.type FROM ${EVENTS_OF_TURN}
-  WHERE t.id = ? AND +e.type IN ('llm.call_started', 'llm.call_completed', 'llm.call_failed')
+  SELECT {json_field(e.payload_json, request_id)} AS id, e.timestamp_ms AS since, e.type FROM ${EVENTS_OF_TURN}
+  WHERE t.id = ? AND {no_index}e.type IN ('llm.call_started', 'llm.call_completed', 'llm.call_failed')
   ORDER BY e.id DESC LIMIT 1`;
-/** A tool call is let through behind its message, whose id is smaller than those of all events that follow. */
+/** A call's `tool.called` has a greater id than its message, so the search begins there. */
 export const PENDING = `
   SELECT c.id, c.created_at AS since, d.worker_session_id AS worker, d.created_at AS opened,
     (SELECT min(e.timestamp_ms) FROM events e WHERE e.session_id = c.session_id AND e.id > c.message_id AND e.turn_id = c.turn_id
-      AND +e.type = 'tool.called' AND e.payload_json ->> '$.tool_use_id' = c.id) AS called
+      AND {no_index}e.type = 'tool.called' AND {json_field(e.payload_json, tool_use_id)} = c.id) AS called
   FROM tool_calls c LEFT JOIN delegations d ON d.tool_use_id = c.id
   WHERE c.session_id = ? AND c.status = 'pending' AND c.turn_id = ?
-    AND NOT EXISTS (SELECT 1 FROM confirmations a WHERE a.decision IS NULL AND +a.tool_use_id = c.id)`;
+    AND NOT EXISTS (SELECT 1 FROM confirmations a WHERE a.decision IS NULL AND {no_index}a.tool_use_id = c.id)`;
 
 /** Kind, id and since when. */
 export type Wait = readonly [Waiting['kind'], string, number];
 
-/** Of a turn that runs. */
+/** The waits of a running turn. */
 export function listWaits(
   asked: readonly Since[],
   call: NewestCall | undefined,
@@ -75,7 +79,8 @@ export function listWaits(
     ...(call?.type === 'llm.call_started' ? [['model', call.id, call.since] as const] : []),
     ...pending.map(({ id, since, called, worker, opened }): Wait => {
       if (worker !== null) return ['worker', worker, opened ?? since];
-      return called === null ? ['slot', id, since] : ['tool', id, called];
+      if (called === null) return ['slot', id, since];
+      return ['tool', id, called];
     }),
   ];
 }
@@ -84,7 +89,7 @@ export function listWaits(
 export function waitingOn(turns: readonly { readonly turn: OpenTurn; readonly waits: readonly Wait[] }[]): Waiting[] {
   return turns
     .flatMap(({ turn, waits }) => waits.map(([kind, id, since]) => ({ kind, session_id: turn.session_id, id, since })))
-    .sort((a, b) => a.since - b.since || (a.id < b.id ? -1 : 1))
+    .sort((a, b) => a.since - b.since || compareText(a.id, b.id))
     .slice(0, MAX_LISTED)
     .map(({ since, ...what }) => ({ ...what, since: isoTime(since) }) as Waiting);
 }
@@ -111,33 +116,10 @@ export function createWaiting({ all, get }: Reads): WaitingOf {
   };
 }
 
-const SELECT = `SELECT s.*, ${LIMIT_AS_TEXT} FROM sessions s`;
-/** A client's session is active while a call of it is open, which only the engine knows. */
+/** A gateway session is active while one of its calls is open, which only the engine knows. */
 const WORKERS = "count(*) AS count, count(*) FILTER (WHERE s.ended_at IS NULL AND s.door <> 'gateway') AS active";
-const IS_OPEN_TURN = `SELECT 1 FROM turns t WHERE t.session_id = s.id AND ${TURN_IS_OPEN}`;
-const STATUS_IS: Readonly<Record<SessionStatus, string>> = {
-  ended: 's.ended_at IS NOT NULL',
-  idle: `s.ended_at IS NULL AND NOT EXISTS (${IS_OPEN_TURN})`,
-  running: `s.ended_at IS NULL AND EXISTS (${IS_OPEN_TURN} AND t.status <> 'interrupted')`,
-  interrupted: `s.ended_at IS NULL AND EXISTS (${IS_OPEN_TURN} AND t.status = 'interrupted')`,
-};
-
-/** Of sessions with an open turn, so that there is no walk past all the others. */
-const OPEN_IS: Readonly<Partial<Record<SessionStatus, string>>> = {
-  running: "<> 'interrupted'",
-  interrupted: "= 'interrupted'",
-};
-
-function statusIs(statuses: readonly SessionStatus[]): string {
-  const open = statuses.flatMap((status) => OPEN_IS[status] ?? []);
-  if (statuses.length === 0 || open.length < statuses.length)
-    return `(${statuses.map((status) => `(${STATUS_IS[status]})`).join(' OR ') || 'FALSE'})`;
-  const which = open.map((is) => `t.status ${is}`).join(' OR ');
-  return `s.ended_at IS NULL AND s.id IN (SELECT t.session_id FROM turns t WHERE t.${TURN_IS_OPEN} AND (${which}))`;
-}
-
-export const BY_ID = `${SELECT} WHERE s.id = ?`;
-/** With the limit whose share was warned about last. */
+export const BY_ID = `${SELECT_SESSIONS} WHERE s.id = ?`;
+/** With the limit of the last budget warning. */
 export const KNOWN = `SELECT *, ${LIMIT_AS_TEXT}, CAST(budget_warned_pusd AS TEXT) AS warned_text FROM sessions WHERE id = ?`;
 export type KnownRow = SessionRow & { readonly warned_text: string | null };
 export const OPEN_TURN = `SELECT id, status FROM turns WHERE session_id = ? AND ${TURN_IS_OPEN}`;
@@ -151,24 +133,32 @@ export const LINEAGE = `
 export const ACTIVE_SESSIONS =
   "SELECT count(*) AS n FROM sessions WHERE ended_at IS NULL AND is_worker = ? AND door <> 'gateway'";
 export const ACTIVE_TURNS = `SELECT count(*) AS n FROM turns WHERE ${TURN_IS_OPEN} AND status <> 'interrupted'`;
-export const LAST_MODEL = 'SELECT chosen_model FROM turns WHERE session_id = ? ORDER BY id DESC LIMIT 1';
+export const LAST_TURN = `
+  SELECT id, status, chosen_model, chosen_effort AS last_effort, provider, error_code, error_class, error_message, retryable, ended_at
+  FROM turns WHERE session_id = ? ORDER BY id DESC LIMIT 1`;
+type LastTurnRow = Pick<
+  TurnRecord,
+  'id' | 'status' | 'chosen_model' | 'provider' | 'error_code' | 'error_class' | 'error_message' | 'ended_at'
+> &
+  Pick<SessionFacts, 'last_effort'> & { readonly retryable: number | null };
+
 export const WORKERS_OF_TREE = `SELECT ${WORKERS} FROM sessions s WHERE s.root_session_id = ? AND s.is_worker = 1`;
-/** CROSS JOIN keeps the order: walk the tree, then look each session up. */
-export const WORKERS_BELOW = `${WITH_TREE} SELECT ${WORKERS} FROM tree CROSS JOIN sessions s ON s.id = tree.id WHERE tree.depth > 0`;
-/** Spelled as in their indexes. */
+/** Walks the tree, then looks up each session. */
+export const WORKERS_BELOW = `${WITH_TREE} SELECT ${WORKERS} FROM tree {join_in_order} sessions s ON s.id = tree.id WHERE tree.depth > 0`;
+/** Written exactly as in the indexes, so that SQLite uses them. */
 export const OF_CLIENT =
   'SELECT id FROM sessions WHERE caller = ? AND client_ref = ? AND is_worker = 0 AND client_ref IS NOT NULL';
 export const WORKER_OF_CLIENT =
   'SELECT id FROM sessions WHERE root_session_id = ? AND client_ref = ? AND is_worker = 1 AND client_ref IS NOT NULL';
-/** CROSS JOIN keeps the order: the caller's roots, then a lookup in each of their trees. */
+/** Finds the caller's root sessions, then searches each tree. */
 export const WORKER_OF_CALLER = `
-  SELECT s.id FROM sessions r CROSS JOIN sessions s
+  SELECT s.id FROM sessions r {join_in_order} sessions s ON s.root_session_id = r.id
   WHERE r.caller = ? AND r.is_worker = 0 AND r.client_ref IS NOT NULL
-    AND s.root_session_id = r.id AND s.client_ref = ? AND s.is_worker = 1 AND s.client_ref IS NOT NULL
+    AND s.client_ref = ? AND s.is_worker = 1 AND s.client_ref IS NOT NULL
   ORDER BY s.id DESC LIMIT 1`;
 export const FIRST_MESSAGE =
   "SELECT content_json FROM messages WHERE session_id = ? AND role = 'user' ORDER BY id LIMIT 1";
-/** What goes from a session onto its events and cost facts, and whether it has ended. */
+/** The fields that events and cost facts copy from a session, and whether it has ended. */
 export const STAMP = `
   SELECT s.parent_session_id, s.root_session_id, s.is_worker, s.workspace_hash,
     coalesce(s.worker_name, '') AS worker_name, coalesce(s.delegated_by_model, '') AS delegated_by_model,
@@ -184,46 +174,19 @@ export interface DelegationRow {
 
 export function delegationFacts({ max_cost_text, request_json }: DelegationRow): {
   readonly task: string;
-  readonly max_cost_usd: Usd | null;
+  readonly max_cost_pusd: Pusd | null;
 } {
   const { task } = JSON.parse(request_json) as { readonly task: string };
-  return { task, max_cost_usd: usdOrNull(max_cost_text) };
+  return { task, max_cost_pusd: pusdOrNull(max_cost_text) };
 }
 
 export function parseTitle(firstMessage: string): string | null {
   return firstLine(parseAnswerText(firstMessage));
 }
 
-/** What is left of a tree without its root; an unpriced call of the root's own is among its own anyway. */
+/** What is left of a tree without its root; an unpriced or simulated call of the root's own is among its own anyway. */
 export function subtractOwn(tree: Spent, own: Spent): Spent {
-  return { cost_pusd: (tree.cost_pusd - own.cost_pusd) as Pusd, unpriced: tree.unpriced };
-}
-
-/** One row more than the page holds. */
-export function listQuery(query: SessionQuery): { readonly sql: string; readonly values: readonly unknown[] } {
-  const terms: string[] = [];
-  const values: unknown[] = [];
-  const add = (term: string, ...bound: unknown[]) => {
-    terms.push(term);
-    values.push(...bound);
-  };
-  if (query.parent_session_id !== null) add('s.parent_session_id = ?', query.parent_session_id);
-  else if (!query.include_workers) add('s.is_worker = 0');
-  if (query.worker_name !== null) add('s.worker_name = ?', query.worker_name);
-  if (query.workspace_path !== null) add('s.workspace_path = ?', query.workspace_path);
-  if (query.door !== null) add('s.door = ?', query.door);
-  if (query.before !== null) add('s.id < ?', query.before);
-  if (query.status !== null) {
-    const by = statusIs(query.status);
-    // What runs by its calls is not idle, whatever its turns say.
-    const calling = 's.id IN (SELECT value FROM json_each(?))';
-    const ids = JSON.stringify(query.calling);
-    if (query.calling.length === 0) add(by);
-    else if (query.status.includes('running')) add(`((${by}) OR ${calling})`, ids);
-    else add(`(${by}) AND NOT ${calling}`, ids);
-  }
-  const where = terms.length === 0 ? '' : `WHERE ${terms.join(' AND ')}`;
-  return { sql: `${SELECT} ${where} ORDER BY s.id DESC LIMIT ?`, values: [...values, query.limit + 1] };
+  return { cost_pusd: (tree.cost_pusd - own.cost_pusd) as Pusd, unpriced: tree.unpriced, simulated: tree.simulated };
 }
 
 export interface SessionReaderParts {
@@ -243,29 +206,39 @@ export function createSessionReader(reads: Reads, { spend, cache, together }: Se
     const row = await get<KnownRow>(KNOWN, id);
     if (row === undefined) return null;
     const { warned_text, ...rest } = row;
-    const session = { record: sessionRecord(rest), warned_usd: usdOrNull(warned_text) };
+    const session = { record: sessionRecord(rest), warned_pusd: pusdOrNull(warned_text) };
     cache.put(id, session);
     return session;
   }
   async function findRecord(text: string, ...values: string[]) {
     const row = await get<{ id: string }>(text, ...values);
-    return row === undefined ? null : ((await readSession(row.id))?.record ?? null);
+    if (row === undefined) return null;
+    return (await readSession(row.id))?.record ?? null;
   }
 
-  async function lastModel({ id, door }: SessionRecord): Promise<string | null> {
-    if (door === 'gateway') return (await spend.lastCall(id))?.model ?? null;
-    return (await get<{ chosen_model: string | null }>(LAST_MODEL, id))?.chosen_model ?? null;
+  async function readLastTurn({
+    id,
+    door,
+  }: SessionRecord): Promise<Pick<SessionFacts, 'last_model' | 'last_effort' | 'failure'>> {
+    if (door === 'gateway') {
+      const call = await spend.lastCall(id);
+      const last_effort = (call?.effort || null) as SessionFacts['last_effort'];
+      return { last_model: call?.model ?? null, last_effort, failure: null };
+    }
+    const turn = await get<LastTurnRow>(LAST_TURN, id);
+    const { chosen_model: last_model = null, last_effort = null } = turn ?? {};
+    return { last_model, last_effort, failure: describeFailure(turn) };
   }
 
   async function viewSession(row: SessionRow): Promise<Session> {
     const record = sessionRecord(row);
     const { is_worker: isWorker } = record;
     const delegation = isWorker ? await get<DelegationRow>(DELEGATION, row.id) : undefined;
-    const [own, open, others, model, descendants, title] = await Promise.all([
-      spend.ofSession(row.id),
+    const [own, open, others, last, descendants, title] = await Promise.all([
+      spend.sumSession(row.id),
       get<NonNullable<SessionFacts['open_turn']>>(OPEN_TURN, row.id),
-      isWorker ? spend.ofDescendants(row.id) : spend.ofTree(row.id),
-      lastModel(record),
+      isWorker ? spend.sumDescendants(row.id) : spend.sumTree(row.id),
+      readLastTurn(record),
       get<SessionFacts['descendants']>(isWorker ? WORKERS_BELOW : WORKERS_OF_TREE, row.id),
       delegation === undefined ? readTitle(row.id) : null,
     ]);
@@ -273,7 +246,7 @@ export function createSessionReader(reads: Reads, { spend, cache, together }: Se
       open_turn: open ?? null,
       own,
       workers: isWorker ? others : subtractOwn(others, own),
-      last_model: model,
+      ...last,
       descendants: descendants!,
       delegation: delegation === undefined ? null : delegationFacts(delegation),
       title,
@@ -288,24 +261,25 @@ export function createSessionReader(reads: Reads, { spend, cache, together }: Se
     limit: async (rootSessionId) => {
       const root = await readSession(rootSessionId);
       if (root === null) return null;
-      const { max_cost_usd, on_reached } = root.record;
-      return { max_cost_usd, on_reached, warned_usd: root.warned_usd };
+      const { max_cost_pusd, on_reached } = root.record;
+      return { max_cost_pusd, on_reached, warned_pusd: root.warned_pusd };
     },
     record: async (id) => (await readSession(id))?.record ?? null,
-    ofClient: (caller, ref) => findRecord(OF_CLIENT, caller, ref),
-    workerOfClient: (root, ref) => findRecord(WORKER_OF_CLIENT, root, ref),
-    workerOfCaller: (caller, ref) => findRecord(WORKER_OF_CALLER, caller, ref),
+    findByClientRef: (caller, ref) => findRecord(OF_CLIENT, caller, ref),
+    findWorkerInTree: (root, ref) => findRecord(WORKER_OF_CLIENT, root, ref),
+    findWorkerByCaller: (caller, ref) => findRecord(WORKER_OF_CALLER, caller, ref),
     view: async (id) => {
       const row = await get<SessionRow>(BY_ID, id);
-      return row === undefined ? null : viewSession(row);
+      if (row === undefined) return null;
+      return viewSession(row);
     },
-    list: (query) =>
-      together(async () => {
-        const { sql, values } = listQuery(query);
-        const rows = await all<SessionRow>(sql, ...values);
+    list: async (query) => {
+      const rows = await findSessions(reads, query);
+      return together(async () => {
         const page = toPage(rows, query.limit, (row) => row.id, viewSession);
         return { rows: await Promise.all(page.rows), next: page.next };
-      }),
+      });
+    },
     descendants: async (id) => ids(await all<{ id: SessionId }>(DESCENDANTS, id)),
     lineage: async (id) => ids(await all<{ id: SessionId }>(LINEAGE, id)),
     counts: async () => {
@@ -317,6 +291,14 @@ export function createSessionReader(reads: Reads, { spend, cache, together }: Se
       return { active_sessions, active_workers, active_turns };
     },
   };
+}
+
+function describeFailure(turn: LastTurnRow | undefined): Session['failure'] {
+  if (turn?.status !== 'failed') return null;
+  const { id: turn_id, error_code, error_class, error_message: message, provider, chosen_model: model } = turn;
+  const retryable = turn.retryable === null ? null : turn.retryable === 1;
+  const failed_at = isoTime(turn.ended_at ?? 0);
+  return { turn_id, error_code, error_class, message, provider, model, retryable, failed_at };
 }
 
 const MAX_TITLES = 10_000;

@@ -1,18 +1,21 @@
 // All reads over one database (ports/store).
 import type { IdempotencyRow } from '#core/ports/journal-writer.ts';
 import type { PriceVersionRecord, PriceVersions } from '#core/ports/price-versions.ts';
-import type { Store } from '#core/ports/store-reader.ts';
+import type { SessionTokens, Store } from '#core/ports/store-reader.ts';
+import type { SessionId } from '#protocol/ids.ts';
 import { StorageFault } from '#protocol/journal-batch.ts';
 import type { TrustedFile } from '#protocol/trusted-file.ts';
 import type { SessionWorker } from '#protocol/worker-definition.ts';
+import { type WorktreeRow, worktreeRecord } from '../schema/rows.ts';
 import { createConfirmationReader } from './approvals.ts';
 import { NO_CACHES, type ReadCaches } from './caches.ts';
+import { createCallReader } from './calls.ts';
 import { createDelegationReader } from './delegations.ts';
 import { createEventReader } from './events.ts';
 import { createPatternReader } from './patterns.ts';
 import type { ReadDatabase, Reads } from './read-database.ts';
 import { createSessionReader } from './sessions.ts';
-import { createSpend, createSpendReader } from './spend.ts';
+import { createSpend, createSpendReader, type Spend } from './spend.ts';
 import { createMessageReader, createTurnReader } from './turns.ts';
 
 const PRICE_VERSION =
@@ -28,6 +31,11 @@ const WORKERS = 'SELECT * FROM worker_definitions WHERE root_session_id = ? ORDE
 const TRUSTED_DIGEST = 'SELECT sha256 FROM trusted_files WHERE workspace_path = ? AND path = ?';
 const TRUSTED_FILES = 'SELECT * FROM trusted_files WHERE workspace_path = ? ORDER BY path';
 
+const WORKTREE = 'SELECT * FROM worktrees WHERE session_id = ?';
+const WORKTREES = 'SELECT * FROM worktrees ORDER BY session_id DESC';
+const WORKTREES_OF_TREE = `SELECT * FROM worktrees
+  WHERE session_id IN (SELECT id FROM sessions WHERE root_session_id = ?) ORDER BY session_id DESC`;
+
 const NEWEST_MESSAGES = 50;
 const MAX_LISTED = 1000;
 
@@ -38,10 +46,14 @@ export function createStore(database: ReadDatabase, caches: ReadCaches): Store {
     // An expired row stays until a later key is stored; the caller compares `expires_at`.
     idempotency: async (method, path, tokenHash, key) =>
       (await reads.get<IdempotencyRow>(IDEMPOTENCY_KEY, method, path, tokenHash, key)) ?? null,
-    // Without the caches, so that all of it is of one moment.
+    // Without the caches, so that all values are of one moment.
     snapshot: (sessionId, includeWorkers) =>
       database.atOneMoment((moment) =>
-        readSnapshot(createReaders(database, moment, NO_CACHES), sessionId, includeWorkers),
+        readSnapshot(
+          { ...createReaders(database, moment, NO_CACHES), sums: createSpend(moment) },
+          sessionId,
+          includeWorkers,
+        ),
       ),
     meta: async (key) => (await reads.get<{ value: string }>(META, key))?.value ?? null,
     writeFault: async () => {
@@ -50,7 +62,8 @@ export function createStore(database: ReadDatabase, caches: ReadCaches): Store {
         return null;
       } catch (error) {
         const fault = journalFault(error);
-        return fault instanceof StorageFault ? fault.message : 'the database cannot be written';
+        if (fault instanceof StorageFault) return fault.message;
+        return 'the database cannot be written';
       }
     },
   };
@@ -72,11 +85,13 @@ function createReaders(
     delegations: createDelegationReader(reads, spend),
     confirmations: createConfirmationReader(reads),
     spend: createSpendReader(reads, spend),
+    calls: createCallReader(reads),
     patterns: createPatternReader(reads),
     workers: {
       get: async (root, name) => {
         const row = await reads.get<WorkerRow>(WORKER, root, name);
-        return row === undefined ? null : sessionWorker(row);
+        if (row === undefined) return null;
+        return sessionWorker(row);
       },
       list: async (root) => (await reads.all<WorkerRow>(WORKERS, root)).map(sessionWorker),
     },
@@ -84,6 +99,17 @@ function createReaders(
       digest: async (workspace, path) =>
         (await reads.get<{ readonly sha256: string }>(TRUSTED_DIGEST, workspace, path))?.sha256 ?? null,
       list: (workspace) => reads.all<TrustedFile>(TRUSTED_FILES, workspace),
+    },
+    worktrees: {
+      get: async (session) => {
+        const row = await reads.get<WorktreeRow>(WORKTREE, session);
+        if (row === undefined) return null;
+        return worktreeRecord(row);
+      },
+      list: async (root) => {
+        if (root === undefined) return (await reads.all<WorktreeRow>(WORKTREES)).map(worktreeRecord);
+        return (await reads.all<WorktreeRow>(WORKTREES_OF_TREE, root)).map(worktreeRecord);
+      },
     },
   };
 }
@@ -96,7 +122,7 @@ function sessionWorker(row: WorkerRow): SessionWorker {
 
 /** A session at one moment, for a client that joins (06 §4.1). */
 async function readSnapshot(
-  { sessions, messages, events, confirmations, delegations }: Readers,
+  { sessions, messages, events, confirmations, delegations, sums }: Readers & { readonly sums: Spend },
   sessionId: string,
   includeWorkers: boolean,
 ): ReturnType<Store['snapshot']> {
@@ -109,13 +135,21 @@ async function readSnapshot(
     confirmations.list({ session_id: sessionId, status: 'pending', after: null, limit: MAX_LISTED }),
     includeWorkers ? delegations.list(sessionId, { recursive: true, after: null, limit: MAX_LISTED }) : null,
   ]);
+  const ids = [record.id, ...(workers?.rows ?? []).flatMap(({ worker_session_id: id }) => id ?? [])];
   return {
     session: session!,
+    tokens: await Promise.all(ids.map((id) => readTokens(sums, id))),
     messages: page.messages,
     snapshot_at_event_id: newest,
     pending_confirmations: approvals.rows,
     workers: workers?.rows ?? null,
   };
+}
+
+async function readTokens(sums: Spend, session_id: SessionId): Promise<SessionTokens> {
+  const { input_tokens, cached_input_tokens, cache_creation_input_tokens, output_tokens } =
+    await sums.calls(session_id);
+  return { session_id, input_tokens, cached_input_tokens, cache_creation_input_tokens, output_tokens };
 }
 
 export function createPriceVersionReader({ all, get }: Reads): PriceVersions {

@@ -2,9 +2,10 @@
 import type { MessageReader, TurnReader, TurnTotals } from '#core/ports/store-reader.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
+import type { PayloadOf } from '#protocol/event.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { type ContentBlock, joinText } from '#protocol/message.ts';
-import { fromPusd, type Pusd } from '#protocol/money.ts';
+import { fromPusd, limitFor, type Pusd, sumPusd, toPusd } from '#protocol/money.ts';
 import { OPEN_TURN_STATUSES, type Turn } from '#protocol/turn.ts';
 import {
   type CheckpointRow,
@@ -23,6 +24,7 @@ import {
 } from '../schema/rows.ts';
 import { BEHIND_ALL, TURN_IS_OPEN } from '../schema/words.ts';
 import type { ReadCaches } from './caches.ts';
+import { LAST_OF_TURN } from './events.ts';
 import { type Reads, toPage } from './read-database.ts';
 import type { Spend } from './spend.ts';
 
@@ -42,7 +44,7 @@ const INPUTS = 'SELECT * FROM turn_inputs WHERE turn_id = ? ORDER BY id';
 const ANSWERS = "SELECT content_json FROM messages WHERE turn_id = ? AND role = 'assistant' ORDER BY id DESC";
 const WORKERS = `SELECT worker_session_id AS id FROM delegations
   WHERE parent_session_id = ? AND parent_turn_id = ? AND worker_session_id IS NOT NULL ORDER BY worker_session_id`;
-/** What a worker handed back belongs to its last turn. */
+/** A worker's output belongs to its last turn. */
 const HANDED_BACK = `SELECT output_json FROM delegations WHERE worker_session_id = ? AND status = 'completed'
   AND ? = (SELECT max(id) FROM turns WHERE session_id = worker_session_id)`;
 
@@ -50,16 +52,26 @@ function isOpen(row: TurnRow): boolean {
   return (OPEN_TURN_STATUSES as readonly string[]).includes(row.status);
 }
 
-/** The object that a worker handed back, if it is one. */
+/** The worker's output, if it is an object. */
 function parseHandedBack(output_json: string | null | undefined): Turn['output'] {
   if (output_json === null || output_json === undefined) return null;
   const object = JSON.parse(output_json) as DelegationRecord['output'];
-  return typeof object === 'object' ? object : null;
+  if (typeof object === 'object') return object;
+  return null;
 }
 
 /** The text of an answer. */
 export function parseAnswerText(content_json: string): string {
   return joinText(JSON.parse(content_json) as ContentBlock[]);
+}
+
+/** The last refusal of a limit, where one ended or interrupted the turn. */
+function parseBudgetRefusal(payload_json: string | undefined): Turn['budget_refusal'] {
+  if (payload_json === undefined) return null;
+  const refusal = JSON.parse(payload_json) as PayloadOf<'budget.exceeded'>;
+  const { scope, limit_usd, spent_usd, reserved_usd, needed_usd } = refusal;
+  const sufficient_limit_usd = limitFor(sumPusd([toPusd(spent_usd), toPusd(reserved_usd), toPusd(needed_usd)]));
+  return { scope, limit_usd, spent_usd, reserved_usd, needed_usd, sufficient_limit_usd };
 }
 
 interface TurnFacts {
@@ -71,15 +83,16 @@ interface TurnFacts {
   readonly settled_calls: number;
   /** Of an ended turn. */
   readonly output: Turn['output'];
+  readonly budget_refusal: Turn['budget_refusal'];
 }
 
 function turnView(row: TurnRow, { totals, workers, workers_cost, settled_calls, output, ...facts }: TurnFacts): Turn {
-  const { tools, resume_attempts, ...turn } = turnRecord(row);
+  const { tools, resume_attempts, concluded_at, conclusion_message_id, ...turn } = turnRecord(row);
   const open = isOpen(row);
   const inputs = facts.inputs.map(turnInput);
   return {
     ...turn,
-    // The counts of a running turn are written at its end; until then the facts have them.
+    // The counts of a running turn are written at its end; until then the ledger has them.
     llm_call_count: open ? Math.max(turn.llm_call_count, totals.calls) : turn.llm_call_count,
     tool_call_count: open ? settled_calls : turn.tool_call_count,
     total_input_tokens: totals.input_tokens,
@@ -99,6 +112,7 @@ function turnView(row: TurnRow, { totals, workers, workers_cost, settled_calls, 
       submitted_at: isoTime(submitted_at),
     })),
     user_score: userScore(row),
+    budget_refusal: facts.budget_refusal,
   };
 }
 
@@ -110,7 +124,7 @@ export function createTurnReader({ all, get }: Reads, spend: Spend): TurnReader 
     const handed = await get<{ output_json: string | null }>(HANDED_BACK, turn.session_id, turn.id);
     const object = parseHandedBack(handed?.output_json);
     if (object !== null) return object;
-    // One at a time: the newest answer has words nearly always.
+    // One at a time: the newest answer nearly always has text.
     for (let newest = 0; ; newest += 1) {
       const answer = await get<{ content_json: string }>(`${ANSWERS} LIMIT 1 OFFSET ?`, turn.id, newest);
       if (answer === undefined) return null;
@@ -119,22 +133,30 @@ export function createTurnReader({ all, get }: Reads, spend: Spend): TurnReader 
     }
   }
 
+  async function readRefusal({ id, stop_reason, interrupted_reason }: TurnRow): Promise<Turn['budget_refusal']> {
+    if (stop_reason !== 'budget_exceeded' && interrupted_reason !== 'budget') return null;
+    const last = await get<{ payload_json: string }>(LAST_OF_TURN, id, JSON.stringify(['budget.exceeded']));
+    return parseBudgetRefusal(last?.payload_json);
+  }
+
   async function sumCost(workers: readonly SessionId[]): Promise<bigint> {
-    const sums = await Promise.all(workers.flatMap((id) => [spend.ofSession(id), spend.ofDescendants(id)]));
+    const sums = await Promise.all(workers.flatMap((id) => [spend.sumSession(id), spend.sumDescendants(id)]));
     return sums.reduce((sum, { cost_pusd }) => sum + cost_pusd, 0n);
   }
 
   async function viewTurn(row: TurnRow): Promise<Turn> {
     const open = isOpen(row);
-    const [totals, inputs, opened, settled_calls, output] = await Promise.all([
-      spend.ofTurn(row.id),
+    const [totals, inputs, opened, settled_calls, output, budget_refusal] = await Promise.all([
+      spend.sumTurn(row.id),
       readInputs(row.id),
       all<{ id: SessionId }>(WORKERS, row.session_id, row.id),
       open ? countRows(SETTLED_CALLS, row.id) : 0,
       open ? null : readOutput(row),
+      readRefusal(row),
     ]);
     const workers = opened.map(({ id }) => id);
-    return turnView(row, { totals, inputs, workers, workers_cost: await sumCost(workers), settled_calls, output });
+    const workers_cost = await sumCost(workers);
+    return turnView(row, { totals, inputs, workers, workers_cost, settled_calls, output, budget_refusal });
   }
   const recordOrNull = (row: TurnRow | undefined) => (row === undefined ? null : turnRecord(row));
 
@@ -144,7 +166,8 @@ export function createTurnReader({ all, get }: Reads, spend: Spend): TurnReader 
     newest: async (sessionId) => recordOrNull(await get<TurnRow>(PAGE, sessionId, BEHIND_ALL, 1)),
     view: async (sessionId, turnId) => {
       const row = await get<TurnRow>(BY_ID, sessionId, turnId);
-      return row === undefined ? null : viewTurn(row);
+      if (row === undefined) return null;
+      return viewTurn(row);
     },
     list: async (sessionId, before, limit) => {
       const rows = await all<TurnRow>(PAGE, sessionId, before ?? BEHIND_ALL, limit + 1);
@@ -158,15 +181,16 @@ export function createTurnReader({ all, get }: Reads, spend: Spend): TurnReader 
     toolCalls: async (turnId) => (await all<ToolCallRowStored>(CALLS, turnId)).map(toolCallState),
     toolCall: async (id) => {
       const row = await get<ToolCallRowStored>(CALL, id);
-      return row === undefined ? null : toolCallState(row);
+      if (row === undefined) return null;
+      return toolCallState(row);
     },
-    totals: (turnId) => spend.ofTurn(turnId),
+    totals: (turnId) => spend.sumTurn(turnId),
   };
 }
 
 // Messages: the whole history of a turn with its checkpoints, and pages of wire objects (05 §3.4).
 
-/** Without what never leaves the engine. */
+/** Without `provider_raw`, which never leaves the engine. */
 type WireRow = Omit<MessageRow, 'provider_raw_json'>;
 const WIRE_COLUMNS = 'id, session_id, turn_id, role, status, created_at, metadata_json, content_json';
 const BETWEEN = `SELECT ${WIRE_COLUMNS} FROM messages WHERE session_id = ? AND id > ? AND id < ? ORDER BY id`;
@@ -197,7 +221,8 @@ export function createMessageReader({ all, get }: Reads, cache: ReadCaches['hist
     checkpoints: async (sessionId) => (await all<CheckpointRow>(CHECKPOINTS, sessionId)).map(checkpoint),
     get: async (messageId) => {
       const row = await get<WireRow>(MESSAGE_BY_ID, messageId);
-      return row === undefined ? null : wireMessage(row);
+      if (row === undefined) return null;
+      return wireMessage(row);
     },
     page: async (sessionId, { before, after, limit }) => {
       const upper = before ?? BEHIND_ALL;

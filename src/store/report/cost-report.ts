@@ -1,23 +1,30 @@
-// `/analytics/cost` as it was stamped: sums read from the rollups, the ledger only at ragged edges (07 §4, §9.4).
-import { allTokens, costRow, costTotals, emptySums, type Sums, workerShare } from '#core/policy/analytics/cost-row.ts';
+// `/analytics/cost` as it was stamped: sums read from the rollups, the ledger only for partial hours (07 §4, §9.4).
 import {
+  allTokens,
+  buildCostTotals,
+  buildWorkerShare,
+  costRow,
+  emptySums,
+  type Sums,
+} from '#core/policy/analytics/cost-row.ts';
+import {
+  buildSortTerms,
   compareSortValues,
   coversAll,
   findGrain,
-  foldsWorkers,
   fromSortKey,
+  isFoldingWorkers,
   type KeyName,
   keyNames,
-  type Segment,
   type SortTerm,
   type SortValues,
-  sortTerms,
   splitWindow,
   toSortKey,
 } from '#core/policy/analytics/rollup.ts';
 import type { CallPricer, CostAnswer } from '#core/ports/report-reader.ts';
-import type { CostQuery, WorkerShare } from '#protocol/analytics.ts';
+import type { CostKind, CostQuery, SimulatedPart, WorkerShare } from '#protocol/analytics.ts';
 import { MEASURES } from '../schema/rollups.ts';
+import { rateGroups } from './billed-calls.ts';
 import {
   type Column,
   everywhere,
@@ -25,28 +32,33 @@ import {
   keyColumn,
   pageSql,
   parentsSql,
+  type Sources,
   sortMeasures,
   type Where,
   whereFilter,
   whereIn,
 } from './cost-sql.ts';
-import { type RateGroup, type Read, rateGroups, recordedTimes } from './slices.ts';
+import { separateSimulated } from './simulated-part.ts';
+import { type CostParts, type RateGroup, type Read, recordedTimes, sumParts } from './slices.ts';
 
-/** What one query asks for, worked out once. */
+/** The plan of one query. */
 interface CostPlan {
   readonly query: CostQuery;
   readonly keys: readonly KeyName[];
   readonly terms: readonly SortTerm[];
   readonly folded: boolean;
   readonly where: Where;
+  readonly simulated: SimulatedPart;
 }
 
-function planCost(query: CostQuery): CostPlan {
+async function planCost(read: Read, asked: CostQuery): Promise<CostPlan> {
+  const { query, simulated } = await separateSimulated(read, asked);
   return {
     query,
+    simulated,
     keys: keyNames(query.group_by),
-    terms: sortTerms(query.group_by, query.order, query.dir),
-    folded: foldsWorkers(query),
+    terms: buildSortTerms(query.group_by, query.order, query.dir),
+    folded: isFoldingWorkers(query),
     where: whereFilter(query.filter),
   };
 }
@@ -57,7 +69,7 @@ interface Group {
   readonly sums: Sums;
 }
 
-/** What a worker spent within one row of a folded session. */
+/** The part of a worker in one row of a folded session. */
 interface WorkerGroup {
   readonly values: Group['values'];
   readonly session_id: string;
@@ -65,13 +77,16 @@ interface WorkerGroup {
   readonly sums: Sums;
 }
 
-/** @param read of one read transaction, so that rows and totals agree. Throws when a sum leaves the range of a money column. */
-export async function stampedCost(read: Read, query: CostQuery): Promise<CostAnswer> {
-  const plan = planCost(query);
+/** From rollups. @param read of one read transaction, so that rows and totals agree. Throws when a sum leaves the range of a money column. */
+export async function stampedCost(read: Read, asked: CostQuery): Promise<CostAnswer> {
+  const plan = await planCost(read, asked);
+  const { query } = plan;
   const recorded = await recordedTimes(read);
-  const segments = splitWindow(query.window, recorded, findGrain(query));
-  if (segments.length === 0 || !recorded) return costAnswer(plan, emptySums(), NO_GROUPS);
-  const whole = splitWindow(query.window, recorded, findGrain({ group_by: [], filter: query.filter }));
+  const billed = splitWindow(query.window, recorded, 'hour');
+  const segments = { segments: splitWindow(query.window, recorded, findGrain(query)), billed };
+  if (billed.length === 0 || !recorded) return costAnswer(plan, emptySums(), NO_GROUPS);
+  const grain = findGrain({ group_by: [], filter: query.filter });
+  const whole = { segments: splitWindow(query.window, recorded, grain), billed };
   const totals = (await readGroups(read, groupsSql(whole, [], plan.where), 0))[0]!.sums;
   if (plan.keys.length === 0) return costAnswer(plan, totals, NO_GROUPS);
   const rows = await readPage(read, plan, segments, coversAll(query.window, recorded));
@@ -80,7 +95,7 @@ export async function stampedCost(read: Read, query: CostQuery): Promise<CostAns
 }
 
 interface CostGroups {
-  /** Sorted; there may be one more than the page holds. */
+  /** Sorted; may hold one more than the page. */
   readonly groups: readonly Group[];
   /** Breakdown of the rows when workers are folded, in any order. */
   readonly workers: readonly WorkerGroup[];
@@ -90,8 +105,9 @@ interface CostGroups {
 const NO_GROUPS: CostGroups = { groups: [], workers: [], repriced: false };
 
 function costAnswer(plan: CostPlan, totals: Sums, { groups, workers, repriced }: CostGroups): CostAnswer {
-  const wireTotals = costTotals(totals, repriced);
-  if (plan.keys.length === 0) return { data: wireTotals, totals: wireTotals, next: null };
+  const wireTotals = buildCostTotals(totals, repriced);
+  const { simulated } = plan;
+  if (plan.keys.length === 0) return { data: wireTotals, totals: wireTotals, simulated, next: null };
   const page = groups.slice(0, plan.query.limit);
   const last = groups.length > page.length ? page.at(-1) : undefined;
   const shape = { group_by: plan.query.group_by, keys: plan.keys, repriced };
@@ -103,6 +119,7 @@ function costAnswer(plan: CostPlan, totals: Sums, { groups, workers, repriced }:
       return row;
     }),
     totals: wireTotals,
+    simulated,
     next: last ? toSortKey(sortValues(plan, last)) : null,
   };
 }
@@ -125,14 +142,14 @@ function keyColumns(plan: CostPlan): readonly Column[] {
   return plan.keys.map((name) => keyColumn(name, plan.folded));
 }
 
-/** Keys of which there is one per session: grouping by them is worth ranking narrow rows first. */
+/** Keys with one value per session. Groups by them are many, so they are ranked by few columns first. */
 const MANY: readonly KeyName[] = ['session_id', 'parent_session_id', 'root_session_id'];
 
 /**
  * Groups of the page in their order, and one more if there is one.
  * @param all everything recorded is asked for
  */
-async function readPage(read: Read, plan: CostPlan, segments: readonly Segment[], all: boolean): Promise<Group[]> {
+async function readPage(read: Read, plan: CostPlan, segments: Sources, all: boolean): Promise<Group[]> {
   const { query, keys, terms, where } = plan;
   const columns = keyColumns(plan);
   const after = query.after && fromSortKey(terms, query.after);
@@ -166,7 +183,7 @@ async function readGroups(read: Read, { sql, values }: Where, keyCount: number):
 async function readWorkers(
   read: Read,
   plan: CostPlan,
-  segments: readonly Segment[],
+  segments: Sources,
   rows: readonly Group[],
 ): Promise<WorkerGroup[]> {
   const session = plan.keys.indexOf('session_id');
@@ -183,14 +200,21 @@ async function readWorkers(
 
 function sharesByGroup(workers: readonly WorkerGroup[]): Map<string, WorkerShare[]> {
   const mostExpensiveFirst = workers.toSorted((a, b) => {
-    if (a.sums.cost_pusd !== b.sums.cost_pusd) return a.sums.cost_pusd > b.sums.cost_pusd ? -1 : 1;
-    if (a.session_id !== b.session_id) return a.session_id < b.session_id ? -1 : 1;
-    return a.model < b.model ? -1 : 1;
+    if (a.sums.cost_pusd !== b.sums.cost_pusd) {
+      if (a.sums.cost_pusd > b.sums.cost_pusd) return -1;
+      return 1;
+    }
+    if (a.session_id !== b.session_id) {
+      if (a.session_id < b.session_id) return -1;
+      return 1;
+    }
+    if (a.model < b.model) return -1;
+    return 1;
   });
   const shares = new Map<string, WorkerShare[]>();
   for (const worker of mostExpensiveFirst) {
     const id = groupId(worker.values);
-    const share = workerShare(worker.session_id, worker.model, worker.sums);
+    const share = buildWorkerShare(worker.session_id, worker.model, worker.sums);
     const known = shares.get(id);
     if (known) known.push(share);
     else shares.set(id, [share]);
@@ -202,40 +226,90 @@ function sharesByGroup(workers: readonly WorkerGroup[]): Map<string, WorkerShare
 
 const ADDED = MEASURES.filter((name) => name !== 'cost_pusd' && name !== 'unpriced_calls');
 
-/** A call whose model the version lacks keeps its stamped cost and is counted as missing. */
-export async function repricedCost(read: Read, query: CostQuery, pricer: CallPricer): Promise<CostAnswer> {
-  const plan = planCost(query);
+/** Without prices every call keeps its stamped cost. */
+const NO_PRICES: CallPricer = { version: '', source: '', models: {}, ratesFor: () => null };
+
+/** Whether the answer is read from single calls in slices: for other prices, and for what no rollup keeps. */
+export function isSliced(query: CostQuery, pricer: CallPricer | null): boolean {
+  return pricer !== null || findGrain(query) === 'call';
+}
+
+/**
+ * A call whose model the version lacks keeps its stamped cost and is counted as missing.
+ * @param pricer null = what was stamped
+ */
+export async function slicedCost(read: Read, given: CostQuery, pricer: CallPricer | null): Promise<CostAnswer> {
+  const plan = await planCost(read, given);
+  const { query } = plan;
   const totals = emptySums();
   const groups = new Map<string, Group>();
   const workers = new Map<string, WorkerGroup>();
   const columns = ['model', 'is_worker', ...(plan.folded ? ['session_id'] : [])].map(everywhere);
   const keys = keyColumns(plan);
+  const kindAt = plan.keys.indexOf('cost_kind');
 
   const asked = {
     window: query.window,
     columns: [...keys, ...columns],
     where: plan.where,
-    pricer,
+    pricer: pricer ?? NO_PRICES,
     byDay: findGrain(query) === 'day',
   };
   for await (const calls of rateGroups(read, asked)) {
-    const values = calls.values.slice(0, keys.length);
+    const own = calls.values.slice(0, keys.length);
     const [model, isWorker, session_id] = calls.values.slice(keys.length).map(String) as [string, string, string?];
     const cost = calls.cost(model);
-    const add = (sums: Sums) => addCalls(sums, calls, cost, isWorker === '1');
-    add(totals);
+    addCalls(totals, calls, { cost, isWorker: isWorker === '1' });
     if (keys.length === 0) continue;
-    const id = groupId(values);
-    add(entry(groups, id, () => ({ values, sums: emptySums() })).sums);
-    if (session_id === undefined || isWorker === '0') continue;
-    const worker = () => ({ values, session_id, model, sums: emptySums() });
-    add(entry(workers, groupId([id, session_id, model]), worker).sums);
+    for (const part of splitKinds(calls, cost, kindAt >= 0)) {
+      const values = own.map((value, at) => (at === kindAt && part.kind) || value);
+      const id = groupId(values);
+      const add = ({ sums }: { readonly sums: Sums }) =>
+        addCalls(sums, part.calls, { cost: part.cost, isWorker: isWorker === '1' });
+      add(entry(groups, id, () => ({ values, sums: emptySums() })));
+      if (session_id === undefined || isWorker === '0') continue;
+      const worker = () => ({ values, session_id, model, sums: emptySums() });
+      add(entry(workers, groupId([id, session_id, model]), worker));
+    }
   }
   return costAnswer(plan, totals, {
     groups: cutPage(plan, [...groups.values()]),
     workers: [...workers.values()],
-    repriced: true,
+    repriced: pricer !== null,
   });
+}
+
+interface KindOfCost {
+  readonly kind: CostKind;
+  readonly calls: Pick<RateGroup, 'sums'>;
+  readonly cost: CostParts | null;
+}
+
+/** The calls once; with `byKind` their cost by its kinds, everything else with the tokens. */
+function splitKinds(calls: RateGroup, cost: CostParts | null, byKind: boolean): readonly KindOfCost[] {
+  if (!byKind) return [{ kind: 'tokens', calls, cost }];
+  const { sums } = calls;
+  const { fees_pusd = 0n, surcharge_pusd = 0n } = sums;
+  const tokens = { ...sums, cost_pusd: sums.cost_pusd - fees_pusd - surcharge_pusd };
+  const nothing = Object.fromEntries(
+    Object.keys(emptySums()).map((name) => [name, 0n]),
+  ) as unknown as RateGroup['sums'];
+  const only = (part: Partial<CostParts>) => cost && { tokens: 0n, fees: 0n, surcharge: 0n, ...part };
+  const kinds: readonly KindOfCost[] = [
+    { kind: 'tokens', calls: { sums: tokens }, cost: only({ tokens: cost?.tokens ?? 0n }) },
+    { kind: 'fees', calls: { sums: { ...nothing, cost_pusd: fees_pusd } }, cost: only({ fees: cost?.fees ?? 0n }) },
+    {
+      kind: 'surcharge',
+      calls: { sums: { ...nothing, cost_pusd: surcharge_pusd } },
+      cost: only({ surcharge: cost?.surcharge ?? 0n }),
+    },
+  ];
+  return kinds.filter((one) => one.kind === 'tokens' || one.calls.sums.cost_pusd !== 0n || sumCost(one.cost) !== 0n);
+}
+
+function sumCost(cost: CostParts | null): bigint {
+  if (cost === null) return 0n;
+  return sumParts(cost);
 }
 
 /** Groups after the cursor in their order, and one more than the page holds if there is one. */
@@ -259,15 +333,23 @@ function entry<T>(map: Map<string, T>, key: string, make: () => T): T {
   return value;
 }
 
-function addCalls(into: Sums, { sums }: RateGroup, repriced: bigint | null, isWorker: boolean): void {
-  const cost = repriced ?? sums.cost_pusd;
+function addCalls(
+  into: Sums,
+  { sums }: Pick<RateGroup, 'sums'>,
+  { cost: repriced, isWorker }: { readonly cost: CostParts | null; readonly isWorker: boolean },
+): void {
   for (const name of ADDED) into[name] += sums[name];
-  into.cost_pusd += cost;
   into.stamped_pusd += sums.cost_pusd;
-  if (repriced === null) {
+  into.rounds_unknown_calls += sums.rounds_unknown_calls ?? 0n;
+  let cost = sums.cost_pusd;
+  if (repriced !== null) cost = sumParts(repriced);
+  else {
     into.missing_calls += sums.calls;
     into.unpriced_calls += sums.unpriced_calls;
+    into.fees_unpriced_calls += sums.fees_unpriced_calls ?? 0n;
+    into.surcharge_unknown_calls += sums.surcharge_unknown_calls ?? 0n;
   }
+  into.cost_pusd += cost;
   if (isWorker) {
     into.worker_cost_pusd += cost;
     into.worker_calls += sums.calls;

@@ -1,12 +1,13 @@
-// The closed table from dimensions, filters and orders to literal SQL. No request text enters a statement (07 §1).
+// Maps dimensions, filters and orders to literal SQL. No text of a request enters a statement (07 §1).
 
 import type { KeyName, Segment, SortTerm, SortValues } from '#core/policy/analytics/rollup.ts';
 import { OPTIONAL_KEYS } from '#core/policy/analytics/rollup.ts';
 import type { CallFilter } from '#protocol/analytics.ts';
-import { CALL_MEASURES, MEASURES } from '../schema/rollups.ts';
+import { SIMULATED } from '../read/spend.ts';
+import { BILL_MEASURES, CALL_MEASURES, IS_BILLED_APART, MEASURES } from '../schema/rollups.ts';
 import { sumIntegers } from '../schema/words.ts';
 
-/** An expression over each of the sources. */
+/** An expression for each source. */
 export type Column = Readonly<Record<Segment['source'], string>>;
 
 /** A column that all sources have under one name. */
@@ -28,11 +29,16 @@ const KEY_COLUMNS: Readonly<Record<KeyName, Column>> = {
   workspace_hash: everywhere('workspace_hash'),
   door: everywhere('door'),
   caller: everywhere('caller'),
+  // `billedSql` has the kinds of what is billed beside the tokens.
+  cost_kind: everywhere("'tokens'"),
+  // Read of single calls alone.
+  effort: everywhere('effort'),
 };
 
 /** @param folded worker calls are keyed by their parent's session */
 export function keyColumn(name: KeyName, folded: boolean): Column {
-  return name === 'session_id' && folded ? KEY_COLUMNS.parent_session_id : KEY_COLUMNS[name];
+  if (name === 'session_id' && folded) return KEY_COLUMNS.parent_session_id;
+  return KEY_COLUMNS[name];
 }
 
 const SOURCES: Readonly<Record<Segment['source'], { readonly table: string; readonly unit: string }>> = {
@@ -43,6 +49,13 @@ const SOURCES: Readonly<Record<Segment['source'], { readonly table: string; read
 };
 
 type Measure = (typeof MEASURES)[number];
+
+/** Where sums are read: calls and rollups, and beside them what is billed beside tokens. */
+export interface Sources {
+  readonly segments: readonly Segment[];
+  /** Hours and calls. */
+  readonly billed: readonly Segment[];
+}
 
 export interface Where {
   /** Begins with ` AND`, or is ''. */
@@ -62,7 +75,7 @@ const FILTER_COLUMNS = {
   caller: 'caller',
 } as const;
 
-/** The filters as conditions on any source that `grainOf` chooses for them. */
+/** The filters as conditions on any source that `findGrain` chooses for them. */
 export function whereFilter(filter: CallFilter): Where {
   const conditions: string[] = [];
   const values: string[] = [];
@@ -72,6 +85,7 @@ export function whereFilter(filter: CallFilter): Where {
     conditions.push(` AND ${column} = ?`);
     values.push(value);
   }
+  if (filter.without_simulated) conditions.push(` AND NOT ${SIMULATED}`);
   if (filter.include_workers === false) conditions.push(' AND is_worker = 0');
   return { sql: conditions.join(''), values };
 }
@@ -81,28 +95,106 @@ export function whereFilter(filter: CallFilter): Where {
  * one row. With all measures a row is complete: the workers' part is in it, and nothing of repricing.
  */
 export function groupsSql(
-  segments: readonly Segment[],
+  { segments, billed }: Sources,
   columns: readonly Column[],
   where: Where,
   measures: readonly Measure[] = MEASURES,
 ): Where {
+  const isWhole = measures === MEASURES;
   const keys = columns.map((_, i) => `k${i}`);
   const parts = segments.map(({ source }) => {
     const { table, unit } = SOURCES[source];
     const select = [
       ...columns.map((column, i) => `${column[source]} AS k${i}`),
       ...measures.map((name) => (source === 'calls' ? `${CALL_MEASURES[name]} AS ${name}` : name)),
+      ...UNKNOWNS.map((name) => `0 AS ${name}`),
       'is_worker',
     ];
     return `SELECT ${select.join(', ')} FROM ${table} WHERE ${unit} >= ? AND ${unit} < ?${where.sql}`;
   });
+  const kinds = chooseKinds(columns, isWhole);
+  const apart = billed.flatMap((segment) => kinds.map((kind) => ({ segment, kind })));
+  parts.push(...apart.map(({ segment, kind }) => billedSql(segment, kind, { columns, where, measures })));
   const sums = measures.map((name) => `coalesce(${sumIntegers(name)}, 0) AS ${name}`);
-  if (measures === MEASURES) sums.push(...OTHER_SUMS);
+  if (isWhole) sums.push(...UNKNOWNS.map((name) => `coalesce(${sumIntegers(name)}, 0) AS ${name}`), ...OTHER_SUMS);
   const groupBy = keys.length > 0 ? ` GROUP BY ${keys.join(', ')}` : '';
   return {
     sql: `SELECT ${[...keys, ...sums].join(', ')} FROM (${parts.join(' UNION ALL ')}) AS parts${groupBy}`,
-    values: segments.flatMap(({ from, to }) => [from, to, ...where.values]),
+    values: [...segments, ...apart.map(({ segment }) => segment)].flatMap(({ from, to }) => [
+      from,
+      to,
+      ...where.values,
+    ]),
   };
+}
+
+const UNKNOWNS = BILL_MEASURES.filter((name) => name.endsWith('_calls'));
+
+/** What calls that are billed apart add to the groups of one kind of cost; `unknowns` are counted in that kind. */
+interface Kind {
+  readonly name: string;
+  readonly cost: string;
+  readonly unknowns: readonly string[];
+  readonly rows: string;
+}
+/** The cost of every call is in its segment; grouped by kind, two kinds are taken out of it. */
+const KINDS: readonly Kind[] = [
+  {
+    name: 'tokens',
+    cost: '-(fees_pusd + surcharge_pusd)',
+    unknowns: ['rounds_unknown_calls'],
+    rows: '',
+  },
+  {
+    name: 'fees',
+    cost: 'fees_pusd',
+    unknowns: ['fees_unpriced_calls'],
+    rows: ' AND (fees_pusd <> 0 OR fees_unpriced_calls <> 0)',
+  },
+  {
+    name: 'surcharge',
+    cost: 'surcharge_pusd',
+    unknowns: ['surcharge_unknown_calls'],
+    rows: ' AND (surcharge_pusd <> 0 OR surcharge_unknown_calls <> 0)',
+  },
+];
+const ALL_KINDS: Kind = { name: '', cost: '0', unknowns: UNKNOWNS, rows: '' };
+
+function chooseKinds(columns: readonly Column[], isWhole: boolean): readonly Kind[] {
+  if (columns.includes(KEY_COLUMNS.cost_kind)) return KINDS;
+  if (isWhole) return [ALL_KINDS];
+  return [];
+}
+
+/** Rows of calls that are billed apart; their calls and tokens are counted elsewhere. */
+function billedSql(
+  { source }: Segment,
+  kind: Kind,
+  { columns, where, measures }: { columns: readonly Column[]; where: Where; measures: readonly Measure[] },
+): string {
+  const expressions = new Map<string, string>(kind.unknowns.map((name) => [name, name]));
+  expressions.set('cost_pusd', kind.cost);
+  const select = [
+    ...columns.map((column, i) => `${selectKey(column, source, kind)} AS k${i}`),
+    ...measures.map((name) => `${expressions.get(name) ?? 0} AS ${name}`),
+    ...UNKNOWNS.map((name) => `${expressions.get(name) ?? 0} AS ${name}`),
+    'is_worker',
+  ];
+  let table = 'bill_hours';
+  let unit = 'hour';
+  if (source === 'calls') {
+    const flags = BILL_MEASURES.filter((name) => CALL_MEASURES[name] !== name).map(
+      (name) => `${CALL_MEASURES[name]} AS ${name}`,
+    );
+    table = `(SELECT *, ${flags.join(', ')} FROM llm_calls WHERE ${IS_BILLED_APART}) AS billed`;
+    unit = 'ts_ms';
+  }
+  return `SELECT ${select.join(', ')} FROM ${table} WHERE ${unit} >= ? AND ${unit} < ?${kind.rows}${where.sql}`;
+}
+
+function selectKey(column: Column, source: Segment['source'], { name }: Kind): string {
+  if (column === KEY_COLUMNS.cost_kind) return `'${name}'`;
+  return column[source];
 }
 
 /** Every parent with the sums of all time, in columns as `groupsSql` names them; in the order of cost by an index. */
@@ -117,14 +209,14 @@ const OTHER_SUMS = [
   '0 AS missing_calls',
 ];
 
-/** What a term of the order is made of; a key needs no sum. */
+/** The sums that a sort term needs; a key needs none. */
 const TERM_MEASURES: Readonly<Record<'cost' | 'calls' | 'tokens', readonly Measure[]>> = {
   cost: ['cost_pusd'],
   calls: ['calls'],
   tokens: ['input_tokens', 'cached_input_tokens', 'cache_creation_input_tokens', 'output_tokens'],
 };
 
-/** The sums that rows must have to be put in this order. */
+/** The sums that rows need for this order. */
 export function sortMeasures(terms: readonly SortTerm[]): readonly Measure[] {
   return terms.flatMap(({ by }) => (by === 'cost' || by === 'calls' || by === 'tokens' ? TERM_MEASURES[by] : []));
 }
@@ -132,7 +224,7 @@ export function sortMeasures(terms: readonly SortTerm[]): readonly Measure[] {
 /** Rows of these keys only. */
 export function whereIn(where: Where, column: string, values: readonly unknown[]): Where {
   return {
-    sql: `${where.sql} AND ${column} IN (SELECT value FROM json_each(?))`,
+    sql: `${where.sql} AND ${column} {in_list}`,
     values: [...where.values, JSON.stringify([...new Set(values)])],
   };
 }
@@ -146,7 +238,7 @@ interface OrderColumn {
 export interface PageOrder {
   readonly keys: readonly KeyName[];
   readonly terms: readonly SortTerm[];
-  /** Values of the row that the page begins after, if any. */
+  /** Values of the last row before the page, if any. */
   readonly after: SortValues | null;
   readonly limit: number;
 }

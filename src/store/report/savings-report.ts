@@ -4,11 +4,14 @@ import { findGrain } from '#core/policy/analytics/rollup.ts';
 import type { CallPricer } from '#core/ports/report-reader.ts';
 import type { Savings, SavingsQuery } from '#protocol/analytics.ts';
 import { fromPusd } from '#protocol/money.ts';
+import { rateGroups } from './billed-calls.ts';
 import { everywhere, whereFilter } from './cost-sql.ts';
-import { type Read, rateGroups } from './slices.ts';
+import { separateSimulated } from './simulated-part.ts';
+import { type Read, sumParts } from './slices.ts';
 
-/** Both sides at the pricer's rates; a call that either side cannot price is in neither sum. */
-export async function savings(read: Read, query: SavingsQuery, pricer: CallPricer): Promise<Savings> {
+/** Prices both sides at the pricer's rates. A call without a price on either side is in neither sum. */
+export async function savings(read: Read, given: SavingsQuery, pricer: CallPricer): Promise<Savings> {
+  const { query, simulated } = await separateSimulated(read, given);
   const byPlanner = query.baseline === 'planner';
   const filter = whereFilter(query.filter);
   const where = byPlanner ? { ...filter, sql: `${filter.sql} AND is_worker = 1` } : filter;
@@ -27,8 +30,8 @@ export async function savings(read: Read, query: SavingsQuery, pricer: CallPrice
     rows += calls.sums.calls;
     stamped += calls.sums.cost_pusd;
     if (own !== null && other !== null) {
-      actual += own;
-      baseline += other;
+      actual += sumParts(own);
+      baseline += sumParts(other);
     } else {
       missing += calls.sums.calls;
     }
@@ -42,5 +45,6 @@ export async function savings(read: Read, query: SavingsQuery, pricer: CallPrice
     actual_stamped_usd: fromPusd(stamped),
     rows_total: Number(rows),
     rows_missing_from_price_table: Number(missing),
+    simulated,
   };
 }

@@ -1,22 +1,22 @@
 // Long scans in short steps: a window cut by row count, the event loop free between two steps (07 §9.4).
 import { setImmediate } from 'node:timers/promises';
-import { PROMPT_CLASSES, wholeDays } from '#core/policy/analytics/rollup.ts';
+import { BILLED_APART, PROMPT_CLASSES, splitWholeDays } from '#core/policy/analytics/rollup.ts';
 import { priceTokenSums, type TokenSums } from '#core/policy/pricing/price-file.ts';
 import { promptAbove, promptSteps } from '#core/policy/pricing/price-table.ts';
 import type { CallPricer } from '#core/ports/report-reader.ts';
 import type { TimeWindow } from '#protocol/analytics.ts';
-import { CALL_MEASURES, MEASURES } from '../schema/rollups.ts';
+import { type BILL_MEASURES, CALL_MEASURES, IS_BILLED_APART, MEASURES } from '../schema/rollups.ts';
 import { type ReportedType, sumIntegers, typeIs } from '../schema/words.ts';
 import type { Column, Where } from './cost-sql.ts';
 
-/** How a report reads: `?` for values, integers as bigint. */
+/** Runs a statement of a report: `?` for values, integers as bigint. */
 export type Read = <Row>(sql: string, ...values: readonly unknown[]) => Promise<readonly Row[]>;
 
 /**
  * Consecutive windows that cover `window`, each up to the time `boundary` finds for the row that begins the next slice.
  * Lets other work run between two of them.
  */
-async function* timeSlices(
+export async function* timeSlices(
   window: TimeWindow,
   boundary: (window: TimeWindow) => Promise<number | null>,
 ): AsyncGenerator<TimeWindow> {
@@ -37,18 +37,18 @@ export async function recordedTimes(read: Read): Promise<{ first: number; last: 
     'SELECT (SELECT MIN(ts_ms) FROM ledger_calls) AS first, (SELECT MAX(ts_ms) FROM ledger_calls) AS last',
   );
   const { first = null, last = null } = found ?? {};
-  return first === null || last === null ? null : { first: Number(first), last: Number(last) };
+  if (first === null || last === null) return null;
+  return { first: Number(first), last: Number(last) };
 }
 
 const LEDGER_SLICE_ROWS = 20_000;
 
 /** Slices of the ledger up to the greatest row there is now (`through`); rows added later are in none. */
-async function* ledgerSlices(
+export async function* ledgerSlices(
   read: Read,
   window: TimeWindow,
 ): AsyncGenerator<TimeWindow & { readonly through: bigint }> {
-  const [newest] = await read<{ through: bigint | null }>('SELECT MAX(seq) AS through FROM ledger_calls');
-  const through = newest?.through ?? null;
+  const through = await findNewest(read);
   if (through === null) return;
   const boundary = async ({ from, to }: TimeWindow) =>
     toTime(
@@ -62,8 +62,14 @@ async function* ledgerSlices(
   for await (const slice of timeSlices(window, boundary)) yield { ...slice, through };
 }
 
-function toTime([row]: readonly { readonly time: bigint }[]): number | null {
-  return row === undefined ? null : Number(row.time);
+export async function findNewest(read: Read): Promise<bigint | null> {
+  const [newest] = await read<{ through: bigint | null }>('SELECT MAX(seq) AS through FROM ledger_calls');
+  return newest?.through ?? null;
+}
+
+export function toTime([row]: readonly { readonly time: bigint }[]): number | null {
+  if (row === undefined) return null;
+  return Number(row.time);
 }
 
 /** Slices of the stored events of one type, named in the statement itself: a parameter would not find their index. */
@@ -80,29 +86,43 @@ export function eventSlices(
 
 // Calls in groups that one rate set prices: whole days from the rollup, the rest from the ledger in slices (07 §9.4, 08 §7).
 
-type Sums = Readonly<Record<(typeof MEASURES)[number], bigint>>;
+/** Those of `BILL_MEASURES` of calls that are billed apart only. */
+type Sums = Readonly<
+  Record<(typeof MEASURES)[number], bigint> & Partial<Record<(typeof BILL_MEASURES)[number], bigint>>
+>;
+
+/** The parts of a cost, in picodollars. */
+export interface CostParts {
+  readonly tokens: bigint;
+  readonly fees: bigint;
+  readonly surcharge: bigint;
+}
+export function sumParts({ tokens, fees, surcharge }: CostParts): bigint {
+  return tokens + fees + surcharge;
+}
 
 /** Calls of one slice that agree in the asked columns and in the step of their prompt. */
 export interface RateGroup {
   /** `columns` as they were asked for. */
   readonly values: readonly (bigint | string)[];
   readonly sums: Sums;
-  /** What a model's rates make of these calls; null when the pricer does not know it. */
-  cost(model: string): bigint | null;
+  /** The cost of these calls at a model's rates; null when the pricer does not know the model. */
+  cost(model: string): CostParts | null;
 }
 
 type Row = Sums & TokenSums & { readonly step: bigint } & Readonly<Record<`k${number}`, bigint | string>>;
 
-interface RateQuery {
+export interface RateQuery {
   readonly window: TimeWindow;
   readonly columns: readonly Pick<Column, 'calls' | 'days'>[];
   readonly where: Where;
   readonly pricer: CallPricer;
-  /** Whether `columns` and `where` are columns of the daily rollup. */
+  /** Whether the daily rollup has all of `columns` and `where`. */
   readonly byDay: boolean;
 }
 
-export async function* rateGroups(read: Read, query: RateQuery): AsyncGenerator<RateGroup> {
+/** Without calls that are billed apart. */
+export async function* readPlainGroups(read: Read, query: RateQuery): AsyncGenerator<RateGroup> {
   const { columns, where, pricer } = query;
   const steps = promptSteps(pricer.models);
   const group = (row: Row, sizes: readonly number[]): RateGroup => ({
@@ -110,11 +130,11 @@ export async function* rateGroups(read: Read, query: RateQuery): AsyncGenerator<
     sums: row,
     cost(model) {
       const rates = pricer.ratesFor(model, promptAbove(sizes, Number(row.step)));
-      return rates && priceTokenSums(rates, row);
+      return rates && { tokens: priceTokenSums(rates, row), fees: 0n, surcharge: 0n };
     },
   });
   const inDays = query.byDay && steps.every((step) => PROMPT_CLASSES.includes(step));
-  const { days, rest } = wholeDays(query.window, inDays ? await recordedTimes(read) : null);
+  const { days, rest } = splitWholeDays(query.window, inDays ? await recordedTimes(read) : null);
   if (days) {
     const rows = await read<Row>(daysSql(columns, where), days.from, days.to, ...where.values);
     for (const row of rows) yield group(row, PROMPT_CLASSES);
@@ -132,7 +152,7 @@ function daysSql(columns: RateQuery['columns'], where: Where): string {
   const sums = [...MEASURES, 'billed_1h_tokens'].map((name) => `${sumIntegers(name)} AS ${name}`);
   const keys = columns.map((_, i) => `k${i}`);
   return `SELECT ${[...columns.map(({ days }, i) => `${days} AS k${i}`), 'prompt_class AS step', ...sums].join(', ')}
-    FROM rollup_day WHERE day >= ? AND day < ?${where.sql} GROUP BY ${[...keys, 'step'].join(', ')}`;
+    FROM rollup_day WHERE prompt_class <> ${BILLED_APART} AND day >= ? AND day < ?${where.sql} GROUP BY ${[...keys, 'step'].join(', ')}`;
 }
 
 function sliceSql(columns: RateQuery['columns'], steps: number, where: Where): string {
@@ -144,6 +164,6 @@ function sliceSql(columns: RateQuery['columns'], steps: number, where: Where): s
     ...[...MEASURES, 'billed_1h_tokens' as const].map((name) => `${sumIntegers(CALL_MEASURES[name])} AS ${name}`),
   ];
   return `SELECT ${select.join(', ')} FROM llm_calls
-    WHERE ts_ms >= ? AND ts_ms < ? AND seq <= ?${where.sql}
+    WHERE NOT (${IS_BILLED_APART}) AND ts_ms >= ? AND ts_ms < ? AND seq <= ?${where.sql}
     GROUP BY ${[...columns.map((_, i) => `k${i}`), 'step'].join(', ')}`;
 }

@@ -1,17 +1,18 @@
 // Compares rollups with the ledger, and the ledger with its events, and describes each difference (07 §9.5).
 
-import { wholePayload } from '#core/policy/journal/stored-payload.ts';
+import { billColumns } from '#core/policy/journal/cost-fact.ts';
+import { unpackPayload } from '#core/policy/journal/stored-payload.ts';
 import type { LlmCallCompleted } from '#protocol/event/turn-events.ts';
 import { toPusd } from '#protocol/money.ts';
 import { ROLLUPS, rollupColumns, rollupFromCalls, TOKEN_COUNTS } from '../schema/rollups.ts';
 import { typeIs } from '../schema/words.ts';
 
-/** Of each kind; who has more needs a rebuild, not a longer list. */
+/** Maximum differences per kind; more call for a rebuild, not for a longer list. */
 export const MAX_DIFFERENCES = 100;
 
 type Values = Readonly<Record<string, unknown>>;
 
-/** Each finds rows, read with integers as bigint, that one side has and the other has not. */
+/** Each statement finds rows that only one side has; integers are read as bigint. */
 export const COMPARISONS: readonly { readonly sql: string; readonly line: (row: Values) => string }[] = ROLLUPS.flatMap(
   (rollup) => {
     const stored = `SELECT ${rollupColumns(rollup).join(', ')} FROM ${rollup.table}`;
@@ -54,10 +55,15 @@ export function factDifferences(event: CallEvent, fact: Values | undefined): str
     .map(([column, expected]) => `llm_calls ${event.id}: ${column} is ${fact[column]}, its event has ${expected}`);
 }
 
+/** NULL amounts and flags of a plain call are 0 in `llm_calls`. */
+function restoreZeros({ bill_json, ...amounts }: ReturnType<typeof billColumns>): Record<string, unknown> {
+  return { ...Object.fromEntries(Object.entries(amounts).map(([name, value]) => [name, value ?? 0])), bill_json };
+}
+
 /** The columns of a fact that its event determines. */
 function factFrom({ timestamp_ms, session_id, turn_id, payload_json }: CallEvent): Record<string, unknown> {
   const stored = JSON.parse(payload_json) as Partial<LlmCallCompleted>;
-  const call = wholePayload('llm.call_completed', stored, { session_id, turn_id }) as unknown as LlmCallCompleted;
+  const call = unpackPayload('llm.call_completed', stored, { session_id, turn_id }) as unknown as LlmCallCompleted;
   return {
     ts_ms: timestamp_ms,
     session_id,
@@ -75,5 +81,6 @@ function factFrom({ timestamp_ms, session_id, turn_id, payload_json }: CallEvent
     cancelled: Number(call.stop_reason === 'cancelled'),
     latency_ms: call.latency_ms,
     cost_pusd: toPusd(call.cost_usd),
+    ...restoreZeros(billColumns(call)),
   };
 }

@@ -75,6 +75,8 @@ export const sessions = sqliteTable(
     caller: text().notNull().default(''),
     client: text(),
     client_ref: text(),
+    tree_path: text(),
+    continues_session_id: text(),
   },
   (t) => [
     index('sessions_parent').on(t.parent_session_id).where(sql`parent_session_id IS NOT NULL`),
@@ -130,9 +132,13 @@ export const turns = sqliteTable(
     fingerprint_json: text(),
     resume_attempts: integer().notNull().default(0),
     user_score_json: text(),
+    chosen_effort: text(),
+    concluded_at: integer(),
+    conclusion_message_id: text(),
   },
   (t) => [
     index('turns_session').on(t.session_id, t.id),
+    index('turns_failed').on(t.session_id).where(sql`status = 'failed'`),
     uniqueIndex('turns_open').on(t.session_id).where(sql`status IN ('in_flight','cancelling','interrupted')`),
     checkValues('turns', 'status', TurnStatusSchema.options),
     checkValues('turns', 'routing_mode', RoutingModeSchema.options),

@@ -12,7 +12,7 @@ function numbers(words: Readonly<Record<string, number>>) {
 }
 
 /**
- * Events with numbers for the words that each of them would repeat, 0.6 kB of a turn. `events` is the view with the words;
+ * Events, with numbers in place of repeated words, which saves 0.6 kB per turn. `events` is the view with the words;
  * statements that must begin with an index of this table name the table. No foreign keys: `system` is no session, and
  * pruning keeps other rows than purging.
  */
@@ -47,7 +47,7 @@ export const event_rows = sqliteTable(
   ],
 );
 
-/** Sessions that have events, `system` too; a purge takes them along. */
+/** Sessions that have events, `system` too; a purge deletes them. */
 export const event_sessions = sqliteTable('event_sessions', {
   session_key: integer().primaryKey().notNull(),
   session_id: text().notNull().unique('event_sessions_id'),
@@ -60,8 +60,8 @@ export const event_types = sqliteTable('event_types', {
 });
 
 /**
- * What the calls of a session have in common, once instead of in each of them: fixed at the session's creation. A purge
- * and pruning leave it alone. `llm_calls` and `session_hours` are the views that put it beside calls and hours.
+ * The fields that all calls of a session share, stored once; they are fixed at the session's creation. A purge
+ * and pruning leave them unchanged. `llm_calls` and `session_hours` are views that join them with calls and hours.
  */
 export const ledger_sessions = sqliteTable(
   'ledger_sessions',
@@ -109,14 +109,44 @@ export const ledger_calls = sqliteTable(
     cancelled: integer().notNull(),
     latency_ms: integer(),
     cost_pusd: integer().notNull(),
+    effort: text().notNull().default(''),
+    // NULL for a call that is billed for one sampling alone, at the standard rates.
+    fees_pusd: integer(),
+    surcharge_pusd: integer(),
+    fees_unpriced: integer(),
+    surcharge_unknown: integer(),
+    rounds_unknown: integer(),
+    bill_json: text(),
   },
   (t) => [
     index('ledger_calls_time').on(t.ts_ms),
+    index('ledger_calls_billed').on(t.ts_ms).where(sql`bill_json IS NOT NULL`),
     index('ledger_calls_session').on(t.session_key, t.ts_ms),
     index('ledger_calls_turn').on(t.turn_id),
     check('ledger_calls_purpose', sql`purpose IN (${list(PurposeSchema.options)})`),
     check('ledger_calls_flags', sql`usage_estimated IN (0, 1) AND priced IN (0, 1) AND cancelled IN (0, 1)`),
   ],
+);
+
+/** The samplings of calls that have several; written with the call. */
+export const llm_call_rounds = sqliteTable(
+  'llm_call_rounds',
+  {
+    event_id: text().notNull(),
+    seq: integer().notNull(),
+    kind: text().notNull(),
+    model: text().notNull(),
+    input_tokens: integer().notNull(),
+    cached_input_tokens: integer().notNull(),
+    cache_creation_input_tokens: integer().notNull(),
+    cache_creation_1h_input_tokens: integer().notNull(),
+    output_tokens: integer().notNull(),
+    reasoning_tokens: integer().notNull(),
+    cost_pusd: integer().notNull(),
+    priced: integer().notNull(),
+    billed: integer().notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.event_id, t.seq] })],
 );
 
 const measures = {
@@ -135,7 +165,7 @@ const measures = {
 
 /**
  * `hour` counts from the epoch, UTC. Key columns use '' for none: two NULLs would never conflict in an upsert. Read
- * through `session_hours`, except by those who write it.
+ * through `session_hours`, except by the statements that write it.
  */
 export const rollup_session_hour = sqliteTable(
   'rollup_session_hour',
@@ -149,6 +179,26 @@ export const rollup_session_hour = sqliteTable(
   (t) => [
     primaryKey({ columns: [t.hour, t.session_key, t.model] }),
     index('rollup_session_hour_session').on(t.session_key, t.hour),
+  ],
+);
+
+/** Sums of what is billed beside the tokens; calls without it add no row. Read through `bill_hours`. */
+export const rollup_bill_hour = sqliteTable(
+  'rollup_bill_hour',
+  {
+    hour: integer().notNull(),
+    session_key: integer().notNull(),
+    model: text().notNull(),
+    provider: text().notNull(),
+    fees_pusd: integer().notNull(),
+    surcharge_pusd: integer().notNull(),
+    fees_unpriced_calls: integer().notNull(),
+    surcharge_unknown_calls: integer().notNull(),
+    rounds_unknown_calls: integer().notNull(),
+  },
+  (t) => [
+    primaryKey({ columns: [t.hour, t.session_key, t.model] }),
+    index('rollup_bill_hour_session').on(t.session_key, t.hour),
   ],
 );
 
@@ -173,7 +223,7 @@ export const rollup_parent_day = sqliteTable(
   ],
 );
 
-/** `day` counts from the epoch, UTC; `prompt_class` counts the sizes of `PROMPT_CLASSES` that prompts are above. */
+/** `day` counts from the epoch, UTC; `prompt_class` counts the sizes of `PROMPT_CLASSES` that prompts are above, or is `BILLED_APART`. */
 export const rollup_day = sqliteTable(
   'rollup_day',
   {
@@ -205,7 +255,7 @@ export const rollup_day = sqliteTable(
   ],
 );
 
-/** All time; it puts trees in the order of their cost. */
+/** Sums over all time, by which trees are ordered by cost. */
 export const rollup_parent = sqliteTable(
   'rollup_parent',
   {

@@ -36,7 +36,7 @@ export const compaction_checkpoints = sqliteTable(
   ],
 );
 
-/** Workers that live as long as their root session (13 §3.4). */
+/** Workers that exist as long as their root session (13 §3.4). */
 export const worker_definitions = sqliteTable(
   'worker_definitions',
   {
@@ -69,6 +69,25 @@ export const trusted_files = sqliteTable(
   (t) => [primaryKey({ columns: [t.workspace_path, t.path] })],
 );
 
+/** Worktrees of workers, and the trees that were recorded of them (20 §2). */
+export const worktrees = sqliteTable(
+  'worktrees',
+  {
+    session_id: text().primaryKey().notNull(),
+    caller_path: text().notNull(),
+    repository: text().notNull(),
+    folder: text().notNull(),
+    tree_path: text().notNull(),
+    base_tree: text().notNull(),
+    result_tree: text(),
+    merged_from: text(),
+    merged_tree: text(),
+    applied: integer(),
+    created_at: integer().notNull(),
+  },
+  () => [check('worktrees_applied', sql`applied IN (0, 1)`)],
+);
+
 export const pattern_fingerprints = sqliteTable(
   'pattern_fingerprints',
   {
@@ -91,6 +110,7 @@ export const pattern_outcomes = sqliteTable(
       .notNull()
       .references(() => pattern_fingerprints.id, { onDelete: 'cascade' }),
     primary_model: text().notNull(),
+    is_worker: integer().notNull(),
     sample_size: integer().notNull(),
     success_score_mean: real().notNull(),
     success_score_count: integer().notNull(),
@@ -98,8 +118,11 @@ export const pattern_outcomes = sqliteTable(
     sum_latency_ms: real().notNull(),
     pricing_version_last: text().notNull(),
     last_updated_at: integer().notNull(),
+    cost_count: integer().notNull(),
+    verified_mean: real().notNull(),
+    verified_count: integer().notNull(),
   },
-  (t) => [primaryKey({ columns: [t.fingerprint_id, t.primary_model] })],
+  (t) => [primaryKey({ columns: [t.fingerprint_id, t.primary_model, t.is_worker] })],
 );
 
 export const pattern_turns = sqliteTable(
@@ -108,14 +131,17 @@ export const pattern_turns = sqliteTable(
     turn_id: text().primaryKey().notNull(),
     fingerprint_id: text().notNull(),
     primary_model: text().notNull(),
+    is_worker: integer().notNull(),
     score: real(),
+    is_verified: integer().notNull(),
+    has_cost: integer().notNull(),
     recorded_at: integer().notNull(),
   },
   (t) => [
-    index('pattern_turns_outcome').on(t.fingerprint_id, t.primary_model, t.recorded_at),
+    index('pattern_turns_outcome').on(t.fingerprint_id, t.primary_model, t.is_worker, t.recorded_at),
     foreignKey({
-      columns: [t.fingerprint_id, t.primary_model],
-      foreignColumns: [pattern_outcomes.fingerprint_id, pattern_outcomes.primary_model],
+      columns: [t.fingerprint_id, t.primary_model, t.is_worker],
+      foreignColumns: [pattern_outcomes.fingerprint_id, pattern_outcomes.primary_model, pattern_outcomes.is_worker],
     }).onDelete('cascade'),
   ],
 );

@@ -1,15 +1,15 @@
-// Rows as the nouns of the domain; the other direction is beside each statement that writes.
+// Converts rows to domain objects; the other direction is beside each statement that writes.
 
-import { wholeMetadata, wholePayload } from '#core/policy/journal/stored-payload.ts';
+import { unpackMetadata, unpackPayload } from '#core/policy/journal/stored-payload.ts';
 import type { ConfirmationRow } from '#core/ports/journal-writer.ts';
 import type { ToolCallState } from '#core/ports/store-reader.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { Confirmation } from '#protocol/confirmation.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import type { AnyEvent } from '#protocol/event.ts';
-import { NO_CHANGES, type WorkerChanges } from '#protocol/file-change.ts';
+import { NO_CHANGES, type WorkerChanges, type WorktreeRecord } from '#protocol/file-change.ts';
 import type { Message, StoredMessage } from '#protocol/message.ts';
-import { fromPusd, type Usd } from '#protocol/money.ts';
+import type { Pusd } from '#protocol/money.ts';
 import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnInputRecord, TurnRecord, UserScore } from '#protocol/turn.ts';
@@ -32,8 +32,9 @@ export type MessageRow = typeof conversation.messages.$inferSelect;
 export type ToolCallRowStored = typeof conversation.tool_calls.$inferSelect;
 export type DelegationRow = WithLimit<typeof conversation.delegations.$inferSelect>;
 export type ConfirmationRowStored = typeof conversation.confirmations.$inferSelect;
+export type WorktreeRow = typeof memory.worktrees.$inferSelect;
 export type CheckpointRow = typeof memory.compaction_checkpoints.$inferSelect;
-/** As the view `events` has it. */
+/** A row of the view `events`. */
 export type EventRow = Omit<typeof ledger.event_rows.$inferSelect, 'session_key' | 'type' | 'actor' | 'sensitivity'> &
   Readonly<Record<'session_id' | 'type' | 'actor' | 'sensitivity', string>>;
 
@@ -41,24 +42,27 @@ function parseColumn<T>(text: string): T {
   return JSON.parse(text) as T;
 }
 function parsedOrNull<T>(text: string | null): T | null {
-  return text === null ? null : parseColumn<T>(text);
+  if (text === null) return null;
+  return parseColumn<T>(text);
 }
 export function isoOrNull(ms: number | null): string | null {
-  return ms === null ? null : isoTime(ms);
+  if (ms === null) return null;
+  return isoTime(ms);
 }
-export function usdOrNull(pusd: string | null): Usd | null {
-  return pusd === null ? null : fromPusd(BigInt(pusd));
+export function pusdOrNull(text: string | null): Pusd | null {
+  if (text === null) return null;
+  return BigInt(text) as Pusd;
 }
 
 export function sessionRecord(row: SessionRow): SessionRecord {
-  const { allow_workers_json, worker_definition_json, max_cost_pusd, max_cost_text, budget_warned_pusd, ...rest } = row;
+  const { allow_workers_json, worker_definition_json, max_cost_text, budget_warned_pusd, ...rest } = row;
   return {
     ...rest,
     pending_active_model: parsedOrNull(row.pending_active_model),
     is_worker: row.is_worker === 1,
     allow_workers: parsedOrNull(allow_workers_json),
     worker_definition: parsedOrNull(worker_definition_json),
-    max_cost_usd: usdOrNull(max_cost_text),
+    max_cost_pusd: pusdOrNull(max_cost_text),
   } as SessionRecord;
 }
 
@@ -87,7 +91,7 @@ export function wireMessage(row: Omit<MessageRow, 'provider_raw_json'>): Message
     turn_id: row.turn_id,
     role: row.role,
     content: parseColumn(row.content_json),
-    metadata: wholeMetadata(parseColumn(row.metadata_json), row.status),
+    metadata: unpackMetadata(parseColumn(row.metadata_json), row.status),
     created_at: isoTime(row.created_at),
   } as Message;
 }
@@ -118,7 +122,6 @@ export function toolCallState(row: ToolCallRowStored): ToolCallState {
 
 export function delegationRecord(row: DelegationRow): DelegationRecord {
   const {
-    max_cost_pusd,
     max_cost_text,
     effective_tools_json,
     dropped_tools_json,
@@ -137,12 +140,18 @@ export function delegationRecord(row: DelegationRow): DelegationRecord {
     timeout_seconds: timeout_seconds === NO_TIMEOUT ? null : timeout_seconds,
     effective_tools: parseColumn(effective_tools_json),
     dropped_tools: parseColumn(dropped_tools_json),
-    max_cost_usd: usdOrNull(max_cost_text),
+    max_cost_pusd: pusdOrNull(max_cost_text),
     output: parsedOrNull(output_json),
-    // Older rows know no named workers.
-    request: { worker: null, attachments: [], ...stored },
-    ...(parsedOrNull<WorkerChanges>(changes_json) ?? NO_CHANGES),
+    // Older rows know no named workers, no effort and no worktrees.
+    request: { worker: null, attachments: [], effort: null, isolation: 'shared', apply: 'each', ...stored },
+    ...NO_CHANGES,
+    isolation: stored.isolation ?? 'shared',
+    ...parsedOrNull<WorkerChanges>(changes_json),
   } as DelegationRecord;
+}
+
+export function worktreeRecord(row: WorktreeRow): WorktreeRecord {
+  return { ...row, applied: row.applied === null ? null : row.applied === 1 } as WorktreeRecord;
 }
 
 export function confirmationRow(row: ConfirmationRowStored): ConfirmationRow {
@@ -161,16 +170,17 @@ export function confirmationRow(row: ConfirmationRowStored): ConfirmationRow {
     expires_at: row.expires_at,
   } as ConfirmationRow;
 }
-/** Of the rule that asks, under the tool's name or its group's. */
+/** The description of the rule that requires the approval, found by the tool's name or its group's. */
 function ruleDescription({ tool_name, rule, worker_definition_json }: ShownConfirmation): string | null {
   const snapshot = parsedOrNull<WorkerSnapshot>(worker_definition_json ?? null);
   const rules = snapshot?.definition.tool_rules ?? {};
   const names = rule === 'sandbox.read' ? [rule] : [tool_name, rule];
   const key = names.find((name) => name !== null && Object.hasOwn(rules, name));
-  return key == null ? null : (rules[key]?.description ?? null);
+  if (key == null) return null;
+  return rules[key]?.description ?? null;
 }
 
-/** With the definition of the session that asks; absent where it is not looked for. */
+/** With the worker definition of the requesting session; absent where it was not joined. */
 export type ShownConfirmation = ConfirmationRowStored & { readonly worker_definition_json?: string | null };
 
 export function wireConfirmation(row: ShownConfirmation): Confirmation {
@@ -188,7 +198,7 @@ export function wireConfirmation(row: ShownConfirmation): Confirmation {
   } as Confirmation;
 }
 
-/** A type unknown to this version comes back as it was written (02 §5). */
+/** An event of an unknown type is returned as it was written (02 §5). */
 export function storedEvent(row: EventRow): AnyEvent {
   return {
     id: row.id,
@@ -198,7 +208,7 @@ export function storedEvent(row: EventRow): AnyEvent {
     parent_event_id: row.parent_event_id,
     type: row.type,
     actor: row.actor,
-    payload: wholePayload(row.type, parseColumn(row.payload_json), row),
+    payload: unpackPayload(row.type, parseColumn(row.payload_json), row),
     sensitivity: row.sensitivity,
   } as AnyEvent;
 }

@@ -2,7 +2,7 @@
 import { type Actor, EVENT_TYPES, type EventType, type Sensitivity } from '#protocol/event.ts';
 import { OPEN_TURN_STATUSES } from '#protocol/turn.ts';
 
-/** What the words of an event are stored as. Never changed. */
+/** The numbers that represent words of an event. Never changed. */
 export const ACTOR_NUMBERS: Readonly<Record<Actor, number>> = { user: 0, agent: 1, system: 2, tool: 3, worker: 4 };
 export const SENSITIVITY_NUMBERS: Readonly<Record<Sensitivity, number>> = { private: 0, pseudonymous: 1 };
 
@@ -12,24 +12,24 @@ export const SENSITIVITY_NUMBERS: Readonly<Record<Sensitivity, number>> = { priv
  */
 export const REPORTED_TYPES = { 'route.decided': 9, 'llm.call_completed': 14, 'llm.call_failed': 15 } as const;
 export type ReportedType = keyof typeof REPORTED_TYPES;
-/** Rows of `event_rows`, spelled as in that index. */
+/** Condition on `event_rows`, written exactly as in that index. */
 export function typeIs(type: ReportedType): string {
   return `type = ${REPORTED_TYPES[type]}`;
 }
 
-/** Spelled as in the unique index of open turns, so that SQLite may use it. */
+/** Written exactly as in the unique index of open turns, so that SQLite uses it. */
 export const TURN_IS_OPEN = `status IN (${OPEN_TURN_STATUSES.map((s) => `'${s}'`).join(',')})`;
 
 /**
- * Turns `t` and their events `e`, which have greater ids than the turn. There is no index of events by turn: it was a
- * fifteenth of a database, and turns that are asked about are the last of their sessions.
+ * Turns `t` and their events `e`, which have greater ids than the turn. There is no index of events by turn: it took a
+ * fifteenth of a database, and queries mostly concern the last turns of their sessions.
  */
 export const EVENTS_OF_TURN =
-  'turns t CROSS JOIN events e ON e.session_id = t.session_id AND e.id > t.id AND e.turn_id = t.id';
+  'turns t {join_in_order} events e ON e.session_id = t.session_id AND e.id > t.id AND e.turn_id = t.id';
 
 /** A recursive table `tree(id, depth)`: the session bound to the first parameter and its descendants. */
 export const WITH_TREE = `WITH RECURSIVE tree(id, depth) AS (
-  SELECT ?, 0 UNION ALL
+  SELECT {first_id}, 0 UNION ALL
   SELECT s.id, tree.depth + 1 FROM sessions s JOIN tree ON s.parent_session_id = tree.id)`;
 
 /** PostgreSQL's sum of integers is a decimal; as an integer again it raises beyond 64 bits, as SQLite's does (01 §11.2). */
@@ -43,19 +43,22 @@ export const PRUNED_THROUGH = 'pruned_through_id';
 /** Sorts behind every id. */
 export const BEHIND_ALL = '~';
 
-/** Truth values are 0 and 1, as SQLite has no others. */
+/** SQLite has no booleans: 0 and 1 represent them. */
 export function bit(value: boolean): 0 | 1;
 export function bit(value: boolean | null): 0 | 1 | null;
 export function bit(value: boolean | null): 0 | 1 | null {
-  return value === null ? null : value ? 1 : 0;
+  if (value === null) return null;
+  if (value) return 1;
+  return 0;
 }
 
-/** Of a delegation without a time limit: a limit is above 0, and the column holds no null. */
+/** Column value of a delegation without a time limit: limits are above 0, and the column is never null. */
 export const NO_TIMEOUT = 0;
 
 /** JSON text of a value, NULL of null. */
 export function json(value: unknown): string | null {
-  return value === null || value === undefined ? null : JSON.stringify(value);
+  if (value === null || value === undefined) return null;
+  return JSON.stringify(value);
 }
 
 // The numbers that event types are stored as. The database hands them out, so that a new type needs no migration.

@@ -1,4 +1,4 @@
-// All appliers together: what a batch's writes do to the database (01 §11.4).
+// The table of appliers: one statement or more for each kind of write in a batch (01 §11.4).
 import type { Journal, Write } from '#core/ports/journal-writer.ts';
 import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import { bit, json } from '../schema/words.ts';
@@ -34,7 +34,7 @@ const WORKER_COLUMNS = [
   'edited_by_user',
   'created_at',
 ] as const;
-/** Leaves the row of another session as it is. */
+/** Does not change the row of another session. */
 const REPLACE_WORKER = `
   UPDATE worker_definitions SET created_by_tool_use_id = @created_by_tool_use_id, yaml = @yaml, path = @path,
     digest = @digest, edited_by_user = @edited_by_user, created_at = @created_at
@@ -45,6 +45,15 @@ const PUT_TRUSTED_FILE = `INSERT INTO trusted_files (workspace_path, path, sha25
   ON CONFLICT (workspace_path, path) DO UPDATE SET
     sha256 = excluded.sha256, trusted_by = excluded.trusted_by, trusted_at = excluded.trusted_at`;
 const REMOVE_TRUSTED_FILE = 'DELETE FROM trusted_files WHERE workspace_path = @workspace_path AND path = @path';
+
+const PUT_WORKTREE = `
+  INSERT INTO worktrees (session_id, caller_path, repository, folder, tree_path, base_tree, result_tree, merged_from,
+    merged_tree, applied, created_at)
+  VALUES (@session_id, @caller_path, @repository, @folder, @tree_path, @base_tree, @result_tree, @merged_from,
+    @merged_tree, @applied, @created_at)
+  ON CONFLICT (session_id) DO UPDATE SET
+    result_tree = excluded.result_tree, merged_from = excluded.merged_from, merged_tree = excluded.merged_tree,
+    applied = excluded.applied`;
 
 const CHECKPOINT_COLUMNS = [
   'id',
@@ -65,27 +74,35 @@ function checkpointRow(checkpoint: Checkpoint) {
 }
 
 function kindColumns(checkpoint: Checkpoint) {
-  return checkpoint.kind === 'elide'
-    ? {
-        message_ids_json: json(checkpoint.message_ids),
-        through_message_id: null,
-        summary_text: null,
-        model: null,
-      }
-    : { message_ids_json: null, ...checkpoint };
+  if (checkpoint.kind === 'elide')
+    return {
+      message_ids_json: json(checkpoint.message_ids),
+      through_message_id: null,
+      summary_text: null,
+      model: null,
+    };
+  return { message_ids_json: null, ...checkpoint };
 }
 
 const insertCheckpoint = insertRow('compaction_checkpoints', CHECKPOINT_COLUMNS);
 const insertWorker = insertRow('worker_definitions', WORKER_COLUMNS);
 const insertKey = insertRow('idempotency_keys', KEY_COLUMNS);
 
-type Kinds = 'checkpoint.insert' | 'meta.set' | 'idempotency.insert' | `worker.${string}` | `trusted_file.${string}`;
+type Kinds =
+  | 'checkpoint.insert'
+  | 'meta.set'
+  | 'idempotency.insert'
+  | 'worktree.put'
+  | `worker.${string}`
+  | `trusted_file.${string}`;
 
 const otherWrites: Appliers<Extract<keyof Appliers, Kinds>> = {
   'checkpoint.insert': ({ checkpoint }, { tx }) => insertCheckpoint(tx, checkpointRow(checkpoint)),
   'worker.insert': ({ worker }, { tx }) => insertWorker(tx, { ...worker, edited_by_user: bit(worker.edited_by_user) }),
   'trusted_file.put': ({ file }, { tx }) => tx.run(PUT_TRUSTED_FILE, file),
   'trusted_file.remove': (write, { tx }) => tx.run(REMOVE_TRUSTED_FILE, write),
+  'worktree.put': ({ worktree }, { tx }) =>
+    tx.run(PUT_WORKTREE, { ...worktree, applied: worktree.applied === null ? null : bit(worktree.applied) }),
   'worker.replace': ({ worker }, { tx }) =>
     tx.run(REPLACE_WORKER, { ...worker, edited_by_user: bit(worker.edited_by_user) }),
   'meta.set': ({ key, value }, { tx }) => tx.run(SET_META, { key, value }),

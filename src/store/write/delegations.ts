@@ -3,7 +3,6 @@
 import { JournalConflict } from '#core/ports/journal-writer.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import type { ConfirmationRow } from '#protocol/journal-batch.ts';
-import { toPusd } from '#protocol/money.ts';
 import { json, NO_TIMEOUT } from '../schema/words.ts';
 import { type Appliers, insertRow, type Tx } from './transaction.ts';
 
@@ -56,6 +55,8 @@ export const INTERRUPT = updateDelegation("status = 'interrupted', active_second
 export const RESUME = updateDelegation("status = 'running'");
 export const END = updateDelegation(`status = @status, failure_mode = @failure_mode, error_message = @error_message,
   output_json = @output_json, changes_json = @changes_json, active_seconds = @active_seconds, ended_at = @ended_at`);
+export const APPLIED = `UPDATE delegations SET changes_json = @changes_json
+  WHERE tool_use_id = @tool_use_id AND status IN ('completed', 'failed')`;
 export const RESOLVE = `
   UPDATE confirmations SET decision = @decision, scope = @scope, reason = @reason, modified_json = @modified_json,
     resolved_by = @resolved_by, resolved_at = @at
@@ -69,7 +70,6 @@ export function delegationRow(delegation: DelegationRecord) {
     allowed_tool_count: delegation.allowed_tool_count ?? 0,
     timeout_seconds: delegation.timeout_seconds ?? NO_TIMEOUT,
     dropped_tools_json: json(delegation.dropped_tools),
-    max_cost_pusd: delegation.max_cost_usd === null ? null : toPusd(delegation.max_cost_usd),
     output_json: json(delegation.output),
     request_json: json(delegation.request),
   };
@@ -82,7 +82,11 @@ export function confirmationColumns(confirmation: ConfirmationRow) {
 const insertDelegation = insertRow('delegations', DELEGATION_COLUMNS);
 const insertConfirmation = insertRow('confirmations', CONFIRMATION_COLUMNS);
 
-function changeDelegation(tx: Tx, statement: string, values: { readonly tool_use_id: string }): void {
+function changeDelegation(
+  tx: Tx,
+  statement: string,
+  values: { readonly tool_use_id: string; readonly changes_json?: string | null },
+): void {
   tx.run(statement, values, ({ changes }) => {
     if (changes === 1) return;
     throw new JournalConflict('turn_closed', `delegation ${values.tool_use_id} has ended or does not exist`);
@@ -97,6 +101,8 @@ export const delegationWrites: Appliers<Extract<keyof Appliers, `delegation.${st
     const values = { ...write, output_json: json(write.output), changes_json: json(write.changes) };
     changeDelegation(tx, END, values);
   },
+  'delegation.applied': ({ tool_use_id, changes }, { tx }) =>
+    changeDelegation(tx, APPLIED, { tool_use_id, changes_json: json(changes) }),
   'confirmation.insert': ({ confirmation }, { tx }) => insertConfirmation(tx, confirmationColumns(confirmation)),
   'confirmation.resolve': (write, { tx }) =>
     tx.run(RESOLVE, { ...write, modified_json: json(write.modified) }, ({ changes }) => {

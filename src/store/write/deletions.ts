@@ -5,27 +5,27 @@ import { TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
 import { unlearnTurns } from './patterns.ts';
 import type { Tx } from './transaction.ts';
 
-const IDS = 'IN (SELECT value FROM json_each(?))';
-/** Children before their parents in the order of the foreign keys; each takes the ids of the sessions. */
+/** Child tables before their parents, as the foreign keys require; each statement takes the ids of the sessions. */
 const DELETIONS = [
-  ['tool_calls', `session_id ${IDS}`],
-  ['delegations', `parent_session_id ${IDS}`],
-  ['confirmations', `session_id ${IDS}`],
-  ['worker_definitions', `root_session_id ${IDS}`],
-  ['compaction_checkpoints', `session_id ${IDS}`],
-  ['event_rows', `session_key IN (SELECT session_key FROM event_sessions WHERE session_id ${IDS})`],
-  ['event_sessions', `session_id ${IDS}`],
-  ['idempotency_keys', `session_id ${IDS}`],
-  ['turn_inputs', `session_id ${IDS}`],
-  ['messages', `session_id ${IDS}`],
-  ['turns', `session_id ${IDS}`],
-  ['sessions', `id ${IDS}`],
+  ['tool_calls', 'session_id {in_list}'],
+  ['delegations', 'parent_session_id {in_list}'],
+  ['confirmations', 'session_id {in_list}'],
+  ['worktrees', 'session_id {in_list}'],
+  ['worker_definitions', 'root_session_id {in_list}'],
+  ['compaction_checkpoints', 'session_id {in_list}'],
+  ['event_rows', 'session_key IN (SELECT session_key FROM event_sessions WHERE session_id {in_list})'],
+  ['event_sessions', 'session_id {in_list}'],
+  ['idempotency_keys', 'session_id {in_list}'],
+  ['turn_inputs', 'session_id {in_list}'],
+  ['messages', 'session_id {in_list}'],
+  ['turns', 'session_id {in_list}'],
+  ['sessions', 'id {in_list}'],
 ].map(([table, where]) => `DELETE FROM ${table} WHERE ${where}`);
 
 export const TREE = `${WITH_TREE}
   SELECT s.id, s.is_worker, tree.depth,
     EXISTS (SELECT 1 FROM turns t WHERE t.session_id = s.id AND ${TURN_IS_OPEN}) AS open
-  FROM tree CROSS JOIN sessions s ON s.id = tree.id`;
+  FROM tree {join_in_order} sessions s ON s.id = tree.id`;
 
 export interface TreeRow {
   readonly id: string;
@@ -34,7 +34,7 @@ export interface TreeRow {
   readonly open: number;
 }
 
-/** The ids that go; throws where they must not. */
+/** The ids to delete; throws where they must not be deleted. */
 export function checkPurge(sessionId: string, rows: readonly TreeRow[]): readonly string[] {
   if (rows.some((row) => row.depth === 0 && row.is_worker === 1)) {
     throw new AppError('session_is_worker', 'a worker session goes with its planner; purge the planner');
@@ -52,7 +52,7 @@ export function deleteSessions(tx: Tx, sessionIds: readonly string[]): void {
   for (const deletion of DELETIONS) tx.run(deletion, [ids]);
 }
 
-// Pruning takes old events, but none of trees with an open turn.
+// Pruning deletes old events, except those of trees with an open turn.
 
 export const SLICE_ROWS = 5000;
 

@@ -1,5 +1,5 @@
 // Events and cost facts as their tables hold them (01 §11.3, 07 §9.3).
-import { storedPayload } from '#core/policy/journal/stored-payload.ts';
+import { packPayload } from '#core/policy/journal/stored-payload.ts';
 import type { Event } from '#protocol/event.ts';
 import { ROLLUPS, rollupColumns, rollupKey, TOKEN_COUNTS } from '../schema/rollups.ts';
 import { ACTOR_NUMBERS, SENSITIVITY_NUMBERS, type TypeNumbers } from '../schema/words.ts';
@@ -44,6 +44,24 @@ export const FACT_COLUMNS = [
   'cancelled',
   'latency_ms',
   'cost_pusd',
+  'effort',
+  'fees_pusd',
+  'surcharge_pusd',
+  'fees_unpriced',
+  'surcharge_unknown',
+  'rounds_unknown',
+  'bill_json',
+] as const;
+/** Columns of `roundRows`. */
+export const ROUND_COLUMNS = [
+  'event_id',
+  'seq',
+  'kind',
+  'model',
+  ...TOKEN_COUNTS,
+  'cost_pusd',
+  'priced',
+  'billed',
 ] as const;
 export const EVENT_SESSION_KEY = 'SELECT session_key FROM event_sessions WHERE session_id = ?';
 export const LEDGER_SESSION_KEY = 'SELECT session_key FROM ledger_sessions WHERE session_id = ?';
@@ -59,7 +77,7 @@ export function eventRow(event: Event, at: number, typeNumbers: TypeNumbers) {
     type: typeNumbers.get(event.type),
     actor: ACTOR_NUMBERS[event.actor],
     sensitivity: SENSITIVITY_NUMBERS[event.sensitivity],
-    payload_json: storedPayload(event.type, event.payload, event),
+    payload_json: packPayload(event.type, event.payload, event),
   };
 }
 
@@ -68,6 +86,7 @@ export const ROLLUP_UPSERTS = ROLLUPS.map((rollup) => ({
   table: rollup.table,
   key: rollupKey(rollup),
   measures: rollup.measures,
+  apart: rollup.apart ?? false,
   columns: rollupColumns(rollup),
   conflict: `ON CONFLICT (${rollupKey(rollup).join(', ')})
     DO UPDATE SET ${rollup.measures.map((m) => `${m} = ${rollup.table}.${m} + excluded.${m}`).join(', ')}`,

@@ -2,7 +2,6 @@
 
 import { checkSessionLinks, type ParentLinks } from '#core/policy/journal/conditions.ts';
 import { JournalConflict } from '#core/ports/journal-writer.ts';
-import { toPusd } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { bit, json } from '../schema/words.ts';
 import { type Appliers, insertRow, type Step } from './transaction.ts';
@@ -39,6 +38,8 @@ export const COLUMNS = [
   'worker_definition_json',
   'system_prompt',
   'system_prompt_volatile',
+  'tree_path',
+  'continues_session_id',
 ] as const;
 
 export function sessionRow(session: SessionRecord) {
@@ -47,7 +48,6 @@ export function sessionRow(session: SessionRecord) {
     pending_active_model: json(session.pending_active_model),
     is_worker: bit(session.is_worker),
     allow_workers_json: json(session.allow_workers),
-    max_cost_pusd: session.max_cost_usd === null ? null : toPusd(session.max_cost_usd),
     worker_definition_json: json(session.worker_definition),
   };
 }
@@ -84,23 +84,19 @@ export const sessionWrites: Appliers<Extract<keyof Appliers, `session.${string}`
     const parent = session.parent_session_id;
     if (parent === null) checkSessionLinks(session, () => null);
     else {
-      tx.run(PARENT, [parent], ({ rows }) =>
-        checkSessionLinks(session, () => (rows[0] as ParentLinks | undefined) ?? null),
-      );
+      tx.run(PARENT, [parent], ({ rows }) => {
+        checkSessionLinks(session, () => (rows[0] as ParentLinks | undefined) ?? null);
+      });
     }
     insertSession(tx, sessionRow(session));
   },
   'session.set_model': (write, step) => changeSession(SET_MODEL, write.session_id, write, step),
   'session.queue_model': (write, step) =>
     changeSession(QUEUE_MODEL, write.session_id, { ...write, pending: json(write.pending) }, step),
-  'session.set_limit': (write, step) => {
-    const max_cost_pusd = write.max_cost_usd === null ? null : toPusd(write.max_cost_usd);
-    changeSession(SET_LIMIT, write.session_id, { ...write, max_cost_pusd }, step);
-  },
+  'session.set_limit': (write, step) => changeSession(SET_LIMIT, write.session_id, write, step),
   'session.set_on_reached': (write, step) => changeSession(SET_ON_REACHED, write.session_id, write, step),
   'session.set_workspace': (write, step) => changeSession(SET_WORKSPACE, write.session_id, write, step),
-  'session.warned': ({ session_id, limit_usd }, step) =>
-    changeSession(SET_WARNED, session_id, { limit_pusd: toPusd(limit_usd) }, step),
+  'session.warned': (write, step) => changeSession(SET_WARNED, write.session_id, write, step),
   'session.set_policy_version': (write, step) => changeSession(SET_POLICY_VERSION, write.session_id, write, step),
   'session.end': (write, step) => {
     changeSession(END, write.session_id, write, step);

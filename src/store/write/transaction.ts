@@ -1,11 +1,11 @@
-// How every database is written: statements with conditions on their answers, one applier for each kind of write (16 §3).
+// The interface by which every database is written: statements with checks of their results, one applier per kind of write (16 §3).
 import type { Write } from '#core/ports/journal-writer.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { StoredMessage } from '#protocol/message.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 
-/** What a statement changed or returned. */
+/** The result of a statement. */
 export interface Answer<Row = Record<string, unknown>> {
   readonly rows: readonly Row[];
   readonly changes: number;
@@ -14,48 +14,53 @@ export interface Answer<Row = Record<string, unknown>> {
 /** `?` for values of an array, `@name` for those of an object. */
 export type Values = readonly unknown[] | object;
 
+/**
+ * Throws to undo the transaction; statements that it runs belong to its own. It returns `undefined`, not `void`, so that
+ * an async function is no check: its error would come after the commit.
+ */
+export type Check = (answer: Answer) => undefined;
+
 /** The statements of one transaction. */
 export interface Tx {
   /**
    * Runs a statement. SQLite answers before `run` returns; PostgreSQL is sent all statements at once, and their answers are
    * checked in the order of sending before the transaction commits.
-   * @param check throws to undo the transaction; statements that it runs belong to its own
    */
-  run(sql: string, values: Values, check?: (answer: Answer) => void): void;
+  run(sql: string, values: Values, check?: Check): void;
 }
 
-/** Takes a row by the names of its columns. */
+/** Inserts a row given by the names of its columns. */
 export function insertRow(
   table: string,
   columns: readonly string[],
   conflict = '',
-): (tx: Tx, row: object, check?: (answer: Answer) => void) => void {
+): (tx: Tx, row: object, check?: Check) => void {
   const values = columns.map((column) => `@${column}`).join(', ');
   const sql = `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${values}) ${conflict}`;
   return (tx, row, check) => tx.run(sql, row, check);
 }
 
-/** What the journal does after the commit because of a write. */
+/** Effects of a write that the journal applies after the commit. */
 export interface Effects {
   readonly messages: { readonly message: StoredMessage; readonly bytes: number }[];
   readonly ended: string[];
-  /** Sessions whose rows changed: to the given values, or to what the next reader finds. */
+  /** Sessions whose rows changed: to the given values; null = the next reader reads the row again. */
   readonly sessions: { readonly id: string; readonly values: Partial<SessionRecord> | null }[];
 }
 
-/** What an applier works with. */
+/** The arguments of an applier. */
 export interface Step {
   readonly tx: Tx;
   readonly effects: Effects;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Deletes request keys that expired before `?`, as this database does it best. */
+  /** The statement that deletes request keys which expired before `?`. */
   readonly dropExpiredKeys: string;
 }
 
 type WriteOf<K extends Write['kind']> = Extract<Write, { readonly kind: K }>;
 
-/** Refuses by a throw, at once or in the check of a statement. */
+/** Applies one write. Refuses it by throwing, at once or in the check of a statement. */
 export type Appliers<K extends Write['kind'] = Write['kind']> = {
   readonly [P in K]: (write: WriteOf<P>, step: Step) => void;
 };

@@ -1,7 +1,7 @@
 // Changes of turns, their inputs, messages and tool calls (01 §6, §8).
 import { turnRefusal } from '#core/policy/journal/conditions.ts';
 import { type AnsweredCall, resultViolation } from '#core/policy/journal/message-rules.ts';
-import { storedMetadata } from '#core/policy/journal/stored-payload.ts';
+import { packMetadata } from '#core/policy/journal/stored-payload.ts';
 import { toStoredFingerprint } from '#core/policy/learning/fingerprint.ts';
 import { InvalidMessageError, JournalConflict } from '#core/ports/journal-writer.ts';
 import type { Logger } from '#core/ports/logger.ts';
@@ -38,6 +38,9 @@ export const TURN_COLUMNS = [
   'tools_json',
   'resume_attempts',
   'fingerprint_json',
+  'chosen_effort',
+  'concluded_at',
+  'conclusion_message_id',
 ] as const;
 export const MESSAGE_COLUMNS = [
   'id',
@@ -74,7 +77,7 @@ export const END_TURN = `
 export const LAND_TURN = `
   UPDATE sessions SET turn_count = turn_count + @completed, updated_at = @ended_at, pending_active_model = NULL,
     active_model = CASE WHEN pending_active_model IS NULL THEN active_model
-      ELSE json_extract(pending_active_model, '$.model') END
+      ELSE {json_field(pending_active_model, model)} END
   WHERE id = @session_id RETURNING turn_count, updated_at, active_model`;
 export const INTERRUPT_TURN = `
   UPDATE turns SET status = 'interrupted', interrupted_reason = @reason,
@@ -83,6 +86,11 @@ export const INTERRUPT_TURN = `
 export const RESUME_TURN = `
   UPDATE turns SET status = 'in_flight', interrupted_reason = NULL, resume_attempts = resume_attempts + @attempt
   WHERE id = @turn_id AND status = 'interrupted'`;
+export const REQUEST_CONCLUSION = `
+  UPDATE turns SET concluded_at = @at WHERE id = @turn_id AND concluded_at IS NULL AND ${TURN_IS_OPEN}`;
+export const CONCLUDE_TURN = `
+  UPDATE turns SET concluded_at = coalesce(concluded_at, @at), conclusion_message_id = @message_id
+  WHERE id = @turn_id AND ${TURN_IS_OPEN}`;
 export const SCORE_TURN = `
   UPDATE turns SET user_score_json = @user_score_json WHERE id = @turn_id AND NOT (${TURN_IS_OPEN})`;
 export const INPUTS_WAITING = 'SELECT count(*) AS n FROM turn_inputs WHERE turn_id = ?';
@@ -101,7 +109,7 @@ export function turnRow({ retryable, ...turn }: TurnRecord, fingerprint: Fingerp
   return { ...turn, retryable: bit(retryable), tools_json: json(turn.tools), fingerprint_json: json(shape) };
 }
 
-/** The row of a message, the message as a reader will find it, and the length of its texts. */
+/** The row of a message, the message as readers return it, and the length of its texts. */
 export function messageRow(message: StoredMessage, log: Logger) {
   const raw = providerRaw(message, log);
   const content = JSON.stringify(message.content);
@@ -113,7 +121,7 @@ export function messageRow(message: StoredMessage, log: Logger) {
       role: message.role,
       status: message.metadata.status,
       created_at: Date.parse(message.created_at),
-      metadata_json: storedMetadata(message.metadata),
+      metadata_json: packMetadata(message.metadata),
       content_json: content,
       provider_raw_json: raw,
     },
@@ -188,6 +196,8 @@ export const turnWrites: Appliers<Kinds> = {
   'turn.interrupt': (write, { tx }) => changeTurn(tx, INTERRUPT_TURN, write.turn_id, write),
   'turn.resume': ({ turn_id, count_attempt }, { tx }) =>
     changeTurn(tx, RESUME_TURN, turn_id, { attempt: bit(count_attempt) }),
+  'turn.request_conclusion': (write, { tx }) => changeTurn(tx, REQUEST_CONCLUSION, write.turn_id, { at: write.at }),
+  'turn.conclude': ({ turn_id, at, message_id }, { tx }) => changeTurn(tx, CONCLUDE_TURN, turn_id, { at, message_id }),
   'turn.score': ({ turn_id, user_score }, { tx }) =>
     changeTurn(tx, SCORE_TURN, turn_id, { user_score_json: json(user_score) }),
   'turn_input.insert': ({ input: { content, ...input } }, { tx }) => {

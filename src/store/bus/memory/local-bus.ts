@@ -7,7 +7,7 @@ import { createOpenMessages } from './open-messages.ts';
 
 interface Subscribers {
   call(items: readonly Published[]): void;
-  /** Returns the way out. */
+  /** Returns the function that removes the subscriber. */
   add(name: string, subscriber: Subscriber): () => void;
 }
 
@@ -35,7 +35,7 @@ function eventIds(items: readonly Published[]): string[] {
   return items.flatMap((item) => (item.kind === 'event' ? [item.event.id] : []));
 }
 
-/** For the only server on a database. */
+/** The only server on a database has no other node to watch. */
 const WATCH = { ready: Promise.resolve(), stop: () => {} };
 
 export function createBus(log: Logger): LiveBus {
@@ -44,7 +44,7 @@ export function createBus(log: Logger): LiveBus {
 
   return {
     publish(items) {
-      // Folded first, so that a list of the open messages after this call has all of the batch.
+      // Folded first: a subscriber that lists the open messages then sees the whole batch.
       for (const item of items) open.fold(item);
       subscribers.call(items);
     },

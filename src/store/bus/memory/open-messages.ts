@@ -1,4 +1,4 @@
-// Fold of the deltas in flight: what a late joiner must hold of every message in mid-stream (06 §4.4).
+// Fold of the deltas in flight: the content so far of every message in mid-stream, for clients that connect late (06 §4.4).
 
 import type { Published } from '#core/ports/live-bus.ts';
 import type { Delta, OpenToolInput, Transient } from '#protocol/delta.ts';
@@ -42,7 +42,7 @@ export function createOpenMessages(): OpenMessages {
   return {
     fold(item) {
       if (item.kind === 'transient') foldTransient(item.transient);
-      // A turn that ended without closing its message (a bug upstream) must not be shown as speaking for ever.
+      // A turn that ended without closing its message (a bug upstream) must not be shown as streaming for ever.
       else if (endsTurn(item.event.type)) open.delete(item.event.session_id);
     },
     list(inScope) {
@@ -110,7 +110,7 @@ function grow(message: OpenMessage, delta: Exclude<Delta, Start | { type: 'messa
   }
 }
 
-/** Positions in `content` are block indices: a place without text of its own (a tool input still open) is an empty text block. */
+/** Positions in `content` are block indices: a block without text yet (an open tool input) is an empty text block. */
 function asStart(message: OpenMessage): Transient {
   const content: ContentBlock[] = [];
   const last = Math.max(-1, ...message.blocks.keys());

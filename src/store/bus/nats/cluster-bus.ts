@@ -12,13 +12,13 @@ import { createTree, settleMessage, type Tree } from './tree.ts';
 export interface ClusterBusOptions {
   /** Prefix of the subjects. */
   readonly cluster: string;
-  /** Null = no NATS: nothing is encoded, and what others commit is found by asking the database. */
+  /** Null = no NATS: nothing is encoded, and commits of other nodes are found by polling the database. */
   readonly link: Link | null;
-  /** Known to the nodes of this cluster alone. */
+  /** The secret that only the nodes of this cluster know. */
   readonly key: Buffer;
   /** Whether this node holds the tree. */
   readonly owns: (root: string) => boolean;
-  /** Of those trees that are there. */
+  /** Of the given trees, those that exist. */
   readonly standings: (roots: readonly string[]) => Promise<readonly Standing[]>;
   readonly store: Pick<Store, 'messages' | 'turns'>;
   readonly clock: Clock;
@@ -32,7 +32,7 @@ export interface ClusterBus extends LiveBus {
 }
 
 const POLL_MS = 1000;
-/** After which the frame of a commit that was read of is taken for lost. */
+/** After this time, a commit that the database has and whose frame did not arrive counts as missed. */
 const LATE_FRAME_MS = 250;
 
 interface Followed {
@@ -46,7 +46,7 @@ interface Followed {
 export function createClusterBus(options: ClusterBusOptions): ClusterBus {
   const { link, owns, standings, clock, log } = options;
   const subscribers = createSubscribers(log);
-  /** Those that this node holds and has spoken of, and those that are watched. */
+  /** Trees of which this node has published, and trees that it watches. */
   const trees = new Map<string, Tree>();
   const followed = new Map<string, Followed>();
   const outbox = link && createOutbox({ ...options, link }, (root) => trees.get(root) ?? null);
@@ -145,7 +145,7 @@ export function createClusterBus(options: ClusterBusOptions): ClusterBus {
     for (const [{ tree }, seq] of behind) if (tree.skipTo(seq)) reportGap(tree);
     for (const { tree } of others) if (tree.watched) deliverTo(tree, await settleMessage(tree, options));
   }
-  /** Those of which something was committed that was not heard, with the number of its commit. */
+  /** Trees with a commit whose frame was not received, by the number of that commit. */
   async function findBehind(others: readonly Followed[]): Promise<ReadonlyMap<Followed, number>> {
     const before = others.map(({ tree }) => tree.seen);
     const found = await standings(others.map(({ tree }) => tree.root));
@@ -188,7 +188,7 @@ export function createClusterBus(options: ClusterBusOptions): ClusterBus {
     async close() {
       timer?.cancel();
       for (const one of [...followed.values()]) unfollow(one);
-      // What was published last is still on its way.
+      // The last published frames are still being sent.
       await link?.flush();
       await link?.close();
     },

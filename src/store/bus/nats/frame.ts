@@ -96,8 +96,8 @@ interface EventItem {
 export interface TransientItem {
   readonly transient: Transient;
   /**
-   * Left out because it is large: content of the message with this id, as it is stored, or a tool's input, as its
-   * parts gave it.
+   * Set where large content is left out: `store` = the stored message with this id has it; `parts` = the deltas of a
+   * tool's input have it.
    */
   readonly from?: 'store' | 'parts';
 }
@@ -106,18 +106,18 @@ export type FrameItem = EventItem | TransientItem;
 export interface FrameBody {
   readonly v: 1;
   readonly epoch: number;
-  /** Of the commit, or of the last one before. */
+  /** Number of the commit, or of the last commit before these items. */
   readonly seq: number;
   /** Counts the frames of the tree within the epoch. */
   readonly n: number;
-  /** All that a commit publishes; transient items alone; messages in mid-stream so far, for nodes that missed their start. `said` is a wire name. */
+  /** `commit`: all items of a commit. `between`: deltas alone. `said`: the open messages so far, for nodes that missed their start. */
   readonly kind: 'commit' | 'between' | 'said';
   /** False: not all items of the commit could travel; it is to be read from the store. */
   readonly whole: boolean;
   readonly items: readonly FrameItem[];
 }
 
-/** Of a frame as it travels. */
+/** Maximum bytes of a sealed frame. */
 export const MAX_FRAME_BYTES = 512 * 1024;
 const SEAL_BYTES = 16;
 /** As deep as what a model wrote may be, and the frame around it. */
@@ -126,7 +126,7 @@ const LIMITS: Limits = { bytes: MAX_FRAME_BYTES, depth: 120, nodes: 250_000 };
 interface Seals {
   /** @param subject a frame is invalid on another subject */
   seal(subject: string, text: string): Buffer;
-  /** Null for what is too large, was made by a stranger, or is of no known form. Never throws. */
+  /** Null for a frame that is too large, has another seal, or has no known form. Never throws. */
   open(subject: string, data: Uint8Array): FrameBody | null;
 }
 
@@ -150,8 +150,9 @@ export function createSeals(key: Buffer): Seals {
       const json = readJson(body.toString('utf8'), LIMITS);
       if (!json.ok) return null;
       const frame = FrameSchema.safeParse(json.value);
-      // As it came: a newer node may say more than this one knows.
-      return frame.success ? (json.value as FrameBody) : null;
+      // Kept as received: a newer node may add fields that this one does not know.
+      if (frame.success) return json.value as FrameBody;
+      return null;
     },
   };
 }
@@ -159,8 +160,8 @@ export function createSeals(key: Buffer): Seals {
 const BLOCK_BYTES = 64;
 
 /**
- * HMAC-SHA-256 (RFC 2104) of both parts together. The key's share of the work is done once: `createHmac` takes four
- * times as long for a short text as this does.
+ * HMAC-SHA-256 (RFC 2104) of both parts together. The blocks of the key are hashed once: `createHmac` takes four
+ * times as long for a short text.
  */
 export function createHmacFor(key: Buffer): (head: string, body: Uint8Array) => Buffer {
   const block = Buffer.alloc(BLOCK_BYTES);
@@ -175,7 +176,7 @@ export function createHmacFor(key: Buffer): (head: string, body: Uint8Array) => 
 /** Fields of a frame beside its items; `n` is drawn for each frame. */
 export type Head = Pick<FrameBody, 'epoch' | 'seq' | 'kind'> & { readonly next: () => number };
 
-/** Without its seal and what surrounds its items. */
+/** Bytes left for the items of a frame. */
 const ROOM = MAX_FRAME_BYTES - 1024;
 /** Characters of one part; a character takes at most six bytes of JSON. */
 const PART = 64 * 1024;
@@ -191,7 +192,8 @@ export function packItems(items: readonly Published[], head: Head): string[] {
   const pieces = items.map(toPiece);
   if (sumSizes(pieces) <= ROOM) return [frame(head, pieces)];
   const small = items.flatMap((item, i) => (pieces[i]!.bytes <= PART ? [pieces[i]!] : smaller(item).map(toPiece)));
-  return head.kind === 'commit' ? encodeCommit(small, head) : inTurn(small, head);
+  if (head.kind === 'commit') return encodeCommit(small, head);
+  return inTurn(small, head);
 }
 
 /** All events in one frame, with the items between them. Without events, the commit is read from the store. */
@@ -240,7 +242,7 @@ function toPiece(item: Sent): Piece {
   return { text, bytes: Buffer.byteLength(text), event: item.kind === 'event' };
 }
 
-/** A payload goes as the text that was stored. */
+/** The payload is sent as the stored text. */
 function encodeItem(item: Sent): string {
   if (item.kind === 'event') {
     const { payload: _, ...envelope } = item.event;
@@ -250,7 +252,7 @@ function encodeItem(item: Sent): string {
   return JSON.stringify({ transient, from });
 }
 
-/** The same in items that fit; an event is never cut. */
+/** The item, split into items that fit into a frame; an event is never split. */
 function smaller(item: Published): readonly Sent[] {
   if (item.kind === 'event') return [item];
   const { transient } = item;
@@ -260,7 +262,8 @@ function smaller(item: Published): readonly Sent[] {
     case 'message.start':
       return inDeltas(transient).flatMap((each): readonly Sent[] => {
         const part: Published = { kind: 'transient', transient: each };
-        return each.delta.type === 'message.start' ? [part] : smaller(part);
+        if (each.delta.type === 'message.start') return [part];
+        return smaller(part);
       });
     case 'text.delta':
       return parts(delta.payload.text).map((text) => toItem({ ...delta, payload: { ...delta.payload, text } }));
@@ -325,5 +328,6 @@ function openInDeltas({ tool_name, partial_json, ...input }: OpenToolInput, mess
 function parts(text: string): string[] {
   const found: string[] = [];
   for (let at = 0; at < text.length; at += PART) found.push(text.slice(at, at + PART));
-  return found.length === 0 ? [''] : found;
+  if (found.length === 0) return [''];
+  return found;
 }

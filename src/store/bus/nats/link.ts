@@ -1,7 +1,9 @@
-// The connection to NATS, opened in the background and reopened without limit. Messages of a time without it are lost (16 §10).
+// The connection to NATS, opened in the background and reopened without limit. Messages sent while it is down are lost (16 §10).
+
 import type { Msg, NatsConnection, NodeConnectionOptions, Subscription } from '@nats-io/transport-node';
 import type { Logger } from '#core/ports/logger.ts';
 import type { Clock } from '#protocol/clock.ts';
+import { readErrorMessage } from '#protocol/text/error-message.ts';
 
 export type Hear = (data: Uint8Array, subject: string) => void;
 
@@ -11,22 +13,22 @@ export interface Link {
   onChange(listener: (up: boolean) => void): void;
   /** Lost while the connection is down. */
   publish(subject: string, data: Uint8Array): void;
-  /** For as long as it is not ended, over every connection. Returns the end. */
+  /** The subscription survives reconnects. Returns the function that ends it. */
   listen(subject: string, hear: Hear): () => void;
-  /** Resolves when the server has all that was asked of it, or after a moment. */
+  /** Resolves when the server has received everything that was sent, or after a short time limit. */
   flush(): Promise<void>;
   close(): Promise<void>;
 }
 
 export interface LinkOptions {
-  /** `nats://` or `tls://`, with user and password where the server wants them. */
+  /** `nats://` or `tls://`, with user and password where the server requires them. */
   readonly url: string;
   readonly name: string;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** A connection that answers nothing for twice as long is given up. */
+/** Interval of pings; a connection without an answer for twice this time is closed. */
 const PING_MS = 2000;
 const AGAIN_MS = 500;
 const FLUSH_MS = 1000;
@@ -42,13 +44,13 @@ async function connectTo(url: string, more: NodeConnectionOptions): Promise<Nats
   const { protocol, host, username, password } = new URL(url);
   return connect({
     servers: host,
-    ...(username === '' ? {} : { user: decodeURIComponent(username), pass: decodeURIComponent(password) }),
-    ...(protocol === 'tls:' ? { tls: {} } : {}),
+    ...(username !== '' && { user: decodeURIComponent(username), pass: decodeURIComponent(password) }),
+    ...(protocol === 'tls:' && { tls: {} }),
     ...more,
   });
 }
 
-/** Null where NATS takes this server, else why not. */
+/** Null where NATS accepts this server, else the reason. */
 export async function natsFault(url: string): Promise<string | null> {
   try {
     await (await connectTo(url, { reconnect: false, timeout: PING_MS })).close();
@@ -59,7 +61,7 @@ export async function natsFault(url: string): Promise<string | null> {
 }
 
 function describeLinkFault(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  return readErrorMessage(error);
 }
 
 export function openLink({ url, name, clock, log }: LinkOptions): Link {
@@ -83,7 +85,7 @@ export function openLink({ url, name, clock, log }: LinkOptions): Link {
       listener.subscription = connection?.subscribe(listener.subject, { callback: hear }) ?? null;
     });
   }
-  /** The library runs what throws into its own reading of the connection. */
+  /** An exception here would end the library's own read loop. */
   function attemptStep(step: () => void): void {
     try {
       step();
@@ -92,7 +94,7 @@ export function openLink({ url, name, clock, log }: LinkOptions): Link {
     }
   }
 
-  /** From one connection to its end, which only a refusal or `close` brings. */
+  /** Runs one connection to its end. Only a refusal or `close` ends it. */
   async function connectOnce(): Promise<void> {
     const nats = await connectTo(url, {
       name,

@@ -18,7 +18,7 @@ import {
 import type { Link } from './link.ts';
 import type { Tree } from './tree.ts';
 
-/** Of frames that wait for a read. What comes above it is dropped, and so noticed as missing. */
+/** Bytes of frames that wait for a read. Frames above it are dropped; the gap in their numbers is noticed. */
 const MAX_WAITING_BYTES = 32 * 1024 * 1024;
 
 interface InboxParts {
@@ -27,7 +27,7 @@ interface InboxParts {
   readonly log: Logger;
 }
 
-/** What comes of frames. */
+/** Receives the decoded items of frames. */
 interface Outcome {
   deliver(items: readonly Published[]): void;
   gap(): void;
@@ -37,7 +37,7 @@ interface Outcome {
 export interface Inbox {
   /** @param bytes of the frame */
   enqueue(frame: FrameBody, bytes: number): void;
-  /** From now on frames are taken: it is known what was committed before them. */
+  /** Delivers frames from now on: the commits before them are known. */
   open(): void;
   close(): void;
 }
@@ -58,7 +58,7 @@ export function createInbox(tree: Tree, { store, clock, log }: InboxParts, out: 
         if (waiting.length > 0) pump();
       });
   }
-  /** Waits for nothing where nothing must be read. */
+  /** Awaits nothing where no content has to be read. */
   async function drainFrames(): Promise<void> {
     for (let next = waiting.shift(); next !== undefined && state === 'open'; next = waiting.shift()) {
       waitingBytes -= next.bytes;
@@ -86,7 +86,7 @@ export function createInbox(tree: Tree, { store, clock, log }: InboxParts, out: 
     if (delta.type !== 'message.complete') return null;
     const { message_id } = delta.payload;
     const stored = await store.messages.get(message_id);
-    // Of a call that failed nothing is stored.
+    // Nothing is stored of a call that failed.
     const final_content = stored?.content ?? tree.begun(session_id, message_id)?.delta.payload.content ?? [];
     const payload = { ...delta.payload, final_content };
     return { kind: 'transient', transient: { ...transient, delta: { ...delta, payload } } };
@@ -136,15 +136,15 @@ interface Outbox {
   send(tree: Tree, items: readonly Published[], at: Position): void;
   /** Asks the owner for its messages in mid-stream. */
   ask(root: string): void;
-  /** Hears the frames of a tree, with their size. Returns the end. */
+  /** Receives the frames of a tree with their size. Returns the function that stops it. */
   listen(root: string, hear: (frame: FrameBody, bytes: number) => void): () => void;
 }
 
-/** Answers to one tree's askers, however many ask: an answer is as long as the messages are. */
+/** Minimum time between two answers for one tree, however many nodes request one: an answer holds whole messages. */
 const SAY_EVERY_MS = 250;
 const NOTHING = new Uint8Array();
 
-/** @param known the tree, where this node has spoken of it */
+/** @param known the tree, where this node has published of it */
 export function createOutbox(parts: OutboxParts, known: (root: string) => Tree | null): Outbox {
   const { cluster, link, owns, clock } = parts;
   const seals = createSeals(parts.key);
@@ -156,7 +156,7 @@ export function createOutbox(parts: OutboxParts, known: (root: string) => Tree |
     const subject = treeSubject(root);
     for (const text of packItems(items, head)) {
       const bytes = seals.seal(subject, text);
-      // Its number is used up, so that the others notice.
+      // Its number is used all the same, so that other nodes notice the gap.
       if (bytes.length <= MAX_FRAME_BYTES) link.publish(subject, bytes);
     }
   }
@@ -172,7 +172,7 @@ export function createOutbox(parts: OutboxParts, known: (root: string) => Tree |
     const items = starts.map((transient): Published => ({ kind: 'transient', transient }));
     transmit(tree, items, { epoch: tree.epoch, seq: tree.seen, kind: 'said', next: tree.nextFrame });
   }
-  /** Who asked while the last answer was young. */
+  /** Trees that were requested again soon after their last answer. */
   const late = new Set<string>();
   link.listen(askSubject('*'), (_data, subject) => {
     const root = subject.slice(askSubject('').length);
@@ -182,7 +182,7 @@ export function createOutbox(parts: OutboxParts, known: (root: string) => Tree |
 
   return {
     send(tree, items, { epoch, seq, commit }) {
-      // Counted all the same: the other nodes notice the missing frame.
+      // Its number is used all the same, so that other nodes notice the gap.
       if (!link.up()) tree.nextFrame();
       else transmit(tree, items, { epoch, seq, kind: commit ? 'commit' : 'between', next: tree.nextFrame });
     },

@@ -5,7 +5,7 @@ import type { Standing } from '#core/ports/tree-ownership.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Delta, Transient } from '#protocol/delta.ts';
 import type { Message, StopReason } from '#protocol/message.ts';
-import { NO_TOKENS } from '#protocol/usage.ts';
+import { buildPlainCost, NO_TOKENS } from '#protocol/usage.ts';
 import { createOpenMessages } from '../memory/open-messages.ts';
 import type { FrameBody, FrameItem } from './frame.ts';
 
@@ -14,7 +14,7 @@ export type Tree = ReturnType<typeof createTree>;
 /** Results of a frame. */
 interface Taken {
   readonly items: readonly FrameItem[];
-  /** Ends of messages without an owner; delivered first. */
+  /** Ends of messages whose owner is gone; delivered first. */
   readonly ends: readonly Published[];
   /** A commit was missed. */
   readonly gap: boolean;
@@ -37,11 +37,11 @@ export function createTree(root: string) {
   const restarted = new Set<string>();
   let watched = false;
   let epoch = 0;
-  /** Of the last commit that was heard of. */
+  /** Number of the last known commit. */
   let seen = 0;
-  /** Whether the database was asked what was committed before. */
+  /** Whether the commits before the first frame were read from the database. */
   let placed = false;
-  /** Frames of the epoch: sent, if this node owns the tree, or heard. */
+  /** Number of frames of the epoch: sent, if this node owns the tree, else received. */
   let frames: number | null = null;
 
   function listOpen(inScope: (sessionId: string) => boolean): readonly Begun[] {
@@ -99,9 +99,9 @@ export function createTree(root: string) {
     get placed() {
       return placed;
     },
-    /** Messages in mid-stream, as far as they are whole. */
+    /** Messages in mid-stream without a missed delta. */
     listed: listOpen,
-    /** Messages of which something was missed. */
+    /** Messages with a missed delta. */
     broken: (): readonly Begun[] => [...brokenStarts.values()],
     watch(): void {
       watched = true;
@@ -115,13 +115,13 @@ export function createTree(root: string) {
     },
     breakOff,
     raise,
-    /** A commit whose frame did not come. False when it has come. */
+    /** Marks a commit as missed. False when its frame has arrived meanwhile. */
     skipTo(seq: number): boolean {
       if (!watched || seq <= seen) return false;
       seen = seq;
       return true;
     },
-    /** As the database has it; what was heard meanwhile is not forgotten. */
+    /** Takes the position that the database has; a newer one from frames stays. */
     place(standing: Standing, at: number): readonly Published[] {
       placed = true;
       seen = Math.max(seen, standing.seq);
@@ -132,7 +132,7 @@ export function createTree(root: string) {
       seen = seq;
     },
 
-    /** What this node publishes as the owner, and whether its watcher has missed a commit before. */
+    /** Records items that this node publishes as the owner. `gap`: its watcher missed an earlier commit. */
     own(items: readonly Published[], at: Position, now: number): Pick<Taken, 'ends' | 'gap'> {
       const ends = raise(at.epoch, now);
       const gap = placed && at.seq > seen + (at.commit ? 1 : 0);
@@ -161,25 +161,26 @@ export function createTree(root: string) {
       const items = frame.items.filter((item) => 'transient' in item || (next && !gap));
       return { items, ends, gap, ask };
     },
-    /** Adds one complete item of a frame; true where watchers receive it. */
+    /** Adds one complete item of a frame. True where watchers have to receive it. */
     fold(item: Published, inMidStream: boolean): boolean {
       if (item.kind === 'transient' && !admits(item.transient, inMidStream)) return false;
       open.fold(item);
       return true;
     },
-    /** A tool's input as its parts gave it. */
+    /** A tool's input, joined from its deltas. */
     toInput(session: string, toolUseId: string): string | null {
       const [start] = listOpen((id) => id === session);
       return (
         start?.delta.payload.open_tool_inputs.find((input) => input.tool_use_id === toolUseId)?.partial_json ?? null
       );
     },
-    /** What is known of a message in mid-stream or broken off. */
+    /** The state of a message in mid-stream or broken off. */
     begun(session: string, messageId: string): Begun | null {
       const [start] = listOpen((id) => id === session);
-      return start?.delta.payload.message_id === messageId ? start : (brokenStarts.get(messageId) ?? null);
+      if (start?.delta.payload.message_id === messageId) return start;
+      return brokenStarts.get(messageId) ?? null;
     },
-    /** A broken message has come to its end. False when it was closed meanwhile. */
+    /** Closes a broken message. False when it was closed meanwhile. */
     settle: (messageId: string): boolean => brokenStarts.delete(messageId),
   };
 }
@@ -187,7 +188,7 @@ export function createTree(root: string) {
 /** Ends a message that has no owner, with its content so far. */
 function closeMessage(start: Begun, at: number): Transient {
   const { message_id, content } = start.delta.payload;
-  const usage = { ...NO_TOKENS, cost_usd: '0', pricing_version: '', priced: false, latency_ms: 0 };
+  const usage = { ...NO_TOKENS, ...buildPlainCost('0'), pricing_version: '', priced: false, latency_ms: 0 };
   const payload = { message_id, stop_reason: 'error', final_content: content, usage, latency_ms: 0 } as const;
   return { ...start, timestamp: at, delta: { type: 'message.complete', payload } };
 }
@@ -199,7 +200,7 @@ interface SettleParts {
   readonly clock: Clock;
 }
 
-/** Ends of those broken messages of the tree that have come to one. */
+/** The ends of the tree's broken messages whose end is stored. */
 export async function settleMessage(tree: Tree, { store, clock }: SettleParts): Promise<readonly Published[]> {
   const ends: Published[] = [];
   for (const start of tree.broken()) {
@@ -224,8 +225,9 @@ function asStored(start: Begun, { content, metadata }: Message, at: number) {
   return { ...rest, delta: { ...delta, payload } };
 }
 
-/** The exact one is in `llm.call_completed`. */
+/** The exact stop reason is in `llm.call_completed`. */
 function toStopReason(status: Message['metadata']['status'], content: Message['content']): StopReason {
   if (status === 'cancelled' || status === 'error') return status;
-  return content.some(({ type }) => type === 'tool_use') ? 'tool_use' : 'end_turn';
+  if (content.some(({ type }) => type === 'tool_use')) return 'tool_use';
+  return 'end_turn';
 }

@@ -1,12 +1,13 @@
-// One connection with what every statement on it has in common: translation, preparation, values.
+// Runs statements on one connection: translates, prepares, converts values.
 
 import { createHash } from 'node:crypto';
 import pg from 'pg';
+import { type Dialect, expandFragments } from '#store/schema/dialect.ts';
 import type { Answer, Values } from '#store/write/transaction.ts';
 
-// Values on their way to PostgreSQL and back, as SQLite has them: truth is 0 or 1, money exact.
+// Converts values to and from PostgreSQL so that they equal SQLite's: booleans are 0 or 1, money is exact.
 
-/** How integers come back: as numbers, or exact as bigint. */
+/** Form of returned integers: numbers, or exact bigints. */
 type Integers = 'numbers' | 'exact';
 
 const { builtins } = pg.types;
@@ -32,12 +33,16 @@ const TYPES: Readonly<Record<Integers, ReturnType<typeof parsers>>> = {
 
 /** PostgreSQL refuses a raw NUL in a text (16 §2). */
 function toStorable(value: unknown): unknown {
-  if (typeof value === 'string') return value.includes('\0') ? value.replaceAll('\0', '\uFFFD') : value;
+  if (typeof value === 'string') {
+    if (value.includes('\0')) return value.replaceAll('\0', '\uFFFD');
+    return value;
+  }
   if (typeof value === 'bigint') return String(value);
-  return Array.isArray(value) ? value.map(toStorable) : value;
+  if (Array.isArray(value)) return value.map(toStorable);
+  return value;
 }
 
-/** The values of an object by the names of a statement. */
+/** The values of an object in the order of a statement's names. */
 function placeValues(names: readonly string[], values: object): unknown[] {
   return names.map((name) => {
     const value = (values as Record<string, unknown>)[name];
@@ -46,7 +51,7 @@ function placeValues(names: readonly string[], values: object): unknown[] {
   });
 }
 
-// Translates the shared statements from SQLite to PostgreSQL.
+// Translates the shared statements to PostgreSQL.
 
 /** A statement with its values bound by position; `names` lists the object's fields in that order. */
 interface Translated {
@@ -54,37 +59,37 @@ interface Translated {
   readonly names: readonly string[];
 }
 
-/** In order: what the one spells otherwise than the other, each with why. */
-const RULES: readonly (readonly [RegExp, string])[] = [
-  // Hints for SQLite's planner.
-  [/ INDEXED BY \w+/g, ''],
-  [/CROSS JOIN (\w+(?: \w+)?) ON/g, 'JOIN $1 ON'],
-  [/(?<=[\s(,])\+(?=[a-z])/g, ''],
-  // A list of ids comes as one JSON text. As an array it is looked up in an index; as a sub-select, the table is read.
-  [/IN \(SELECT value FROM json_each\(\?\)\)/g, '= ANY (ARRAY(SELECT json_array_elements_text(CAST(? AS json))))'],
-  // Fields of JSON texts.
-  [/json_extract\(([\w.]+), '\$\.(\w+)'\)/g, "(CAST($1 AS json) ->> '$2')"],
-  [/([\w.]+_json) ->> '\$\.(\w+)'/g, "(CAST($1 AS json) ->> '$2')"],
-  // Of two values, not of a column.
-  [/\bmax\((?=\d)/g, 'greatest('],
-  [/\bmin\((?=\d)/g, 'least('],
-  // Both terms of the recursion must be sorted alike.
-  [/SELECT \?, 0 UNION ALL/g, 'SELECT CAST(? AS text) COLLATE "C", 0 UNION ALL'],
-];
+/** PostgreSQL's planner has statistics and needs no hints. */
+const POSTGRES: Dialect = {
+  index: () => '',
+  no_index: () => '',
+  join_in_order: () => 'JOIN',
+  // PostgreSQL looks up an array in an index; for a sub-select it would read the whole table.
+  in_list: () => '= ANY (ARRAY(SELECT json_array_elements_text(CAST(? AS json))))',
+  // Text in PostgreSQL holds no NUL.
+  text_at: (column, ...path) => {
+    const keys = path.map((key) => key.replace(/^(?!\d+$).*$/, "'$&'"));
+    const at = [`CAST(${column} AS json)`, ...keys.slice(0, -1)].join(' -> ');
+    return `(CASE WHEN strpos(${column}, '\\u0000') = 0 THEN ${at} ->> ${keys.at(-1)} END)`;
+  },
+  json_field: (column, field) => `(CAST(${column} AS json) ->> '${field}')`,
+  greatest: () => 'greatest',
+  least: () => 'least',
+  first_id: () => 'CAST(? AS text) COLLATE "C"',
+};
 
 const known = new Map<string, Translated>();
-/** Texts come from code, never from a request; the reports combine their parts to more texts than are worth keeping. */
+/** Maximum cached statements. Their texts come from code alone, but reports compose too many to keep all. */
 const MAX_KNOWN = 1024;
 
-/** `?` or `@name` for values. */
+/** Expands the fragments and replaces `?` and `@name` by `$1`, `$2`, …. */
 function translateSql(sql: string): Translated {
   const found = known.get(sql);
   if (found !== undefined) return found;
   if (known.size >= MAX_KNOWN) known.clear();
-  let text = RULES.reduce((left, [from, to]) => left.replace(from, to), sql);
   const names: string[] = [];
   let placed = 0;
-  text = text.replaceAll(/\?|@(\w+)/g, (_, name: string | undefined) => {
+  const text = expandFragments(POSTGRES, sql).replaceAll(/\?|@(\w+)/g, (_, name: string | undefined) => {
     if (name === undefined) return `$${++placed}`;
     const at = names.indexOf(name);
     if (at >= 0) return `$${at + 1}`;
@@ -105,7 +110,7 @@ export type Send = <Row = Record<string, unknown>>(
 
 const names = new Map<string, string>();
 
-/** Texts are few and stay prepared on the server, by the name of their content. */
+/** Statements stay prepared on the server under a name made from their text. */
 function statementName(text: string): string {
   const known = names.get(text);
   if (known !== undefined) return known;

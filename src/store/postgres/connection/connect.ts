@@ -23,7 +23,7 @@ export function connectionConfig(
   const text = `SELECT ${all.map(([name, value]) => `set_config(${pg.escapeLiteral(name)}, ${pg.escapeLiteral(String(value))}, false)`)}`;
   return {
     connectionString: address.href,
-    ...(options.rest === '' ? {} : { options: options.rest }),
+    ...(options.rest !== '' && { options: options.rest }),
     keepAlive: true,
     connectionTimeoutMillis: patienceMs,
     application_name: 'metis',
@@ -34,7 +34,7 @@ export function connectionConfig(
   };
 }
 
-/** A connection of its own; the caller ends it. */
+/** Opens one connection outside of any pool; the caller closes it. */
 export async function connectClient(url: string, settings: Settings): Promise<pg.Client> {
   const { onConnect, ...config } = connectionConfig(url, settings);
   const client = new pg.Client(config);
@@ -51,11 +51,11 @@ export async function connectClient(url: string, settings: Settings): Promise<pg
 
 interface Options {
   readonly settings: readonly (readonly [name: string, value: string])[];
-  /** What is no setting, for the server to judge. */
+  /** Parts that are no settings; they are passed to the server unchanged. */
   readonly rest: string;
 }
 
-/** Of `options` in an address, as PostgreSQL splits it: `-c name=value`, `-cname=value`, `--name=value`, `\` before a space. */
+/** The settings in `options` of an address, split as PostgreSQL does: `-c name=value`, `-cname=value`, `--name=value`, `\` before a space. */
 function parseOptions(options: string): Options {
   const words = options.match(/(?:\\.|\S)+/gs) ?? [];
   const settings: (readonly [string, string])[] = [];
@@ -78,8 +78,8 @@ const ROUNDS = 3;
 const PATIENCE_MS = 5000;
 
 /**
- * Asks two open connections in turn which server process answers. A pooler in transaction mode gives both the same one,
- * or one connection another each time. Makes no setting, which such a pooler would hand to other clients.
+ * Queries the server process of two open connections in turn. A pooler in transaction mode gives both the same process,
+ * or one connection a different process each time. Changes no setting, which such a pooler would pass to other clients.
  * Throws `StartupError('database_pooler_mode')`.
  */
 export async function requireSessionMode(url: string): Promise<void> {
@@ -90,7 +90,7 @@ export async function requireSessionMode(url: string): Promise<void> {
   try {
     for (const client of clients) await client.connect();
     for (let round = 0; round < ROUNDS; round++) {
-      // Twice: a pooler that hands out its connections in rotation gives the second question another one.
+      // Twice: a pooler that hands out its connections in rotation answers the second query from another process.
       for (const { client, backends } of [first!, first!, second!]) {
         backends.add((await client.query<{ backend: string }>(BACKEND)).rows[0]!.backend);
       }

@@ -2,10 +2,11 @@
 import { InvalidMessageError, JournalConflict, StorageFault } from '#core/ports/journal-writer.ts';
 
 function sqlState(error: unknown): string {
-  return error instanceof Error && 'code' in error ? String(error.code) : '';
+  if (error instanceof Error && 'code' in error) return String(error.code);
+  return '';
 }
 
-/** A statement behind one that failed. */
+/** A statement after a failed one in the same transaction. */
 export function isAborted(error: unknown): boolean {
   return sqlState(error) === '25P02';
 }
@@ -34,22 +35,22 @@ export function isTransient(error: unknown): boolean {
   return isConnectionFault(error) || isReadOnly(error) || /^(08|57|40|53)/.test(sqlState(error));
 }
 
-/** The database refuses the statement for a reason outside of it: a permission, a missing table, a worn disk. */
+/** The database refuses the statement for a reason that is not in it: a permission, a missing table, a failing disk. */
 function isRefusal(error: unknown): boolean {
   return /^(?!21|22|23|54|P0)[0-9A-Z]{5}$/.test(sqlState(error));
 }
 
-/** The database ended it, because it took longer than a statement may. */
+/** The database cancelled the statement at its time limit. */
 export function isOutOfTime(error: unknown): boolean {
   return sqlState(error) === '57014';
 }
 
-/** That, or nothing was heard of it for longer still. */
+/** The same, or no answer arrived within an even longer limit. */
 export function isTooSlow(error: unknown): boolean {
   return isOutOfTime(error) || (error instanceof Error && error.message.includes('Query read timeout'));
 }
 
-/** As the operating system names them: `ECONNRESET`, `ENETUNREACH`, `EAI_AGAIN`. Node's own begin with `ERR_`. */
+/** Error codes of the operating system: `ECONNRESET`, `ENETUNREACH`, `EAI_AGAIN`. Node's own begin with `ERR_`. */
 const SOCKET_FAULT = /^E(?!RR_)[A-Z0-9_]+$|^ERR_(SOCKET|STREAM|SSL|TLS)_/;
 
 /** The outcome of the last statement is unknown. */
@@ -94,5 +95,6 @@ export function journalFault(cause: unknown): unknown {
   if ((code === UNIQUE || code === FOREIGN_KEY) && constraint !== undefined) return CONFLICTS[constraint]?.() ?? cause;
   if (isReadOnly(cause)) return new StorageFault('the database is read-only', cause);
   if (isTransient(cause)) return new StorageFault('the database cannot be reached', cause);
-  return isRefusal(cause) ? new StorageFault(`the database refuses it with SQLSTATE ${code}`, cause) : cause;
+  if (isRefusal(cause)) return new StorageFault(`the database refuses it with SQLSTATE ${code}`, cause);
+  return cause;
 }

@@ -18,13 +18,13 @@ import { connectClient, requireSessionMode } from './connect.ts';
 import { isTransient } from './faults.ts';
 import { AWAIT_TURN, createPool, type Pool, type PoolOptions, REGISTRATION } from './pool.ts';
 
-/** The lowest schema that this version wrote for whom a later one is still good enough. */
+/** Nodes that know this schema or a newer one can still write a database of this version. */
 const COMPATIBLE_FROM = 7;
 const SET =
   'INSERT INTO meta (key, value) VALUES (@key, @value) ON CONFLICT (key) DO UPDATE SET value = excluded.value';
 
 /**
- * Runs what is missing in one transaction and returns the names of what ran.
+ * Runs the missing migrations in one transaction and returns their names.
  * @param dir holds `NNNN_noun.sql`; the n-th leads to schema version n
  * @param compatibleFrom the oldest schema that a node must know after it
  * Throws `StartupError('database_too_old' | 'schema_too_new' | 'database_foreign')`, `OlderNodesRunning`.
@@ -52,7 +52,7 @@ export async function migrate(url: string, dir: string, compatibleFrom = COMPATI
   }
 }
 
-/** Nodes run that could not write the database after the migration. Nothing was changed. */
+/** Running nodes could not write the database after the migration. Nothing was changed. */
 class OlderNodesRunning extends Error {
   constructor(names: readonly string[]) {
     super(`nodes of an older version are running: ${names.join(', ')}`);
@@ -73,7 +73,7 @@ async function requireNoOlderNodes(send: Send, known: number, compatibleFrom: nu
 
 const OLDEST = 14;
 
-/** Of the server, like `15.4`. Throws `StartupError('database_too_old')` (16 §1). */
+/** Version of the server, such as `15.4`. Throws `StartupError('database_too_old')` (16 §1). */
 export async function serverVersion(send: Send): Promise<string> {
   const { rows } = await send<{ version: string }>("SELECT current_setting('server_version') AS version", []);
   const version = rows[0]!.version.split(' ')[0]!;
@@ -89,7 +89,7 @@ export function filesIn(dir: string): readonly string[] {
     .sort();
 }
 
-/** 0 = no tables yet. Throws `StartupError('schema_too_new' | 'database_foreign')`. @param own of this program */
+/** The schema version of the database; 0 = no tables yet. Throws `StartupError('schema_too_new' | 'database_foreign')`. @param own schema version of this program */
 export async function knownVersion(send: Send, own: number): Promise<number> {
   const { version, compatibleFrom } = await readVersion(send);
   if (version > own && compatibleFrom > own) {
@@ -127,9 +127,9 @@ export interface OpenPool extends Pool {
 interface OpenOptions extends PoolOptions {
   readonly migrationsDir: string;
   readonly clock: Clock;
-  /** How long a server that is not there, and the end of older nodes, are waited for; null, or absent = as long as it takes. */
+  /** Maximum wait for a missing server and for the end of older nodes; null or absent = no limit. */
   readonly patienceMs?: number | null;
-  /** Ends the waiting with its reason. */
+  /** Aborts the wait; the signal's reason is thrown. */
   readonly leave?: AbortSignal;
 }
 
@@ -143,7 +143,7 @@ const ALIVE_MS = 60_000;
 export async function openDatabase(options: OpenOptions): Promise<OpenPool> {
   const { url, migrationsDir, clock, log, patienceMs = null, leave = new AbortController().signal } = options;
   const from = clock.monotonic();
-  // Nothing else is open yet, and a pause keeps no process alive: without this it would end in the first one.
+  // Nothing else is open yet, and a sleep does not keep the process alive: without this timer it would exit.
   const alive = setInterval(() => {}, ALIVE_MS);
   let reported: boolean | null = null;
   try {
@@ -163,7 +163,7 @@ export async function openDatabase(options: OpenOptions): Promise<OpenPool> {
         if (leave.aborted) throw leave.reason;
         if (!(isTransient(error) || error instanceof OlderNodesRunning)) throw startupFault(url, error);
         if (patienceMs !== null && clock.monotonic() - from >= patienceMs) throw startupFault(url, error, patienceMs);
-        // An error, so that the terminal shows what the start waits for.
+        // Logged as an error, so that the terminal shows why the start waits.
         if (reported !== isTransient(error))
           log.error({ reason: describeFault(error) }, waitingFor(url, error, patienceMs));
         reported = isTransient(error);
@@ -180,23 +180,23 @@ async function registerEventTypes(pool: Pool): Promise<TypeNumbers> {
     const numbers = toTypeNumbers((await pool.send<TypeRow>(LIST_EVENT_TYPES, [])).rows);
     const missing = findMissingTypes(numbers);
     if (missing.length === 0) return numbers;
-    // Read again afterwards: another node may have taken a number that was to be given here.
+    // Read again afterwards: another node may have taken one of these numbers.
     for (const type of missing) await pool.send(ADD_EVENT_TYPE, [type]);
   }
 }
 
 function waitingFor(url: string, error: unknown, patienceMs: number | null): string {
   const time = patienceMs === null ? 'until it does' : `for ${patienceMs / 1000} s`;
-  return isTransient(error)
-    ? `PostgreSQL does not answer at ${hideCredentials(url)}; trying ${time}`
-    : 'the migration waits for older nodes, which could not write the database after it: stop them';
+  if (isTransient(error)) return `PostgreSQL does not answer at ${hideCredentials(url)}; trying ${time}`;
+  return 'the migration waits for older nodes, which could not write the database after it: stop them';
 }
 
-/** A fault that waiting does not repair, as one line. @param waitedMs how long it was waited for */
+/** A permanent fault as one line. @param waitedMs time already waited */
 export function startupFault(url: string, error: unknown, waitedMs = 0): StartupError {
   if (error instanceof StartupError) return error;
   if (error instanceof OlderNodesRunning) return olderNodes(error);
-  return isTransient(error) ? unreachable(url, error, waitedMs) : createRefusal(url, error);
+  if (isTransient(error)) return unreachable(url, error, waitedMs);
+  return createRefusal(url, error);
 }
 
 function olderNodes({ message }: OlderNodesRunning): StartupError {
@@ -205,14 +205,15 @@ function olderNodes({ message }: OlderNodesRunning): StartupError {
   ]);
 }
 
-/** Never with its password. */
+/** The address without its password. */
 function hideCredentials(url: string): string {
   const { host, pathname, username } = new URL(url);
   return `postgres://${username === '' ? '' : `${username}@`}${host}${pathname}`;
 }
 
 function describeFault(error: unknown): string {
-  return error instanceof Error ? error.message || String((error as NodeJS.ErrnoException).code) : String(error);
+  if (error instanceof Error) return error.message || String((error as NodeJS.ErrnoException).code);
+  return String(error);
 }
 
 function unreachable(url: string, error: unknown, patienceMs: number): StartupError {

@@ -50,17 +50,17 @@ const AGAIN_MS = 100;
 
 /**
  * A pool for reads.
- * @param ofUse asked before each attempt but the first; then what is still not answered throws `StorageFault`, as what
- * took longer than a statement may does at once. A report that took too long throws `storage_unavailable`
+ * @param ofUse whether another attempt makes sense; without it, an unanswered read throws `StorageFault`. A statement
+ * beyond its time limit throws it at once. A report beyond its time limit throws `storage_unavailable`
  */
 export function patientReads(pool: Pool, clock: Clock, ofUse: () => boolean): Pool {
-  async function patiently<T>(ask: () => Promise<T>): Promise<T> {
+  async function retryWhileUnreachable<T>(ask: () => Promise<T>): Promise<T> {
     for (;;) {
       try {
         return await ask();
       } catch (error) {
         if (!isTransient(error)) throw error;
-        // Asked again it would take as long.
+        // A second attempt would take as long.
         if (isOutOfTime(error)) throw new StorageFault('the database took too long for a read', error);
         if (!ofUse()) throw new StorageFault('the database cannot be reached', error);
       }
@@ -69,14 +69,14 @@ export function patientReads(pool: Pool, clock: Clock, ofUse: () => boolean): Po
   }
   return {
     ...pool,
-    send: (sql, values, integers) => patiently(() => pool.send(sql, values, integers)),
-    atOneMoment: (work) => patiently(() => pool.atOneMoment(work)),
+    send: (sql, values, integers) => retryWhileUnreachable(() => pool.send(sql, values, integers)),
+    atOneMoment: (work) => retryWhileUnreachable(() => pool.atOneMoment(work)),
     report: (work) =>
-      patiently(async () => {
+      retryWhileUnreachable(async () => {
         try {
           return await pool.report(work);
         } catch (error) {
-          // Asked again it would take as long, and keep others from theirs.
+          // A second attempt would take as long, and block other reports.
           throw isTooSlow(error) ? tooSlow() : error;
         }
       }),

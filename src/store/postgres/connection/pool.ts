@@ -16,7 +16,7 @@ export interface PoolOptions {
   readonly log: Logger;
 }
 
-/** A transaction that can also wait for an answer. */
+/** A transaction that can also await an answer before its next statement. */
 export interface PoolTx extends Tx {
   readonly send: Send;
 }
@@ -24,13 +24,13 @@ export interface PoolTx extends Tx {
 export interface Pool {
   /** One statement by itself. */
   readonly send: Send;
-  /** Undone when `work` or a check throws. */
+  /** Rolled back when `work` or a check throws. */
   transaction<T>(work: (tx: PoolTx) => Promise<T>): Promise<T>;
-  /** One connection for all of `work`, in no transaction. */
+  /** One connection for all of `work`, without a transaction. */
   connection<T>(work: (send: Send) => Promise<T>): Promise<T>;
-  /** All of `work` sees one state. */
+  /** All reads of `work` see one state of the database. */
   atOneMoment<T>(work: (send: Send) => Promise<T>): Promise<T>;
-  /** The same with the connections and the patience of reports. */
+  /** The same, with the connections and time limits of reports. */
   report<T>(work: (send: Send) => Promise<T>): Promise<T>;
   close(): Promise<void>;
 }
@@ -38,12 +38,12 @@ export interface Pool {
 const IDLE_IN_TRANSACTION_MS = 3000;
 const STATEMENT_MS = 10_000;
 const REPORT_MS = 60_000;
-/** The server gives up first; this is for one that no longer answers. */
+/** Added to the server's own time limit, for a server that no longer answers. */
 const SILENCE_MS = 5000;
 const REPORTS = 2;
 
 /** A broken connection may emit several errors, also without a listener. Its statements fail, which is enough. */
-function outlivesFaults(pool: pg.Pool): void {
+function ignoreConnectionErrors(pool: pg.Pool): void {
   pool.on('connect', (client) => void client.on('error', () => {}));
 }
 
@@ -59,7 +59,7 @@ export function createPool({ url, size, synchronousCommit, statementMs, log }: P
       pipeline: true,
       max,
     } as pg.PoolConfig);
-    outlivesFaults(pool);
+    ignoreConnectionErrors(pool);
     // An idle connection that breaks is replaced when it is needed.
     pool.on('error', (err) => log.warn({ err }, 'a connection to the database broke'));
     return pool;
@@ -80,7 +80,7 @@ export function createPool({ url, size, synchronousCommit, statementMs, log }: P
         fault = error;
         throw error;
       } finally {
-        // What it holds for its session, as a lock, goes with it.
+        // Closing the connection frees its session locks.
         client.release(isConnectionFault(fault));
       }
     },
@@ -102,7 +102,7 @@ async function runInTransaction<T>(
   const client = await pool.connect();
   let fault: unknown = null;
   try {
-    // Not waited for: what fails here fails the statements behind it.
+    // Not awaited: if this fails, the statements after it fail.
     const begun = client.query(begin);
     begun.catch(() => {});
     const result = await work(client);
@@ -133,7 +133,7 @@ async function runChecked<T>(client: pg.PoolClient, work: (tx: PoolTx) => Promis
       running.push(answered);
     },
   };
-  /** What a check runs is part of the statement that it checks: its fault counts in that place. */
+  /** A statement that a check runs belongs to the checked statement: its failure is reported there. */
   async function follow(check: () => void): Promise<void> {
     const own: Promise<unknown>[] = [];
     const outer = running;
@@ -170,31 +170,31 @@ interface Single {
   close(): Promise<void>;
 }
 
-/** @param patienceMs after which a statement counts as not answered */
+/** @param patienceMs time after which a statement counts as not answered */
 export function createSingle(url: string, patienceMs: number): Single {
   const pool = new pg.Pool({
     ...connectionConfig(url, { statement_timeout: patienceMs }, patienceMs),
     query_timeout: patienceMs,
     max: 1,
   });
-  outlivesFaults(pool);
+  ignoreConnectionErrors(pool);
   pool.on('error', () => {});
   return { send: createSend(pool as unknown as pg.ClientBase), close: () => pool.end() };
 }
 
 // Advisory locks for work that one node of a cluster does at a time (16 §9).
 
-/** Of this schema: a database may hold several clusters. */
+/** The lock's number in this schema: a database may hold several clusters. */
 const KEY = "hashtext(current_schema() || ' ' || ?)";
 
 const MAINTENANCE = 'maintenance';
 /** Held while a node registers, and by a migration that older nodes would not outlive. */
 export const REGISTRATION = 'node names';
 
-/** With the name of the work: waits for the lock and holds it until the end of the transaction. */
+/** Takes the name of the work. Waits for the lock and holds it until the end of the transaction. */
 export const AWAIT_TURN = `SELECT pg_advisory_xact_lock(${KEY})`;
 
-/** With the name of the work: takes a free lock for as long as the connection is open. Answers with `got`. */
+/** Takes the name of the work. Takes a free lock until the connection closes; `got` = taken. */
 export const TRY_TURN = `SELECT pg_try_advisory_lock(${KEY}) AS got`;
 export const RELEASE_TURN = `SELECT pg_advisory_unlock(${KEY})`;
 
@@ -210,7 +210,7 @@ export async function runInTurn<T>(pool: Pool, name: string, work: (send: Send) 
   });
 }
 
-/** What reaches over the whole database, pruning and rebuilding, is done one at a time. Throws `maintenance_running`. */
+/** Pruning and rebuilding cover the whole database, so they run one at a time. Throws `maintenance_running`. */
 export async function maintenance<T>(pool: Pool, work: () => Promise<T>): Promise<T> {
   return pool.connection(async (send) => {
     const { rows } = await send<{ got: number }>(TRY_TURN, [MAINTENANCE]);

@@ -1,4 +1,4 @@
-// One transaction a flush, one numbered commit a tree; what became of it is always found out (16 §3).
+// One transaction per flush, one numbered commit per tree; the outcome of a lost answer is always resolved (16 §3).
 
 import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
 import { InvalidMessageError, JournalConflict, StorageFault } from '#core/ports/journal-writer.ts';
@@ -25,9 +25,9 @@ import type { LiveSessions } from './live-sessions.ts';
 interface Numbered {
   readonly held: Held;
   readonly seq: number;
-  /** Drawn last. */
+  /** The last generated event id. */
   readonly lastId: string;
-  /** Null = as it was. */
+  /** Null = unchanged. */
   readonly wanted: boolean | null;
 }
 
@@ -47,7 +47,7 @@ function fence({ node }: HeldTrees, { held, seq, lastId, wanted }: Numbered, tx:
   }
 }
 
-/** What became of a commit whose answer was lost. */
+/** The outcome of a commit whose answer was lost. */
 async function readOutcome(
   { node }: HeldTrees,
   { held, seq }: Numbered,
@@ -55,13 +55,17 @@ async function readOutcome(
 ): Promise<'committed' | 'open' | 'lost'> {
   const { rows } = await send<{ owner_node: string | null; owner_epoch: number; seq: number }>(STANDS, [held.root]);
   const [row] = rows;
-  if (row === undefined) return seq === 1 ? 'open' : 'lost';
+  if (row === undefined) {
+    if (seq === 1) return 'open';
+    return 'lost';
+  }
   if (row.owner_node !== node || row.owner_epoch !== held.epoch) return 'lost';
   if (row.seq === seq) return 'committed';
-  return row.seq === seq - 1 ? 'open' : 'lost';
+  if (row.seq === seq - 1) return 'open';
+  return 'lost';
 }
 
-/** What a commit does to the root's turn: while it runs, or resumes by itself, a node must hold the tree (16 §2). */
+/** The change of the root's open turn by a commit. While that turn runs or can resume by itself, a node must hold the tree (16 §2). */
 function afterwards(
   { root, turn: before }: Held,
   batches: readonly PreparedBatch[],
@@ -81,9 +85,9 @@ function afterwards(
   return { wanted, turn };
 }
 
-/** Between two attempts where the database did not answer. */
+/** Pause between two attempts when the database did not answer. */
 export const AGAIN_MS = 100;
-/** A batch of no tree has no lease to end its attempts. */
+/** Maximum attempts for a batch without a tree, which no lease ends. */
 export const MAX_ATTEMPTS = 300;
 const MAX_KEYED = 4096;
 
@@ -100,12 +104,12 @@ export interface QueuedBatch {
   readonly resolve: (events: readonly Event[]) => void;
   readonly reject: (error: unknown) => void;
 }
-/** What one transaction writes of one lane. */
+/** The part of one lane that a transaction writes. */
 export interface Part {
   readonly root: string;
   readonly batches: readonly QueuedBatch[];
   outcomes: readonly Outcome[];
-  /** Null before it is written, and for what is of no tree. */
+  /** Null before the commit, and for batches without a tree. */
   commit: { readonly epoch: number; readonly seq: number } | null;
 }
 interface Outcome {
@@ -128,15 +132,15 @@ export interface CommitOptions {
 }
 
 interface Commits {
-  /** What was written; a batch that was not is rejected. */
+  /** The written batches; all others are rejected. */
   write(parts: readonly Part[]): Promise<ReadonlyMap<QueuedBatch, Written>>;
 }
 
 export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitOptions, live: LiveSessions): Commits {
-  /** Committed with an event of theirs, so that the next asks for no key: a statement less a commit. */
+  /** Sessions with a committed event: their key exists, which saves one statement per commit. */
   const keyed = new Set<string>();
 
-  /** Together; if that fails each batch by itself, so that it rejects only its own. */
+  /** Writes all batches together. If that fails, writes each alone, so that only the failing batch is rejected. */
   async function writeAll(parts: readonly Part[]): Promise<ReadonlyMap<QueuedBatch, Written>> {
     const written = new Map<QueuedBatch, Written>();
     const count = parts.reduce((sum, part) => sum + part.batches.length, 0);
@@ -177,7 +181,7 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
       for (const known of opened) known();
     }
   }
-  /** Until it is known what became of it (16 §3.4). */
+  /** Retries until the outcome is known (16 §3.4). */
   async function writeUntilKnown(parts: readonly Part[]): Promise<void> {
     let open = [...parts];
     for (let attempt = 1; ; attempt += 1) {
@@ -191,7 +195,7 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
         for (const part of open) recordCommit(part, numbered.get(part));
         return;
       } catch (error) {
-        // Perhaps for want of one of them.
+        // A session key that is missing after all may be the cause: all keys are looked up again.
         keyed.clear();
         if (!isTransient(error)) throw error;
         log.warn({ err: error, attempt }, 'the database did not answer a commit; asked again');
@@ -202,7 +206,7 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
     }
   }
 
-  /** Those of which nothing is stored; what was stored counts as written. */
+  /** The batches that are not stored; stored ones count as written. */
   async function stillOpen(parts: readonly Part[], numbered: ReadonlyMap<Part, Commit>): Promise<Part[]> {
     for (;;) {
       await sleep(clock, AGAIN_MS);
@@ -223,7 +227,7 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
       } catch (error) {
         if (!isTransient(error)) throw error;
       }
-      // Dropped meanwhile: its lease has nearly run out (16 §4.4).
+      // The tree was dropped meanwhile because the lease nearly ran out (16 §4.4).
       for (const part of parts) if (part.root !== '') requireHeld(part.root);
     }
   }
@@ -232,7 +236,8 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
     const first = batches.flatMap((item) => item.drawn)[0];
     if (first === undefined) return 'open';
     const { rows } = await pool.send('SELECT 1 AS found FROM event_rows WHERE id = ?', [first.id]);
-    return rows.length > 0 ? 'committed' : 'open';
+    if (rows.length > 0) return 'committed';
+    return 'open';
   }
 
   function requireHeld(root: string): Held {
@@ -272,10 +277,10 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
 
   async function attemptAt(parts: readonly Part[], numbered: ReadonlyMap<Part, Numbered>): Promise<void> {
     const findings = live.begin();
-    let collected: Collected = { typeNumbers: pool.typeNumbers, events: [], facts: [] };
+    let collected: Collected = { typeNumbers: pool.typeNumbers, events: [], facts: [], rounds: [] };
     await pool.transaction(async (tx) => {
       for (const number of numbered.values()) fence(trees, number, tx);
-      collected = { typeNumbers: pool.typeNumbers, events: [], facts: [] };
+      collected = { typeNumbers: pool.typeNumbers, events: [], facts: [], rounds: [] };
       for (const part of parts) {
         const outcomes: Outcome[] = [];
         for (const item of part.batches) outcomes.push(await apply(item, tx, collected));
@@ -314,7 +319,7 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
       const types = batch.emit.map((e) => (e.kind === 'event' ? e.draft.type : e.transient.delta.type));
       log.error({ err: error, writes: batch.writes.map((change) => change.kind), types }, 'commit failed');
     }
-    // What cannot be stored now is taken up by the next sweep, wherever the database takes it (16 §4.4).
+    // Work that cannot be stored now is resumed by the next sweep of any node that reaches the database (16 §4.4).
     const gaveUp = error instanceof StorageFault && trees.get(root) !== null;
     // Before the batch is rejected, so that the scopes of the tree are aborted by then.
     if (gaveUp || error instanceof TreeLost) trees.lost(root);
@@ -324,7 +329,7 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
   return { write: writeAll };
 }
 
-/** Whether its tree is made by it. */
+/** Whether the batch creates its tree. */
 function isNew({ root, batches }: Part): boolean {
   return batches.some(({ batch }) =>
     batch.writes.some((change) => change.kind === 'session.insert' && change.session.id === root),

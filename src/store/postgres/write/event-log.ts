@@ -1,17 +1,25 @@
-// Events and cost facts of a flush, many rows a statement (02 §2, 16 §3.3).
+// Inserts events and cost facts of a flush, many rows per statement (02 §2, 16 §3.3).
 
 import { getTableColumns, getTableName, is } from 'drizzle-orm';
 import { SQLiteTable } from 'drizzle-orm/sqlite-core';
-import { costFact } from '#core/policy/journal/cost-fact.ts';
+import { costFact, roundRows } from '#core/policy/journal/cost-fact.ts';
 import { type PreparedBatch, type SessionStamp, stampedEvent } from '#core/policy/journal/prepare.ts';
 import type { Published } from '#core/ports/live-bus.ts';
 import { type Event, type PayloadOf, SYSTEM_SESSION } from '#protocol/event.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
+import { compareText } from '#protocol/text/compare-text.ts';
 import * as conversation from '#store/schema/conversation.ts';
 import * as ledger from '#store/schema/ledger.ts';
 import * as memory from '#store/schema/memory.ts';
 import type { TypeNumbers } from '#store/schema/words.ts';
-import { EVENT_COLUMNS, eventRow, FACT_COLUMNS, LEDGER_SESSION_COLUMNS, ROLLUP_UPSERTS } from '#store/write/events.ts';
+import {
+  EVENT_COLUMNS,
+  eventRow,
+  FACT_COLUMNS,
+  LEDGER_SESSION_COLUMNS,
+  ROLLUP_UPSERTS,
+  ROUND_COLUMNS,
+} from '#store/write/events.ts';
 import type { Tx } from '#store/write/transaction.ts';
 import type { PoolTx } from '../connection/pool.ts';
 
@@ -19,7 +27,7 @@ import type { PoolTx } from '../connection/pool.ts';
 
 const TYPES: Readonly<Record<string, string>> = { text: 'text', integer: 'bigint', real: 'double precision' };
 
-/** By table and column: what PostgreSQL has for SQLite's type. */
+/** PostgreSQL's type of each column, by table and column. */
 const columnTypes = new Map<string, ReadonlyMap<string, string>>(
   Object.values({ ...conversation, ...ledger, ...memory })
     .filter((value) => is(value, SQLiteTable))
@@ -63,20 +71,22 @@ const insertEvents = insertRows('event_rows', EVENT_COLUMNS, '', 'event_sessions
 const insertEventSessions = insertRows('event_sessions', ['session_id'], 'ON CONFLICT (session_id) DO NOTHING');
 const insertSessions = insertRows('ledger_sessions', LEDGER_SESSION_COLUMNS, 'ON CONFLICT (session_id) DO NOTHING');
 const insertFacts = insertRows('ledger_calls', FACT_COLUMNS, '', 'ledger_sessions');
+const insertRounds = insertRows('llm_call_rounds', ROUND_COLUMNS);
 const NOTICE = `INSERT INTO notices (receiver, event_id) SELECT CAST(@receiver AS text), unnest(CAST(@ids AS text[]))`;
 
 /** Types of events by the external receiver of their notices. */
 export type Noticed = ReadonlyMap<string, ReadonlySet<string>>;
-const rollups = ROLLUP_UPSERTS.map(({ table, key, measures, columns, conflict }) => ({
+const rollups = ROLLUP_UPSERTS.map(({ table, key, measures, columns, conflict, apart }) => ({
+  apart,
   key,
   measures: measures as readonly string[],
   insert: insertRows(table, columns, conflict, 'ledger_sessions'),
 }));
 
-/** Its session's key is known to the database alone. */
+/** The session's key is looked up by the database. */
 type Fact = ReturnType<typeof costFact> & { readonly session_key: string };
 
-/** Id and time of an event, drawn once: a second attempt writes the same. */
+/** Id and time of an event, generated once: a second attempt writes the same values. */
 export interface Drawn {
   readonly id: Event['id'];
   readonly at: number;
@@ -90,9 +100,10 @@ export interface Collected {
   readonly typeNumbers: TypeNumbers;
   readonly events: EventFact[];
   readonly facts: Fact[];
+  readonly rounds: ReturnType<typeof roundRows>;
 }
 
-/** What goes to the bus, events and transients in order. */
+/** The items to publish: events and deltas in order. */
 export function collectEvents(
   { emit }: PreparedBatch,
   drawn: readonly Drawn[],
@@ -120,8 +131,10 @@ export function collectEvents(
     });
     if (draft.type === 'llm.call_completed' && stamp !== null) {
       const payload = draft.payload as PayloadOf<'llm.call_completed'>;
-      const fact = costFact({ id, at, session_id: event.session_id, turn_id: event.turn_id, payload }, stamp);
+      const call = { id, at, session_id: event.session_id, turn_id: event.turn_id, payload };
+      const fact = costFact(call, stamp);
       collected.facts.push({ ...fact, session_key: fact.session_id });
+      collected.rounds.push(...roundRows(call));
     }
     published.push({ kind: 'event', event, payload_json });
   }
@@ -135,7 +148,7 @@ const NO_RECEIVERS: Noticed = new Map();
  * @param keyed sessions whose key is stored for certain
  */
 export function writeEvents(
-  { events, facts }: Collected,
+  { events, facts, rounds }: Collected,
   tx: PoolTx,
   keyed: ReadonlySet<string>,
   noticed: Noticed = NO_RECEIVERS,
@@ -149,10 +162,16 @@ export function writeEvents(
   }
   insertSessions(tx, [...new Map(facts.map((fact) => [fact.session_id, fact])).values()]);
   insertFacts(tx, facts);
-  for (const { key, measures, insert } of rollups) insert(tx, sumFacts(facts, key, measures));
+  insertRounds(tx, rounds);
+  const billedApart = facts.filter(({ bill_json }) => bill_json !== null);
+  for (const { key, measures, insert, apart } of rollups) {
+    let added = facts;
+    if (apart) added = billedApart;
+    insert(tx, sumFacts(added, key, measures));
+  }
 }
 
-/** One row a key, in the order of their keys: two flushes that wait for each other's rows would never end. */
+/** One row per key, in key order: otherwise two flushes could deadlock. */
 function sumFacts(facts: readonly Fact[], key: readonly string[], measures: readonly string[]) {
   const rows = new Map<string, Record<string, unknown>>();
   for (const fact of facts as readonly Readonly<Record<string, unknown>>[]) {
@@ -161,7 +180,7 @@ function sumFacts(facts: readonly Fact[], key: readonly string[], measures: read
     if (row === undefined) rows.set(id, { ...fact });
     else for (const measure of measures) row[measure] = addIntegers(row[measure], fact[measure]);
   }
-  return [...rows].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
+  return [...rows].sort(([a], [b]) => compareText(a, b)).map(([, row]) => row);
 }
 
 function addIntegers(a: unknown, b: unknown): bigint {
@@ -170,5 +189,6 @@ function addIntegers(a: unknown, b: unknown): bigint {
 
 function idAt(published: readonly Published[], index: number): Event['parent_event_id'] {
   const item = published[index];
-  return item?.kind === 'event' ? item.event.id : null;
+  if (item?.kind === 'event') return item.event.id;
+  return null;
 }

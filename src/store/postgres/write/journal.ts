@@ -1,4 +1,4 @@
-// The only writer of a node: one transaction a flush, one numbered commit a tree; then publication (16 §3).
+// The only writer of a node: one transaction per flush, one numbered commit per tree; then publication (16 §3).
 import { type PreparedBatch, prepareBatch } from '#core/policy/journal/prepare.ts';
 import type { Journal, Write } from '#core/ports/journal-writer.ts';
 import type { LiveBus, Published } from '#core/ports/live-bus.ts';
@@ -22,14 +22,14 @@ import { prune, purge } from './postgres-maintenance.ts';
 
 // Finds the tree of a batch. Most batches name a session, some only a turn or a call (16 §3.1).
 
-/** What names the tree of a batch. */
+/** The reference by which the tree of a batch is found. */
 type Place =
   | { readonly by: 'root' | keyof typeof ROOT_OF; readonly id: string }
-  /** Of no tree. */
+  /** The batch belongs to no tree. */
   | null;
 
 const VIA_SESSION = 'JOIN sessions s ON s.id =';
-/** The root of what has this id. */
+/** Statements that find the root session of an id. */
 export const ROOT_OF = {
   session: 'SELECT root_session_id AS root FROM sessions WHERE id = ?',
   turn: `SELECT s.root_session_id AS root FROM turns t ${VIA_SESSION} t.session_id WHERE t.id = ?`,
@@ -71,12 +71,16 @@ function findPlaceInWrite(write: Write): Place {
       return { by: 'session', id: write.call.session_id };
     case 'turn_input.insert':
       return { by: 'session', id: write.input.session_id };
+    case 'worktree.put':
+      return { by: 'session', id: write.worktree.session_id };
     case 'delegation.insert':
       return { by: 'session', id: write.delegation.parent_session_id };
     case 'confirmation.insert':
       return { by: 'root', id: write.confirmation.root_session_id };
     case 'turn.interrupt':
     case 'turn.resume':
+    case 'turn.request_conclusion':
+    case 'turn.conclude':
     case 'turn.score':
       return { by: 'turn', id: write.turn_id };
     case 'turn_input.read':
@@ -87,6 +91,7 @@ function findPlaceInWrite(write: Write): Place {
     case 'delegation.interrupt':
     case 'delegation.resume':
     case 'delegation.end':
+    case 'delegation.applied':
       return { by: 'delegation', id: write.tool_use_id };
     case 'confirmation.resolve':
       return { by: 'confirmation', id: write.id };
@@ -104,32 +109,32 @@ function findPlaceInWrite(write: Write): Place {
 }
 
 interface JournalOptions extends CommitOptions {
-  /** Payloads of events are not held against their schemas. */
+  /** Skips the check of event payloads against their schemas. */
   readonly trusted?: boolean;
   readonly bus: LiveBus;
-  /** What is kept decoded follows the commit before anybody hears of it. */
+  /** Updates the caches of decoded rows after the commit and before publication. */
   readonly keepCurrent: (effects: Effects) => void;
-  /** Nothing of these sessions is kept from now on. */
+  /** Drops these sessions from the caches. */
   readonly forget: (sessions: readonly string[]) => void;
 }
 
-/** At most so many batches are one transaction, and so many transactions are under way. */
+/** Maximum batches per transaction, and maximum concurrent transactions. */
 const MAX_BATCHES = 256;
 const MAX_FLUSHES = 2;
-/** Something that is done by itself, in its place among the batches of its tree. */
+/** A task that runs alone, in its place among the batches of its tree. */
 interface QueuedTask {
   readonly kind: 'task';
   readonly run: () => Promise<void>;
 }
 type Queued = QueuedBatch | QueuedTask | Extract<Published, { readonly kind: 'transient' }>;
 
-/** What waits of one tree, or of none ('' as its root), in the order it came. */
+/** The queue of one tree in order of arrival; root '' = batches without a tree. */
 interface Lane {
   readonly root: string;
   readonly waiting: Queued[];
   busy: boolean;
 }
-/** What one flush takes of a lane. */
+/** The items of a lane that one flush writes. */
 interface Run {
   readonly root: string;
   readonly items: readonly Queued[];
@@ -141,7 +146,7 @@ export function createJournal(options: JournalOptions): Journal {
   trees.onLost(live.forgetTree);
   const commits = createCommits(options, live);
   const lanes = new Map<string, Lane>();
-  /** Not yet in a lane, in the order they came. */
+  /** Items whose tree is not known yet, in order of arrival. */
   const incoming: { readonly place: Place; readonly item: Queued }[] = [];
   let flushes = 0;
   let scheduled = false;
@@ -196,13 +201,14 @@ export function createJournal(options: JournalOptions): Journal {
       placing = false;
     }
   }
-  /** Of what is known, '' for no tree. */
+  /** The root from cached sessions; '' = no tree. */
   function rootIn(place: Place): string | null {
     if (place === null) return '';
     if (place.by === 'root') return place.id;
-    return place.by === 'session' ? live.findRoot(place.id) : null;
+    if (place.by === 'session') return live.findRoot(place.id);
+    return null;
   }
-  /** What belongs to nothing that is stored is of no tree, and is refused there. */
+  /** A batch whose reference is not stored gets no tree, and its write is refused. */
   async function rootFound(place: Place, item: Queued): Promise<string | null> {
     if (place === null || place.by === 'root') return '';
     for (let attempt = 1; ; attempt += 1) {
@@ -220,7 +226,7 @@ export function createJournal(options: JournalOptions): Journal {
     }
   }
 
-  /** All that waits of these lanes, up to the first task of each. */
+  /** The waiting items of these lanes, up to the first task of each. */
   async function flush(ready: readonly Lane[]): Promise<void> {
     const parts: Part[] = [];
     const runs: Run[] = [];
@@ -245,7 +251,7 @@ export function createJournal(options: JournalOptions): Journal {
     for (const item of emit) if (item.kind === 'event') drawn.push({ at: clock.now(), id: ids.event() });
   }
 
-  /** Emissions from within a subscriber queue behind the current delivery. */
+  /** A commit or delta from within a subscriber is queued until the current delivery has ended. */
   function deliver(work: () => void): void {
     delivering = true;
     try {
@@ -254,7 +260,7 @@ export function createJournal(options: JournalOptions): Journal {
       delivering = false;
     }
   }
-  /** All of a commit at once, with the transient items between its events. */
+  /** Publishes a whole commit at once, with the deltas between its events. */
   function publish({ root, items }: Run, written: ReadonlyMap<QueuedBatch, Written>): void {
     let group: Published[] = [];
     let commit: Written['commit'] = null;
@@ -303,7 +309,7 @@ export function createJournal(options: JournalOptions): Journal {
         enqueue(findPlace(prepared), { kind: 'batch', batch: prepared, drawn: [], resolve, reject });
       });
     },
-    transient(transient) {
+    publishDelta(transient) {
       const item = { kind: 'transient', transient } as const;
       const root = live.findRoot(transient.session_id);
       const waits = root === null || lanes.has(root) || lanes.has('');

@@ -1,4 +1,4 @@
-// Sessions and turns that commits are made for: what was found of them once holds until their end is written.
+// Caches the sessions and turns that commits refer to; an entry is valid until the end of its session or turn is written.
 
 import { listConditions, turnRefusal } from '#core/policy/journal/conditions.ts';
 import type { PreparedBatch, SessionStamp } from '#core/policy/journal/prepare.ts';
@@ -9,21 +9,21 @@ import { STAMP, type StampRow } from '#store/read/sessions.ts';
 import { ENDED_TURN } from '#store/write/turns.ts';
 import type { PoolTx } from '../connection/pool.ts';
 
-/** As many as a busy node has open; more are looked up again. */
+/** Maximum entries, as many as a busy node has open; others are looked up again. */
 const MAX_KEPT = 4096;
 
 export interface LiveSessions {
-  /** Of a session whose stamp is known. */
+  /** The root of a cached session; null for others. */
   findRoot(session: string): string | null;
   forget(session: string): void;
-  /** Others may change it from now on. */
+  /** Drops a session that other nodes may change from now on. */
   forgetTree(root: string): void;
-  /** What one transaction finds; kept when it has committed. */
+  /** The entries that one transaction found; cached after its commit. */
   begin(): Findings;
 }
 
 export interface Findings {
-  /** Sends what must be looked up; a check throws `JournalConflict('turn_closed' | 'session_ended')` (02 §3.5). */
+  /** Sends the lookups; a check throws `JournalConflict('turn_closed' | 'session_ended')` (02 §3.5). */
   guard(batch: PreparedBatch, tx: PoolTx): void;
   /** Stamps of the sessions of a batch, including those it creates. */
   stamps(batch: PreparedBatch, tx: PoolTx): Promise<(session: string) => SessionStamp | null>;
@@ -69,7 +69,7 @@ export function createLiveSessions(): LiveSessions {
         else if (write.kind === 'session.end') end(write.session_id);
       }
     }
-    /** Before the writes themselves: the batches behind this one look again. */
+    /** Runs before the writes, so that the following batches look these up again. */
     function end(id: string): void {
       ended.add(id);
       openTurns.delete(id);
@@ -107,7 +107,7 @@ export function createLiveSessions(): LiveSessions {
     forget: (session) => void live.delete(session),
     forgetTree(root) {
       for (const [id, stamp] of live) if (stamp.root_session_id === root) live.delete(id);
-      // They do not say of which tree they are; those of other trees are looked up again.
+      // Turns do not name their tree, so those of other trees are dropped too and looked up again.
       openTurns.clear();
     },
     begin,

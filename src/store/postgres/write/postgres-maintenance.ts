@@ -19,8 +19,8 @@ import { isTransient } from '../connection/faults.ts';
 import { maintenance, type Pool, type PoolTx } from '../connection/pool.ts';
 
 const REMOVE = `DELETE FROM event_rows e USING event_sessions s
-  WHERE s.session_key = e.session_key AND e.id IN (SELECT value FROM json_each(?)) RETURNING e.id, s.session_id`;
-/** Cursors are of a tree: each keeps the greatest id that it lost. */
+  WHERE s.session_key = e.session_key AND e.id {in_list} RETURNING e.id, s.session_id`;
+/** Cursors belong to a tree, so each tree stores the greatest id that pruning deleted from it. */
 const MARK = `UPDATE trees SET pruned_through_id = greatest(pruned_through_id, gone.id)
   FROM (SELECT s.root_session_id, max(g.id) AS id
     FROM unnest(CAST(? AS text[]), CAST(? AS text[])) AS g (id, session_id) JOIN sessions s ON s.id = g.session_id
@@ -53,7 +53,7 @@ export function prune(pool: Pool, cutoff: number, dryRun: boolean): Promise<Prun
   });
 }
 
-/** It takes rows of many trees, and so may nodes: the database breaks a deadlock by giving one of them up. */
+/** It locks rows of many trees, as nodes may: PostgreSQL resolves a deadlock by aborting one of them. */
 async function retryTransient<T>(work: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     try {
@@ -80,7 +80,7 @@ async function slice(
 
 const DROP_TREE = 'DELETE FROM trees WHERE root_session_id = ? AND owner_node = ? AND owner_epoch = ?';
 
-/** Returns the ids that went, none for an unknown session. */
+/** Returns the deleted ids, none for an unknown session. */
 export async function purge(pool: Pool, trees: HeldTrees, sessionId: string): Promise<readonly string[]> {
   const ids = await pool.transaction(async (tx) => {
     const { rows } = await tx.send<TreeRow>(TREE, [sessionId]);

@@ -4,9 +4,9 @@ import { Worker } from 'node:worker_threads';
 import type { Logger } from '#core/ports/logger.ts';
 
 export interface Checkpointer {
-  /** Counts a committed transaction; every so many of them the log is copied. */
+  /** Counts a committed transaction; the log is copied after a fixed number of them. */
   committed(): void;
-  /** Waits until the thread has let go of the file. Idempotent. */
+  /** Waits until the thread has closed the file. Idempotent. */
   close(): void;
 }
 
@@ -14,7 +14,7 @@ export interface Checkpointer {
 const EVERY = 64;
 const CLOSE_LIMIT_MS = 2000;
 
-// A text, since a thread loads a built file and tests run from the sources. `timeout: 0`: a copy gives way to anybody.
+// A text, since a thread loads a built file and tests run from the sources. `timeout: 0`: a copy never waits for a lock.
 const THREAD = `
   const { parentPort, workerData: { driver, path, synchronous, closed } } = require('node:worker_threads');
   process.on('exit', () => {
@@ -38,7 +38,7 @@ const THREAD = `
   });`;
 
 /**
- * Its thread starts with the first copy, so an idle server has none, and again after one that died. A copy that fails is
+ * Its thread starts with the first copy, so an idle server has none, and again after one that died. A failed copy is
  * left to the writer.
  */
 export function createCheckpointer(path: string, synchronous: 'NORMAL' | 'FULL', log: Logger): Checkpointer {

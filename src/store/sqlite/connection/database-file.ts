@@ -6,20 +6,20 @@ import { StartupError } from '#protocol/errors.ts';
 
 // The files hold whole conversations, so only their owner may open them.
 
-/** What SQLite writes beside a database, with the rights it finds on the database itself, and the lock. */
+/** Suffixes of a database's files: itself, the files that SQLite writes with its rights, and the lock. */
 const BESIDE = ['', '-wal', '-shm', '-journal', '-owner', '-owner-journal'];
 const OPEN_TO_OTHERS = 0o077;
 
-/** Makes the file where it is missing, for its owner alone. Where it cannot, SQLite's own attempt reports why. */
+/** Creates a missing file, readable by its owner alone. If that fails, SQLite's own attempt reports the reason. */
 export function makePrivateFile(path: string): void {
   try {
     fs.closeSync(fs.openSync(path, 'a', 0o600));
   } catch {
-    // Opening it is next.
+    // SQLite opens it next and reports the error.
   }
 }
 
-/** Takes the rights of others off a database and what lies beside it; a file of another user stays as it is. */
+/** Removes the rights of other users from a database and the files beside it; another user's file is left unchanged. */
 export function closeToOthers(path: string): void {
   for (const file of openToOthers(path)) {
     try {
@@ -30,7 +30,7 @@ export function closeToOthers(path: string): void {
   }
 }
 
-/** Those of a database's files that others than their owner may read or write. */
+/** The files of a database that users other than their owner may read or write. */
 export function openToOthers(path: string): string[] {
   if (process.platform === 'win32') return [];
   return BESIDE.map((ending) => `${path}${ending}`).filter((file) => {
@@ -78,10 +78,10 @@ function isBusy(cause: unknown): boolean {
   return cause instanceof Database.SqliteError && cause.code.startsWith('SQLITE_BUSY');
 }
 
-// A place that would lose data is refused: two names of one file, or a log without its database.
+// Refuses a path that would lose data: a file with two names, or a log without its database.
 
 /**
- * The path of the file behind links: lock, log and database must be those of one file.
+ * The path of the file behind links: lock, log and database must belong to one file.
  * Throws `StartupError`: `database_in_use` for a file with a second name, whose owner lock would have another name;
  * `database_corrupt` for an empty or missing file beside a log with content, which SQLite would throw away.
  */

@@ -6,7 +6,7 @@ import { z } from 'zod';
 import type { Logger } from '#core/ports/logger.ts';
 import { StartupError } from '#protocol/errors.ts';
 
-// The list that drizzle-kit keeps beside its drafts; the n-th entry leads to `user_version` n.
+// Reads drizzle-kit's journal of migrations; the n-th entry leads to `user_version` n.
 const JournalSchema = z.object({ entries: z.array(z.object({ idx: z.int(), tag: z.string() })) });
 
 /**
@@ -31,8 +31,8 @@ export function missingMigrations(db: Database.Database, path: string, dir: stri
 }
 
 /**
- * Runs what is missing, all of it in one transaction, and returns the names of what ran.
- * `prepare` sets the connection up once the file is known to be ours and not newer than this version.
+ * Runs the missing migrations in one transaction and returns their names.
+ * `prepare` configures the connection once the file is known to be this program's and not newer than this version.
  * Throws as `missingMigrations`.
  */
 export function migrate(db: Database.Database, path: string, dir: string, prepare: () => void): readonly string[] {
@@ -45,12 +45,12 @@ export function migrate(db: Database.Database, path: string, dir: string, prepar
   return missing;
 }
 
-/** Below it there is nothing to win: 1 MB. */
+/** Below 1 MB a VACUUM is not worth its time. */
 const MIN_FREE_PAGES = 256;
 
 /**
- * Gives the room that a migration freed back to the disk, where it is a quarter of the file or more. A file that cannot
- * be made smaller, for want of room for the copy, is used as it is.
+ * Returns the space that a migration freed to the disk if it is at least a quarter of the file. A file that cannot
+ * shrink because the disk has no room for the copy is used unchanged.
  */
 export function giveBackRoom(db: Database.Database, path: string, log: Logger): void {
   const pages = db.pragma('page_count', { simple: true }) as number;

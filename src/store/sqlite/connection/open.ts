@@ -6,7 +6,9 @@ import Database from 'better-sqlite3';
 import type { Logger } from '#core/ports/logger.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { makeFolder } from '#protocol/folder.ts';
+import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { createHistoryCache, createSessionCache, type HistoryCache, type SessionCache } from '#store/read/caches.ts';
+import { type Dialect, expandFragments } from '#store/schema/dialect.ts';
 import {
   ADD_EVENT_TYPE,
   findMissingTypes,
@@ -19,17 +21,31 @@ import { type Checkpointer, createCheckpointer } from './checkpointer.ts';
 import { acquireOwnerLock, closeToOthers, makePrivateFile, resolveDatabasePath } from './database-file.ts';
 import { giveBackRoom, migrate, missingMigrations } from './migrate.ts';
 
-// Keeps SQLite from planning a statement again for each value that is bound to it.
+// Prepares statements of a connection: expands fragments, and keeps one plan for all values.
+
+const SQLITE: Dialect = {
+  index: (name) => `INDEXED BY ${name}`,
+  no_index: () => '+',
+  join_in_order: () => 'CROSS JOIN',
+  in_list: () => 'IN (SELECT value FROM json_each(?))',
+  text_at: (column, ...path) =>
+    `json_extract(${column}, '$${path.map((key) => `.${key}`.replace(/^\.(\d+)$/, '[$1]')).join('')}')`,
+  json_field: (column, field) => `json_extract(${column}, '$.${field}')`,
+  greatest: () => 'max',
+  least: () => 'min',
+  first_id: () => '?',
+};
 
 /**
- * While it plans a join or an order, SQLite looks at a value that a column is compared with, for statistics that there may
- * be of that column; and since it has looked, the next value plans the statement again. There are no statistics here. A
- * plus before the `?` hides the value and changes nothing else: 30 µs became 5 for what was learned of a turn, 10 became 3
+ * When SQLite plans a join or an order, it reads the values that columns are compared with, in case there are statistics
+ * of the column. Then every new value plans the statement again. This database has no statistics. A
+ * plus before the `?` hides the value and changes nothing else: 30 µs became 5 for the pattern of a turn, 10 became 3
  * for the checkpoints of a session.
  */
-function keepPlans(db: Database.Database): void {
+function translateStatements(db: Database.Database): void {
   const prepare = db.prepare.bind(db);
-  db.prepare = ((sql: string) => prepare(sql.replaceAll('= ?', '= +?'))) as typeof db.prepare;
+  const translate = (sql: string) => expandFragments(SQLITE, sql).replaceAll('= ?', '= +?');
+  db.prepare = ((sql: string) => prepare(translate(sql))) as typeof db.prepare;
 }
 
 /** An open database. `db` is the one writer and also serves the reads of the turn loop. */
@@ -77,20 +93,20 @@ export function openDatabase({ path: given, synchronous, migrationsDir, log }: O
     closeToOthers(path);
     const db = new Database(path, { timeout: BUSY_TIMEOUT_MS });
     opened.push(db);
-    // Before anything else is touched: a newer file is left exactly as it was found.
+    // Before any change: a newer file is left exactly as it was found.
     const applied = migrate(db, path, migrationsDir, () => {
       db.pragma('journal_mode = WAL');
       db.pragma(`synchronous = ${synchronous}`);
       db.pragma('foreign_keys = ON');
       db.pragma('wal_autocheckpoint = 8192');
-      // Savepoints and large statements spill: to memory, not into a new file each time.
+      // Savepoints and large statements use temporary storage: memory instead of a new file each time.
       db.pragma('temp_store = MEMORY');
     });
     if (applied.length > 0) {
       log.info({ path, migrations: applied }, 'database migrated');
       giveBackRoom(db, path, log);
     }
-    keepPlans(db);
+    translateStatements(db);
     const typeNumbers = registerEventTypes(db);
     const reader = openReader(path);
     opened.push(reader);
@@ -115,19 +131,20 @@ function registerEventTypes(db: Database.Database): TypeNumbers {
 export function openReader(path: string): Database.Database {
   const reader = new Database(path, { readonly: true, fileMustExist: true, timeout: BUSY_TIMEOUT_MS });
   reader.pragma('query_only = ON');
-  keepPlans(reader);
+  translateStatements(reader);
   return reader;
 }
 
-/** What to throw for `cause`: a fault of the file as one line, anything else unchanged. */
+/** The error to throw for `cause`: a fault of the file as one line, anything else unchanged. */
 export function databaseFault(path: string, cause: unknown): unknown {
-  return cause instanceof Database.SqliteError ? asStartupError(path, cause) : cause;
+  if (cause instanceof Database.SqliteError) return asStartupError(path, cause);
+  return cause;
 }
 
 function asStartupError(path: string, cause: unknown): StartupError {
   if (cause instanceof StartupError) return cause;
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
-  const reason = cause instanceof Error ? cause.message : String(cause);
+  const reason = readErrorMessage(cause);
   if (code === 'SQLITE_NOTADB' || code.startsWith('SQLITE_CORRUPT')) {
     return new StartupError('database_corrupt', [
       `database_corrupt: ${path} is not a readable database (${reason}); restore a backup or move the file away`,

@@ -8,7 +8,7 @@ import { journalFault } from '../write/conflict.ts';
 
 // Statements of a connection to SQLite, each prepared once, with their values by position.
 
-/** Texts come from code, never from a request; the reports combine their parts to more texts than are worth keeping. */
+/** Maximum cached statements. Their texts come from code alone, but reports compose too many to keep all. */
 const MAX_STATEMENTS = 256;
 
 type Statement = Database.Statement<unknown[], unknown>;
@@ -32,7 +32,7 @@ function createCache<T>(make: (sql: string) => T): (sql: string) => T {
 
 const NO_ROWS: Answer['rows'] = [];
 
-/** What the journal runs inside its transactions, which it begins and ends itself. */
+/** Runs statements inside the journal's transactions, which the journal begins and ends. */
 export function createTx(db: Database.Database): Tx {
   const prepare = createCache((sql) => {
     const { text, names } = placeByPosition(sql);
@@ -74,8 +74,8 @@ function bindValues(names: readonly string[], values: Values): readonly unknown[
 }
 
 /**
- * The driver answers at once, so all that follows a read runs in microtasks. The journal writes in `setImmediate`, and
- * no microtask waits for that: a reader that awaits nothing but reads sees one state, however many statements it takes.
+ * The driver answers synchronously, so code after a read runs in microtasks. The journal writes in `setImmediate`, and
+ * no microtask waits for that: a reader that awaits only reads sees one state, however many statements it needs.
  */
 export function createReads(db: Database.Database): Reads {
   const prepare = createStatementCache(db, false);
@@ -94,14 +94,15 @@ export function createReadDatabase(db: Database.Database): ReadDatabase {
   const commit = db.prepare('COMMIT');
 
   /**
-   * One transaction, since each statement would open and close one of its own: three times the time of a long list.
-   * `work` may await nothing but reads, so that the transaction ends before the journal begins the next one.
+   * One transaction, since each statement would otherwise open and close its own: a long list would take three times as long.
+   * `work` may await nothing but reads, so that the transaction ends before the journal begins the next one. Work that
+   * awaits anything else loses the transaction and is rejected.
    */
   async function together<T>(work: () => Promise<T>): Promise<T> {
     if (db.inTransaction) return work();
     begin.run();
     try {
-      return await work();
+      return await endInMicrotasks(work());
     } finally {
       if (db.inTransaction) commit.run();
     }
@@ -114,6 +115,17 @@ export function createReadDatabase(db: Database.Database): ReadDatabase {
     probe: async (sql) => db.prepare(sql).run(),
     journalFault,
   };
+}
+
+/** Rejects when `work` is pending after all microtasks, before anything else can run. */
+function endInMicrotasks<T>(work: Promise<T>): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    work.then(resolve, reject);
+    // `process.nextTick` from a microtask runs when no microtask is left.
+    queueMicrotask(() =>
+      process.nextTick(() => reject(new Error('work in a read transaction awaited something other than a read'))),
+    );
+  });
 }
 
 function eventMarks({ get }: Reads): ReturnType<ReadDatabase['eventMarks']> {

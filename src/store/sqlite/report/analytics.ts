@@ -1,8 +1,9 @@
 // The reports of `/analytics/*` over one read-only connection (07 §9.4).
 import type Database from 'better-sqlite3';
 import type { Analytics } from '#core/ports/report-reader.ts';
-import { repricedCost, stampedCost } from '#store/report/cost-report.ts';
+import { isSliced, slicedCost, stampedCost } from '#store/report/cost-report.ts';
 import { quality, reliability, routing } from '#store/report/event-reports.ts';
+import { listLedgerDays } from '#store/report/ledger-days.ts';
 import { savings } from '#store/report/savings-report.ts';
 import { createReads } from '../connection/reads.ts';
 
@@ -11,15 +12,17 @@ export function createAnalytics(reader: Database.Database): Analytics {
   const { allExact: read } = createReads(reader);
   const atOneMoment = createMoments(reader);
   return {
-    cost: (query, pricer) => (pricer ? repricedCost(read, query, pricer) : atOneMoment(() => stampedCost(read, query))),
+    cost: (query, pricer) =>
+      isSliced(query, pricer) ? slicedCost(read, query, pricer) : atOneMoment(() => stampedCost(read, query)),
     savings: (query, pricer) => savings(read, query, pricer),
     routing: (query) => routing(read, query),
     reliability: (query) => reliability(read, query),
+    ledgerDays: (query) => listLedgerDays(read, query),
     quality: (query) => atOneMoment(() => quality(read, query)),
   };
 }
 
-/** One read transaction after the other: a connection has one at a time. What else reads meanwhile sees the same moment. */
+/** Read transactions run one after the other, since a connection has one at a time. Other reads on it see the same snapshot. */
 function createMoments(reader: Database.Database): <T>(work: () => Promise<T>) => Promise<T> {
   const begin = reader.prepare('BEGIN');
   const commit = reader.prepare('COMMIT');

@@ -5,7 +5,7 @@ import type { Analytics, CallPricer } from '#core/ports/report-reader.ts';
 import type { Answer, PriceRates, Question, ThreadSetup } from './analytics-thread.ts';
 
 export interface ThreadedAnalytics extends Analytics {
-  /** Reports still being made are rejected. */
+  /** Rejects reports in progress. */
   close(): Promise<void>;
 }
 
@@ -56,6 +56,7 @@ export function createThreadedAnalytics(program: string, setup: ThreadSetup, log
     savings: (query, pricer) => ask({ report: 'savings', query }, pricer),
     routing: (query) => ask({ report: 'routing', query }, null),
     reliability: (query) => ask({ report: 'reliability', query }, null),
+    ledgerDays: (query) => ask({ report: 'ledgerDays', query }, null),
     quality: (query) => ask({ report: 'quality', query }, null),
     async close() {
       await thread?.terminate();

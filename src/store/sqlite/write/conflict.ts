@@ -2,7 +2,7 @@
 import Database from 'better-sqlite3';
 import { InvalidMessageError, JournalConflict, StorageFault } from '#core/ports/journal-writer.ts';
 
-/** By how SQLite's code begins. */
+/** By the prefix of SQLite's error code. */
 const REFUSALS: readonly (readonly [string, string])[] = [
   ['SQLITE_FULL', 'the disk is full'],
   ['SQLITE_READONLY', 'the database cannot be written'],

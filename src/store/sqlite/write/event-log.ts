@@ -1,6 +1,6 @@
 // Inserts events: id, time, parent and actor are settled here, inside the transaction (02 §2).
 import type Database from 'better-sqlite3';
-import { type CallRecorded, costFact } from '#core/policy/journal/cost-fact.ts';
+import { type CallRecorded, costFact, roundRows } from '#core/policy/journal/cost-fact.ts';
 import { type PreparedBatch, type SessionStamp, stampedEvent } from '#core/policy/journal/prepare.ts';
 import type { Published } from '#core/ports/live-bus.ts';
 import type { Clock } from '#protocol/clock.ts';
@@ -16,6 +16,7 @@ import {
   LEDGER_SESSION_COLUMNS,
   LEDGER_SESSION_KEY,
   ROLLUP_UPSERTS,
+  ROUND_COLUMNS,
 } from '#store/write/events.ts';
 import { insertRow, type Tx } from '#store/write/transaction.ts';
 import type { LiveSessions } from './live-sessions.ts';
@@ -32,7 +33,11 @@ interface Ledger {
 
 const insertSession = insertRow('ledger_sessions', LEDGER_SESSION_COLUMNS);
 const insertFact = insertRow('ledger_calls', FACT_COLUMNS, 'ON CONFLICT (event_id) DO NOTHING');
-const upserts = ROLLUP_UPSERTS.map(({ table, columns, conflict }) => insertRow(table, columns, conflict));
+const insertRound = insertRow('llm_call_rounds', ROUND_COLUMNS);
+const upserts = ROLLUP_UPSERTS.map(({ table, columns, conflict, apart }) => ({
+  apart,
+  add: insertRow(table, columns, conflict),
+}));
 
 export function createLedger(db: Database.Database, tx: Tx): Ledger {
   const readKey = db.prepare<[string], number>(LEDGER_SESSION_KEY).pluck();
@@ -50,14 +55,16 @@ export function createLedger(db: Database.Database, tx: Tx): Ledger {
       const row = { ...fact, session_key: sessionKey(fact) };
       insertFact(tx, row, ({ changes }) => {
         if (changes === 0) return;
-        for (const upsert of upserts) upsert(tx, row);
+        const isApart = fact.bill_json !== null;
+        for (const { apart, add } of upserts) if (isApart || !apart) add(tx, row);
+        for (const round of roundRows(call)) insertRound(tx, round);
       });
     },
   };
 }
 
 export interface EventLog {
-  /** Returns what goes to the bus, events and transients in order. A finished call also goes to the ledger. */
+  /** Returns the items to publish, events and deltas in order. A finished call is also written to the ledger. */
   append(emit: PreparedBatch['emit']): readonly Published[];
 }
 
@@ -120,5 +127,6 @@ export function createEventLog(
 
 function idAt(published: readonly Published[], index: number): Event['parent_event_id'] {
   const item = published[index];
-  return item?.kind === 'event' ? item.event.id : null;
+  if (item?.kind === 'event') return item.event.id;
+  return null;
 }

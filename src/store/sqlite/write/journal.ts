@@ -22,12 +22,12 @@ export interface JournalOptions {
   readonly clock: Clock;
   readonly bus: LiveBus;
   readonly log: Logger;
-  /** Payloads of events are not held against their schemas. */
+  /** Skips the check of event payloads against their schemas. */
   readonly trusted?: boolean;
 }
 
 /**
- * Keeps one transaction, and so the pause of the event loop, short: between two of them sockets are read and written.
+ * Limits the time of one transaction, which blocks the event loop; sockets are read and written between two of them.
  * With 256 the longest pause of 500 turns that begin at once was twice as long, and a turn cost the same.
  */
 const MAX_BATCHES_PER_TRANSACTION = 32;
@@ -39,7 +39,7 @@ interface QueuedBatch extends Attempt {
   readonly resolve: (events: readonly Event[]) => void;
   readonly reject: (error: unknown) => void;
 }
-/** Something that is written in its own transaction, in its place among the batches. */
+/** A task with a transaction of its own, in its place among the batches. */
 interface QueuedTask {
   readonly kind: 'task';
   readonly run: () => void;
@@ -77,7 +77,7 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
     setImmediate(flush);
   }
 
-  /** Emissions and commits from within a subscriber queue behind the current delivery. */
+  /** A commit or delta from within a subscriber is queued until the current delivery has ended. */
   function deliver(publish: () => void): void {
     delivering = true;
     try {
@@ -104,7 +104,7 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
     });
   }
 
-  /** What is kept decoded follows the commit before anybody hears of it. */
+  /** Updates the caches of decoded rows after the commit and before publication. */
   function keepCurrent(effects: Effects): void {
     for (const { message, bytes } of effects.messages) histories.append(message, bytes);
     for (const sessionId of effects.ended) histories.drop(sessionId);
@@ -145,7 +145,7 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
         enqueue({ kind: 'batch', batch: prepared, resolve, reject, outcome: UNTRIED });
       });
     },
-    transient(transient) {
+    publishDelta(transient) {
       const item = { kind: 'transient', transient } as const;
       if (queue.length > 0 || delivering) enqueue(item);
       else deliver(() => bus.publish([item]));

@@ -1,4 +1,4 @@
-// Sessions that commits are made for: whether they have ended, and what goes from them onto events and cost facts.
+// Caches the sessions that commits refer to: whether they have ended, and the fields that events and cost facts copy.
 import type Database from 'better-sqlite3';
 import { listConditions, turnRefusal } from '#core/policy/journal/conditions.ts';
 import type { PreparedBatch, SessionStamp } from '#core/policy/journal/prepare.ts';
@@ -7,16 +7,16 @@ import type { TurnStatus } from '#protocol/turn.ts';
 import * as sql from '#store/read/sessions.ts';
 import { ENDED_TURN } from '#store/write/turns.ts';
 
-/** Only what is live is kept: an end that is rolled back then leaves nothing to forget. */
+/** Only open sessions are cached, so that a rolled-back end leaves nothing to undo. */
 export interface LiveSessions {
   hasEnded(sessionId: string): boolean;
   /** Null when there is no such session. */
   stamp(sessionId: string): SessionStamp | null;
-  /** For a session that ends or was purged, or whose insertion was rolled back. */
+  /** Drops a session that ends, was purged, or whose insertion was rolled back. */
   forget(sessionId: string): void;
 }
 
-/** As many as a busy server has open; more are looked up again. */
+/** Maximum entries, as many as a busy server has open; others are looked up again. */
 const MAX_KEPT = 4096;
 
 export function createLiveSessions(db: Database.Database): LiveSessions {
@@ -43,17 +43,17 @@ export function createLiveSessions(db: Database.Database): LiveSessions {
   };
 }
 
-// Holds a batch against the state before it: its turns and sessions must not have ended (02 §3.5).
+// Checks a batch against the stored state: its turns and sessions must not have ended (02 §3.5).
 
 export type Guard = (batch: PreparedBatch) => void;
 
-/** As many ids as a busy server has open; more are looked up again. */
+/** Maximum ids, as many as a busy server has open; others are looked up again. */
 const MAX_KNOWN = 4096;
 
 /** Throws `JournalConflict('turn_closed' | 'session_ended')`. Conditions of single rows are in their own updates. */
 export function createGuard(db: Database.Database, sessions: LiveSessions): Guard {
   const endedTurn = db.prepare<[string], { status: TurnStatus }>(ENDED_TURN);
-  // Found open, and ended by nothing since. An id that was dropped in vain is only looked up again.
+  // Found open, and not ended since. An id that was dropped needlessly is only looked up again.
   const openTurns = new Set<string>();
 
   return (batch) => {
@@ -68,7 +68,7 @@ export function createGuard(db: Database.Database, sessions: LiveSessions): Guar
     for (const session of needed.sessions) {
       if (sessions.hasEnded(session)) throw new JournalConflict('session_ended', `session ${session} has ended`);
     }
-    // Before the writes themselves: the batches behind this one, in the same transaction too, look again.
+    // Runs before the writes, so that the following batches, of the same transaction too, look these up again.
     for (const write of batch.writes) {
       if (write.kind === 'turn.end') openTurns.delete(write.turn_id);
       else if (write.kind === 'session.end') sessions.forget(write.session_id);

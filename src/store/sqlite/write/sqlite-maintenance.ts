@@ -36,7 +36,7 @@ export function createPruner(
   db: Database.Database,
 ): (before: PruneSlice | null, cutoff: number, dryRun: boolean) => PruneSlice {
   const old = db.prepare<[number, number, string], OldEvent>(OLD);
-  const remove = db.prepare('DELETE FROM event_rows WHERE id IN (SELECT value FROM json_each(?))');
+  const remove = db.prepare('DELETE FROM event_rows WHERE id {in_list}');
   const mark = db.prepare(`
     INSERT INTO meta (key, value) VALUES ('${PRUNED_THROUGH}', ?)
     ON CONFLICT (key) DO UPDATE SET value = max(value, excluded.value)`);

@@ -10,7 +10,7 @@ import { journalFault } from './conflict.ts';
 import type { EventLog } from './event-log.ts';
 import type { Guard, LiveSessions } from './live-sessions.ts';
 
-/** A batch and what became of it. */
+/** A batch and its outcome. */
 export interface Attempt {
   readonly batch: PreparedBatch;
   outcome:
@@ -28,7 +28,7 @@ export interface TransactionParts {
   readonly log: Logger;
 }
 
-/** Returns what writes batches and settles the outcome of each; never throws. */
+/** Returns the function that writes batches and sets the outcome of each; it never throws. */
 export function createTransaction(
   db: Database.Database,
   { live, guard, step, events, log }: TransactionParts,
@@ -41,7 +41,7 @@ export function createTransaction(
   const rollbackTo = db.prepare('ROLLBACK TO batch');
 
   /**
-   * Without savepoints, for each of which SQLite copies every page that a batch changes: an eighth of a turn's processor
+   * Uses no savepoints: for each, SQLite copies every page that a batch changes, an eighth of a turn's processor
    * time with 16 sessions at work. False when one of several was refused: then none is written.
    */
   function writeAll(batches: readonly Attempt[]): boolean {
@@ -80,7 +80,7 @@ export function createTransaction(
   }
 
   function failAttempt(item: Attempt, cause: unknown): void {
-    // What failed by itself keeps its own reason when the rest of the transaction fails later.
+    // A batch that failed alone keeps its own reason when the rest of the transaction fails later.
     if (!item.outcome.ok && item.outcome.error !== null) return;
     forgetInserted(item);
     const error = journalFault(cause);

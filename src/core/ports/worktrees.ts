@@ -1,0 +1,71 @@
+// Worktrees of workers: a copy of the caller's workspace, and the merge of what a worker leaves in it (20 §2).
+import type { FileChange, WorktreeRecord } from '#protocol/file-change.ts';
+import type { SessionId } from '#protocol/ids.ts';
+
+/** A worktree cannot be made, recorded or merged; the message is for the caller. */
+export class WorktreeError extends Error {
+  override readonly name = 'WorktreeError';
+}
+
+/** What a worker changed, as the difference of two trees. */
+export interface TreeChanges {
+  /** Relative to the workspace, sorted. */
+  readonly files: readonly FileChange[];
+  readonly result_tree: string;
+}
+
+export type Merge =
+  | {
+      readonly kind: 'clean';
+      /** Tree of the caller's workspace that was merged. */
+      readonly from: string;
+      readonly tree: string;
+    }
+  | { readonly kind: 'conflict'; readonly paths: readonly string[] };
+
+/** Files that were changed while they were to be written; nothing of the merge is left in the workspace. */
+export interface Written {
+  readonly changed_meanwhile: readonly string[];
+}
+
+export interface Worktrees {
+  /** Why no worktree can be made of the folder; null = one can. */
+  findObstacle(root: string): Promise<string | null>;
+  /**
+   * Records the folder as it is now and checks it out below the worktrees' folder. What was made is removed where it
+   * fails. Throws `WorktreeError`.
+   * @param root the caller's workspace, or the caller's own tree
+   */
+  create(
+    id: SessionId,
+    root: string,
+  ): Promise<Pick<WorktreeRecord, 'repository' | 'folder' | 'tree_path' | 'base_tree'>>;
+  /**
+   * Records what the worker left. Throws `WorktreeError`.
+   * @param isWritable whether a path, relative to the workspace, may be written there; other changes are left out
+   */
+  recordResult(worktree: WorktreeRecord, isWritable: (path: string) => Promise<boolean>): Promise<TreeChanges>;
+  /** Merges the recorded result with the caller's workspace as it is now. Throws `WorktreeError`. */
+  merge(worktree: WorktreeRecord): Promise<Merge>;
+  /**
+   * Writes the paths that differ between the trees, each only where the disk holds what was merged, or already what is
+   * to be written.
+   */
+  write(worktree: WorktreeRecord, merge: { readonly from: string; readonly tree: string }): Promise<Written>;
+  /** The recorded changes as a unified diff, cut at `limitBytes`. */
+  diff(worktree: WorktreeRecord, limitBytes: number): Promise<{ readonly text: string; readonly truncated: boolean }>;
+  /** Runs `fn` when all earlier ones for this folder have ended. */
+  exclusive<T>(root: string, fn: () => Promise<T>): Promise<T>;
+  /** Removes the folder and git's entry of it. The refs stay. */
+  removeFolder(worktree: Pick<WorktreeRecord, 'session_id' | 'repository' | 'folder'>): Promise<void>;
+  /** Removes the refs too. */
+  removeRefs(worktree: Pick<WorktreeRecord, 'session_id' | 'repository'>): Promise<void>;
+  /**
+   * Removes every folder below the worktrees' folder that `isKept` does not claim. The refs go too where `hasRecord`
+   * denies the session. Returns the sessions whose folders went.
+   */
+  sweep(owner: {
+    isKept(id: SessionId): Promise<boolean>;
+    hasRecord(id: SessionId): Promise<boolean>;
+  }): Promise<readonly SessionId[]>;
+}

@@ -1,4 +1,4 @@
-// The sums of a group as they cross the wire: exact money, rounded ratios (07 §1.1, §4.2).
+// Formats the sums of a group for the API: exact money, rounded ratios (07 §1.1, §4.2).
 import type { CostRow, CostTotals, Dimension, WorkerShare } from '#protocol/analytics.ts';
 import { fromPusd } from '#protocol/money.ts';
 import { DAY_MS, HOUR_MS, type KeyName } from './rollup.ts';
@@ -15,6 +15,9 @@ export interface Sums {
   cache_creation_1h_input_tokens: bigint;
   output_tokens: bigint;
   reasoning_tokens: bigint;
+  fees_unpriced_calls: bigint;
+  surcharge_unknown_calls: bigint;
+  rounds_unknown_calls: bigint;
   cost_pusd: bigint;
   worker_cost_pusd: bigint;
   worker_calls: bigint;
@@ -35,6 +38,9 @@ export function emptySums(): Sums {
     cache_creation_1h_input_tokens: 0n,
     output_tokens: 0n,
     reasoning_tokens: 0n,
+    fees_unpriced_calls: 0n,
+    surcharge_unknown_calls: 0n,
+    rounds_unknown_calls: 0n,
     cost_pusd: 0n,
     worker_cost_pusd: 0n,
     worker_calls: 0n,
@@ -65,16 +71,18 @@ export function averageLatency(sum: bigint, count: bigint): number | null {
  * @param n already moved by `places`
  */
 function divide(n: bigint, d: bigint, places: number, rounding: 'half_even' | 'half_up'): number {
-  const negative = n < 0n;
-  const scaled = negative ? -n : n;
-  const quotient = scaled / d;
-  const twice = (scaled % d) * 2n;
-  const up = twice > d || (twice === d && (rounding === 'half_up' || quotient % 2n === 1n));
-  const value = Number(`${up ? quotient + 1n : quotient}e-${places}`);
-  return negative && value !== 0 ? -value : value;
+  if (n < 0n) {
+    const value = divide(-n, d, places, rounding);
+    if (value === 0) return value;
+    return -value;
+  }
+  const quotient = n / d;
+  const twice = (n % d) * 2n;
+  const isUp = twice > d || (twice === d && (rounding === 'half_up' || quotient % 2n === 1n));
+  return Number(`${quotient + BigInt(isUp)}e-${places}`);
 }
 
-/** What a group is shown with besides the columns every row has. */
+/** The columns of a row in addition to those of every row. */
 export interface RowShape {
   readonly group_by: readonly Dimension[];
   readonly keys: readonly KeyName[];
@@ -83,22 +91,22 @@ export interface RowShape {
 
 /** One row of `/analytics/cost`: key columns first. `values` are those of `shape.keys`, as stored. */
 export function costRow(shape: RowShape, values: readonly (bigint | string)[], sums: Sums): CostRow {
-  const row: CostRow = { ...keyColumns(shape.keys, values), ...measures(sums, shape.repriced) };
+  const row: CostRow = { ...keyColumns(shape.keys, values), ...buildCostColumns(sums, shape.repriced) };
   if (shape.group_by.includes('parent_session') || shape.group_by.includes('root_session')) {
     row.planner_cost_usd = fromPusd(sums.cost_pusd - sums.worker_cost_pusd);
     row.worker_cost_usd = fromPusd(sums.worker_cost_pusd);
     row.worker_call_count = Number(sums.worker_calls);
   }
-  if (shape.group_by.includes('model')) Object.assign(row, cacheShares(sums));
+  if (shape.group_by.includes('model')) Object.assign(row, computeCacheShares(sums));
   return row;
 }
 
-/** The numeric columns over everything asked for; also the one object of `group_by=none`. */
-export function costTotals(sums: Sums, repriced: boolean): CostTotals {
-  return { ...measures(sums, repriced), ...cacheShares(sums) };
+/** The numeric columns over all calls of the query; also the one object of `group_by=none`. */
+export function buildCostTotals(sums: Sums, repriced: boolean): CostTotals {
+  return { ...buildCostColumns(sums, repriced), ...computeCacheShares(sums) };
 }
 
-export function workerShare(sessionId: string, model: string, sums: Sums): WorkerShare {
+export function buildWorkerShare(sessionId: string, model: string, sums: Sums): WorkerShare {
   return {
     worker_session_id: sessionId,
     model,
@@ -109,7 +117,7 @@ export function workerShare(sessionId: string, model: string, sums: Sums): Worke
   };
 }
 
-function measures(sums: Sums, repriced: boolean) {
+function buildCostColumns(sums: Sums, repriced: boolean) {
   return {
     cost_usd: fromPusd(sums.cost_pusd),
     input_tokens: Number(sums.input_tokens),
@@ -121,6 +129,9 @@ function measures(sums: Sums, repriced: boolean) {
     avg_latency_ms: averageLatency(sums.latency_sum, sums.latency_n),
     call_count: Number(sums.calls),
     unpriced_call_count: Number(sums.unpriced_calls),
+    fees_unpriced_call_count: Number(sums.fees_unpriced_calls),
+    surcharge_unknown_call_count: Number(sums.surcharge_unknown_calls),
+    rounds_unknown_call_count: Number(sums.rounds_unknown_calls),
     ...(repriced && {
       stamped_cost_usd: fromPusd(sums.stamped_pusd),
       missing_call_count: Number(sums.missing_calls),
@@ -129,7 +140,7 @@ function measures(sums: Sums, repriced: boolean) {
 }
 
 /** Writes stay in the denominator: they are billed above the input rate. */
-function cacheShares(sums: Sums) {
+function computeCacheShares(sums: Sums) {
   const prompt = sums.input_tokens + sums.cached_input_tokens + sums.cache_creation_input_tokens;
   return {
     hit_rate: ratio(sums.cached_input_tokens, prompt),
@@ -143,10 +154,15 @@ function keyColumns(keys: readonly KeyName[], values: readonly (bigint | string)
     const value = values[i]!;
     if (key === 'day') row.bucket = isoAt(Number(value) * DAY_MS, 10);
     else if (key === 'hour') row.bucket = isoAt(Number(value) * HOUR_MS, 13);
-    else if (key === 'is_worker') row[key] = value === 1n ? 'worker' : 'planner';
-    else row[key] = value === '' ? null : String(value);
+    else row[key] = formatKey(key, value);
   }
   return row;
+}
+
+function formatKey(key: KeyName, value: bigint | string): string | null {
+  if (key === 'is_worker') return value === 1n ? 'worker' : 'planner';
+  if (value === '') return null;
+  return String(value);
 }
 
 function isoAt(ms: number, length: number): string {

@@ -1,10 +1,11 @@
-// Query parameters of `/analytics/*` into typed queries; every fault names its parameter (07 §3-§5, §7).
+// Parses query parameters of `/analytics/*` into typed queries; every issue names its parameter (07 §3-§5, §7).
 import {
   type CallFilter,
   type CostQuery,
   DIMENSIONS,
   type Dimension,
   type Direction,
+  type LedgerQuery,
   ORDERS,
   type Order,
   type SavingsQuery,
@@ -15,18 +16,18 @@ import {
 import type { Issue } from '#protocol/errors.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
-import { fromSortKey, isTimeBucket, type SortTerm, sortTerms } from './rollup.ts';
+import { buildSortTerms, fromSortKey, isTimeBucket, type SortTerm } from './rollup.ts';
 
-// One query string of `/analytics/*`: reads each parameter and collects what is wrong with it (07 §3).
+// Reads the parameters of one query string and collects an issue for each invalid one (07 §3).
 
 /** A query string as fastify gives it: a repeated parameter is an array. */
 export type RawQuery = Readonly<Record<string, unknown>>;
 
 const ID = /^[A-Za-z0-9_-]{1,200}$/;
-/** '' asks for calls without a key. */
+/** '' selects calls without a key. */
 const CALLER = /^[A-Za-z0-9_-]{0,200}$/;
 const NAME = /^[A-Za-z0-9_.:/@~-]{1,200}$/;
-/** Form of each filter value; what is well formed and matches nothing is no error. */
+/** Pattern of each filter value. A valid value that matches no call is no error. */
 const FILTERS = {
   session: ID,
   parent_session: ID,
@@ -52,70 +53,77 @@ class Parameters {
     this.raw = raw;
     for (const [name, value] of Object.entries(raw)) {
       if (!known.includes(name)) this.warnings.push(`unknown parameter ignored: ${name.slice(0, 100)}`);
-      else if (Array.isArray(value)) this.fault(name, 'must be given once');
+      else if (Array.isArray(value)) this.reportIssue(name, 'must be given once');
     }
   }
 
-  fault(path: string, message: string): null {
+  reportIssue(path: string, message: string): null {
     this.issues.push({ path, message });
     return null;
   }
 
   /** Null when absent, or already reported as repeated. */
-  text(name: string): string | null {
+  readText(name: string): string | null {
     const value = this.raw[name];
-    return typeof value === 'string' ? value : null;
+    if (typeof value === 'string') return value;
+    return null;
   }
 
-  matching(name: string, pattern: RegExp): string | null {
-    const value = this.text(name);
+  readMatching(name: string, pattern: RegExp): string | null {
+    const value = this.readText(name);
     if (value === null || pattern.test(value)) return value;
-    return this.fault(name, `must match ${pattern.source}`);
+    return this.reportIssue(name, `must match ${pattern.source}`);
   }
 
-  parseEnum<T extends string>(name: string, values: readonly T[], fallback: T): T {
-    const value = this.text(name);
+  readEnum<T extends string>(name: string, values: readonly T[], fallback: T): T {
+    const value = this.readText(name);
     if (value === null) return fallback;
     const found = values.find((v) => v === value);
-    if (found === undefined) this.fault(name, `must be one of ${values.join(', ')}`);
+    if (found === undefined) this.reportIssue(name, `must be one of ${values.join(', ')}`);
     return found ?? fallback;
   }
 
   /** Unix milliseconds. */
-  time(name: string): number | null {
-    const value = this.text(name);
+  readTime(name: string): number | null {
+    const value = this.readText(name);
     if (value === null) return null;
     const ms = parseTime(value);
     if (ms !== null) return ms;
-    if (value.includes(' ')) return this.fault(name, 'contains a space: a "+" must be percent-encoded as %2B');
-    return this.fault(
+    if (value.includes(' ')) return this.reportIssue(name, 'contains a space: a "+" must be percent-encoded as %2B');
+    return this.reportIssue(
       name,
       'must be an RFC 3339 time with "Z" or an offset and at most 3 fraction digits, such as 2026-05-01T00:00:00Z',
     );
   }
 
-  boolean(name: string): boolean | null {
-    const value = this.text(name)?.toLowerCase();
+  readBoolean(name: string): boolean | null {
+    const value = this.readText(name)?.toLowerCase();
     if (value === undefined) return null;
     if (['true', '1', 'yes'].includes(value)) return true;
     if (['false', '0', 'no'].includes(value)) return false;
-    return this.fault(name, 'must be true or false');
+    return this.reportIssue(name, 'must be true or false');
   }
 
-  /** `from` and `to` with their defaults; `all` is the epoch. */
-  window(now: number): TimeWindow {
-    const from = this.text('from') === 'all' ? 0 : this.time('from');
-    const to = this.time('to') ?? now;
+  /** Null = not given; `all` is the epoch. */
+  readFrom(): number | null {
+    if (this.readText('from') === 'all') return 0;
+    return this.readTime('from');
+  }
+
+  /** `from` and `to` with their defaults. */
+  readWindow(now: number): TimeWindow {
+    const from = this.readFrom();
+    const to = this.readTime('to') ?? now;
     const window = { from: from ?? now - DEFAULT_WINDOW_MS, to };
     if (window.from >= to && this.issues.length === 0) {
-      if (from === null) this.fault('to', 'must be after the default start, 7 days ago; give `from` as well');
-      else this.fault('from', 'must be before `to`');
+      if (from === null) this.reportIssue('to', 'must be after the default start, 7 days ago; give `from` as well');
+      else this.reportIssue('from', 'must be before `to`');
     }
     return window;
   }
 
-  filter(): CallFilter {
-    const match = (name: keyof typeof FILTERS) => this.matching(name, FILTERS[name]);
+  readFilter(): CallFilter {
+    const match = (name: keyof typeof FILTERS) => this.readMatching(name, FILTERS[name]);
     return {
       session: match('session'),
       parent_session: match('parent_session'),
@@ -126,29 +134,29 @@ class Parameters {
       worker_name: match('worker_name'),
       door: match('door'),
       caller: match('caller'),
-      include_workers: this.boolean('include_workers'),
+      include_workers: this.readBoolean('include_workers'),
     };
   }
 
-  groupBy(): readonly Dimension[] {
-    const names = (this.text('group_by') ?? 'model').split(',');
+  readGroupBy(): readonly Dimension[] {
+    const names = (this.readText('group_by') ?? 'model').split(',');
     if (names.length === 1 && names[0] === 'none') return [];
     const dimensions = names.flatMap((name) => DIMENSIONS.find((dimension) => dimension === name) ?? []);
     if (dimensions.length !== names.length) {
-      this.fault('group_by', `must be none, or one or two of ${DIMENSIONS.join(', ')}`);
+      this.reportIssue('group_by', `must be none, or one or two of ${DIMENSIONS.join(', ')}`);
     } else if (dimensions.length > 2 || new Set(dimensions).size !== dimensions.length) {
-      this.fault('group_by', 'must be one dimension, or two distinct ones separated by a comma');
+      this.reportIssue('group_by', 'must be one dimension, or two distinct ones separated by a comma');
     } else if (dimensions.length === 2 && dimensions.every(isTimeBucket)) {
-      this.fault('group_by', 'day and hour are both a bucket; use hour alone');
+      this.reportIssue('group_by', 'day and hour are both a bucket; use hour alone');
     }
     return dimensions;
   }
 
-  limit(): number {
-    const value = this.text('limit');
+  readLimit(): number {
+    const value = this.readText('limit');
     if (value === null) return DEFAULT_LIMIT;
     if (/^\d{1,15}$/.test(value) && Number(value) >= 1) return Math.min(Number(value), MAX_LIMIT);
-    this.fault('limit', `must be an integer from 1 to ${MAX_LIMIT}`);
+    this.reportIssue('limit', `must be an integer from 1 to ${MAX_LIMIT}`);
     return DEFAULT_LIMIT;
   }
 }
@@ -174,7 +182,8 @@ function parseTime(text: string): number | null {
     local.getUTCMonth() === month - 1 && local.getUTCDate() === day && hour < 24 && minute < 60 && second < 60;
   if (!real || offsetHours > 23 || offsetMinutes > 59) return null;
   const offset = (offsetHours * 60 + offsetMinutes) * 60_000;
-  return local.getTime() - (parts[9] === '-' ? -offset : offset);
+  if (parts[9] === '-') return local.getTime() + offset;
+  return local.getTime() - offset;
 }
 
 const VERSION = /^[A-Za-z0-9._+-]{1,400}$/;
@@ -190,7 +199,7 @@ export interface CostRequest {
   readonly query: CostQuery;
   /** `stamped`, `current` or a price version still to be looked up. */
   readonly pricing: string;
-  /** Of the parameters a cursor must be used with again. */
+  /** Hash of the parameters that must be sent with the cursor again. */
   readonly fingerprint: string;
   readonly warnings: readonly string[];
 }
@@ -198,37 +207,32 @@ export interface CostRequest {
 /** `GET /analytics/cost`. `now` is Unix milliseconds, taken once per request. */
 export function parseCostQuery(raw: RawQuery, now: number): Result<CostRequest, readonly Issue[]> {
   const params = new Parameters(raw, COST_PARAMETERS);
-  const groupBy = params.groupBy();
-  const order = params.parseEnum<Order>('order', ORDERS, isTimeBucket(groupBy[0]) ? 'key' : 'cost');
-  const dir = params.parseEnum<Direction>('dir', ['asc', 'desc'], order === 'key' ? 'asc' : 'desc');
-  const limit = params.limit();
-  const filter = params.filter();
-  const pricing = params.text('pricing') ?? 'stamped';
-  if (pricing.includes(' ')) params.fault('pricing', 'contains a space: a "+" must be percent-encoded as %2B');
-  else if (!VERSION.test(pricing)) params.fault('pricing', 'must be stamped, current or a known pricing version');
+  const groupBy = params.readGroupBy();
+  const order = params.readEnum<Order>('order', ORDERS, isTimeBucket(groupBy[0]) ? 'key' : 'cost');
+  const dir = params.readEnum<Direction>('dir', ['asc', 'desc'], order === 'key' ? 'asc' : 'desc');
+  const limit = params.readLimit();
+  const filter = params.readFilter();
+  const pricing = params.readText('pricing') ?? 'stamped';
+  if (pricing.includes(' ')) params.reportIssue('pricing', 'contains a space: a "+" must be percent-encoded as %2B');
+  else if (!VERSION.test(pricing)) params.reportIssue('pricing', 'must be stamped, current or a known pricing version');
   const fingerprint = sha256Hex(canonicalJson({ filter, group_by: groupBy, order, dir, pricing })).slice(0, 32);
 
-  const cursor = params.text('cursor');
-  const window = cursor === null ? params.window(now) : null;
-  const resumed = cursor === null ? null : resume(params, cursor, fingerprint, sortTerms(groupBy, order, dir));
-  if (params.issues.length > 0) return err(params.issues);
+  const cursor = params.readText('cursor');
+  const page =
+    cursor === null
+      ? { window: params.readWindow(now), after: null }
+      : resumePage(params, cursor, fingerprint, buildSortTerms(groupBy, order, dir));
+  if (page === null || params.issues.length > 0) return err(params.issues);
+  const { window, after } = page;
   return ok({
-    query: {
-      window: window ?? resumed!.window,
-      filter,
-      group_by: groupBy,
-      order,
-      dir,
-      limit,
-      after: resumed?.after ?? null,
-    },
+    query: { window, filter, group_by: groupBy, order, dir, limit, after },
     pricing,
     fingerprint,
     warnings: params.warnings,
   });
 }
 
-/** `GET /analytics/savings`. `baseline` is as given or null; alias and price table are the caller's to ask. */
+/** `GET /analytics/savings`. `baseline` is returned as given or null; the caller resolves aliases and prices. */
 export function parseSavingsQuery(
   raw: RawQuery,
   now: number,
@@ -237,8 +241,8 @@ export function parseSavingsQuery(
   readonly Issue[]
 > {
   const params = new Parameters(raw, SAVINGS_PARAMETERS);
-  const query = { window: params.window(now), filter: params.filter() };
-  const baseline = params.matching('baseline', FILTERS.model);
+  const query = { window: params.readWindow(now), filter: params.readFilter() };
+  const baseline = params.readMatching('baseline', FILTERS.model);
   if (params.issues.length > 0) return err(params.issues);
   return ok({ query, baseline, warnings: params.warnings });
 }
@@ -249,17 +253,28 @@ export function parseTraceQuery(
   now: number,
 ): Result<{ readonly query: TraceQuery; readonly warnings: string[] }, readonly Issue[]> {
   const params = new Parameters(raw, TRACE_PARAMETERS);
-  const window = params.window(now);
+  const window = params.readWindow(now);
   const filter = {
-    session: params.matching('session', FILTERS.session),
-    model: params.matching('model', FILTERS.model),
-    provider: params.matching('provider', FILTERS.provider),
+    session: params.readMatching('session', FILTERS.session),
+    model: params.readMatching('model', FILTERS.model),
+    provider: params.readMatching('provider', FILTERS.provider),
   };
-  if (params.text('from') !== 'all' && window.to - window.from > MAX_TRACE_WINDOW_MS) {
-    params.fault('from', 'must be at most 31 days before `to`, or `all`');
+  if (params.readText('from') !== 'all' && window.to - window.from > MAX_TRACE_WINDOW_MS) {
+    params.reportIssue('from', 'must be at most 31 days before `to`, or `all`');
   }
   if (params.issues.length > 0) return err(params.issues);
   return ok({ query: { window, filter }, warnings: params.warnings });
+}
+
+/** `GET /analytics/ledger`: any window, as it is read in slices. */
+export function parseLedgerQuery(
+  raw: RawQuery,
+  now: number,
+): Result<{ readonly query: LedgerQuery; readonly warnings: string[] }, readonly Issue[]> {
+  const params = new Parameters(raw, ['from', 'to', 'provider']);
+  const query = { window: params.readWindow(now), provider: params.readMatching('provider', FILTERS.provider) };
+  if (params.issues.length > 0) return err(params.issues);
+  return ok({ query, warnings: params.warnings });
 }
 
 /** The cursor that continues `request` after a row. */
@@ -268,22 +283,22 @@ export function encodeCursor(request: CostRequest, after: SortKey): string {
   return Buffer.from(JSON.stringify({ w: [from, to], h: request.fingerprint, k: after })).toString('base64url');
 }
 
-function resume(
+function resumePage(
   params: Parameters,
   cursor: string,
   fingerprint: string,
   terms: readonly SortTerm[],
 ): { window: TimeWindow; after: SortKey } | null {
   const page = decodeCursor(cursor);
-  const from = params.text('from') === 'all' ? 0 : params.time('from');
-  const to = params.time('to');
+  const from = params.readFrom();
+  const to = params.readTime('to');
   if (params.issues.length > 0) return null;
   if (!page || !fromSortKey(terms, page.key)) {
-    return params.fault('cursor', 'is not a cursor of this query');
+    return params.reportIssue('cursor', 'is not a cursor of this query');
   }
-  if (page.fingerprint !== fingerprint) return params.fault('cursor', 'belongs to a query with other parameters');
+  if (page.fingerprint !== fingerprint) return params.reportIssue('cursor', 'belongs to a query with other parameters');
   if ((from !== null && from !== page.window.from) || (to !== null && to !== page.window.to)) {
-    return params.fault('cursor', 'belongs to another window; leave out `from` and `to`');
+    return params.reportIssue('cursor', 'belongs to another window; leave out `from` and `to`');
   }
   return { window: page.window, after: page.key };
 }

@@ -1,21 +1,24 @@
-// How calls are grouped: dimensions and their key columns, the window cut into rollup units, the order of rows (07 §4, §9.4).
+// Grouping of calls: dimensions and their key columns, the window split into rollup units, the order of rows (07 §4, §9.4).
 import type { CostQuery, Dimension, Direction, Order, SortKey, TimeWindow } from '#protocol/analytics.ts';
 
 export const HOUR_MS = 3_600_000;
 export const DAY_MS = 24 * HOUR_MS;
 
 /**
- * Prompt sizes at which the price tables known so far change their rates (08 §4.2). The days keep calls apart by them,
- * so that such a table can price their sums; a table with other steps reads the ledger.
+ * Prompt sizes at which the price tables known so far change their rates (08 §4.2). The daily rollup groups calls by them,
+ * so that these tables can price its sums. A price table with other steps reads the ledger.
  */
 export const PROMPT_CLASSES: readonly number[] = [128_000, 200_000, 256_000, 272_000, 512_000];
 
-/** How many of `PROMPT_CLASSES` a prompt of so many tokens is above. */
+/** The class of calls whose sums no rate can price: calls with rounds, fees or a surcharge. */
+export const BILLED_APART = -1;
+
+/** The class of a prompt: the number of `PROMPT_CLASSES` that it exceeds. */
 export function promptClass(tokens: number): number {
   return PROMPT_CLASSES.filter((size) => tokens > size).length;
 }
 
-/** Columns a group is keyed by. `session_id` of a folded session is its parent key. */
+/** Columns that identify a group. `session_id` of a folded session is its parent key. */
 export type KeyName =
   | 'model'
   | 'provider'
@@ -29,7 +32,9 @@ export type KeyName =
   | 'worker_name'
   | 'workspace_hash'
   | 'door'
-  | 'caller';
+  | 'caller'
+  | 'cost_kind'
+  | 'effort';
 
 const KEYS: Readonly<Record<Dimension, readonly KeyName[]>> = {
   model: ['model', 'provider'],
@@ -45,11 +50,13 @@ const KEYS: Readonly<Record<Dimension, readonly KeyName[]>> = {
   workspace: ['workspace_hash'],
   door: ['door'],
   caller: ['caller'],
+  cost_kind: ['cost_kind'],
+  effort: ['effort'],
 };
 /** Keys whose stored value is an integer; the others are text. */
 export const INTEGER_KEYS: ReadonlySet<KeyName> = new Set(['is_worker', 'day', 'hour']);
 /** Keys that are '' in the tables and null on the wire when a call has none. */
-export const OPTIONAL_KEYS: ReadonlySet<KeyName> = new Set(['delegation_tier', 'worker_name', 'caller']);
+export const OPTIONAL_KEYS: ReadonlySet<KeyName> = new Set(['delegation_tier', 'worker_name', 'caller', 'effort']);
 
 /** Key columns of the dimensions in their order, each once. */
 export function keyNames(groupBy: readonly Dimension[]): readonly KeyName[] {
@@ -61,22 +68,24 @@ export function isTimeBucket(dimension: Dimension | undefined): boolean {
 }
 
 /** Worker calls are counted in their parent's row (07 §4.3). */
-export function foldsWorkers(query: Pick<CostQuery, 'group_by' | 'filter'>): boolean {
+export function isFoldingWorkers(query: Pick<CostQuery, 'group_by' | 'filter'>): boolean {
   return query.filter.include_workers === true && query.group_by.includes('session');
 }
 
-/** Rollups by what a row of them keeps: a session's hour, a parent's day, a day of everybody. */
-export type Grain = 'hour' | 'parent_day' | 'day';
+/** What a row of the table keeps: a call, a session's hour, a parent's day, a day of everybody. */
+export type Grain = 'call' | 'hour' | 'parent_day' | 'day';
 
-/** Filters and dimensions that the rollups of days do not keep. */
+/** Filters and dimensions that the daily rollups lack. */
 const HOUR_FILTERS = ['session', 'door', 'caller'] as const;
 const HOUR_DIMENSIONS: ReadonlySet<Dimension> = new Set(['session', 'hour', 'door', 'caller']);
 
-/** The coarsest table that can answer. */
+/** The coarsest table that can answer. No rollup keeps efforts. */
 export function findGrain({ group_by, filter }: Pick<CostQuery, 'group_by' | 'filter'>): Grain {
+  if (group_by.includes('effort')) return 'call';
   if (HOUR_FILTERS.some((name) => filter[name] !== null) || group_by.some((d) => HOUR_DIMENSIONS.has(d))) return 'hour';
   const byTree = filter.parent_session !== null || group_by.some((d) => d === 'parent_session' || d === 'root_session');
-  return byTree ? 'parent_day' : 'day';
+  if (byTree) return 'parent_day';
+  return 'day';
 }
 
 /** A half-open range: milliseconds of `calls`, hours or days since the epoch of the rollups. */
@@ -88,7 +97,7 @@ export interface Segment {
 
 /**
  * Cuts a window into whole days, whole hours and at most two partial hours. The segments are disjoint and cover it.
- * A bound beyond what is recorded counts as aligned.
+ * A bound outside the recorded range counts as aligned.
  * @param recorded first and last time in the ledger, Unix ms; null when it is empty
  */
 export function splitWindow(
@@ -97,8 +106,9 @@ export function splitWindow(
   grain: Grain,
 ): readonly Segment[] {
   if (!recorded || window.from > recorded.last || window.to <= recorded.first) return [];
-  const from = window.from <= recorded.first ? Math.floor(recorded.first / DAY_MS) * DAY_MS : window.from;
-  const to = window.to > recorded.last ? (Math.floor(recorded.last / DAY_MS) + 1) * DAY_MS : window.to;
+  let { from, to } = window;
+  if (from <= recorded.first) from = Math.floor(recorded.first / DAY_MS) * DAY_MS;
+  if (to > recorded.last) to = (Math.floor(recorded.last / DAY_MS) + 1) * DAY_MS;
   const segments: Segment[] = [];
   const add = (source: Segment['source'], start: number, end: number) => {
     if (start < end) segments.push({ source, from: start, to: end });
@@ -124,10 +134,10 @@ export function splitWindow(
 }
 
 /**
- * Cuts a window into whole days since the epoch and what is left of it in milliseconds; all is left when nothing is
- * recorded. A bound beyond what is recorded counts as aligned.
+ * Splits a window into whole days since the epoch and the rest in milliseconds; the rest is everything when nothing is
+ * recorded. A bound outside the recorded range counts as aligned.
  */
-export function wholeDays(
+export function splitWholeDays(
   window: TimeWindow,
   recorded: { readonly first: number; readonly last: number } | null,
 ): { readonly days: TimeWindow | null; readonly rest: readonly TimeWindow[] } {
@@ -140,7 +150,7 @@ export function wholeDays(
   return { days, rest: rest.filter(({ from, to }) => from < to) };
 }
 
-/** Whether everything recorded lies in the window. */
+/** Whether the window covers the whole recorded range. */
 export function coversAll(window: TimeWindow, recorded: { readonly first: number; readonly last: number }): boolean {
   return window.from <= recorded.first && window.to > recorded.last;
 }
@@ -151,7 +161,7 @@ export interface SortTerm {
 }
 
 /** The complete order of rows: no two groups compare equal. Null keys come last in either direction (07 §4.4). */
-export function sortTerms(groupBy: readonly Dimension[], order: Order, dir: Direction): readonly SortTerm[] {
+export function buildSortTerms(groupBy: readonly Dimension[], order: Order, dir: Direction): readonly SortTerm[] {
   const names = keyNames(groupBy);
   const desc = dir === 'desc';
   if (order !== 'key') return [{ by: order, desc }, ...names.map((by) => ({ by, desc: false }))];
@@ -179,21 +189,20 @@ export function compareSortValues(terms: readonly SortTerm[]): (a: SortValues, b
       if (left === right) continue;
       if (left === '') return 1;
       if (right === '') return -1;
-      const order =
-        typeof left === 'bigint' && typeof right === 'bigint'
-          ? left < right
-            ? -1
-            : 1
-          : byteOrder(String(left), String(right));
-      return term.desc ? -order : order;
+      const order = compareValues(left, right);
+      if (term.desc) return -order;
+      return order;
     }
     return 0;
   };
 }
 
-/** As SQLite's BINARY collation: UTF-8 bytes, which is code point order. */
-function byteOrder(a: string, b: string): number {
-  return Buffer.compare(Buffer.from(a), Buffer.from(b));
+/** Texts as in SQLite's BINARY collation: UTF-8 bytes, which is code point order. */
+function compareValues(a: bigint | string, b: bigint | string): number {
+  if (typeof a !== 'bigint' || typeof b !== 'bigint')
+    return Buffer.compare(Buffer.from(String(a)), Buffer.from(String(b)));
+  if (a < b) return -1;
+  return 1;
 }
 
 export function toSortKey(values: SortValues): SortKey {

@@ -1,8 +1,9 @@
-// Counts over routing decisions: who won, who was rejected and why, who stood back (07 §7.1).
+// Counts over routing decisions: winners, rejections with their reasons, deferrals (07 §7.1).
 import type { RoutingStats, TraceQuery } from '#protocol/analytics.ts';
 import type { PayloadOf } from '#protocol/event.ts';
 import { getProvider } from '#protocol/model.ts';
 import { type PolicyEvaluation, SLOTS } from '#protocol/route.ts';
+import { compareText } from '#protocol/text/compare-text.ts';
 
 type Rejection = Omit<RoutingStats['rejections'][number], 'count'>;
 
@@ -43,8 +44,8 @@ export function createRouteCounter(filter: Pick<TraceQuery['filter'], 'model' | 
     },
     result() {
       const byPolicy = (a: { policy: PolicyEvaluation['policy'] }, b: { policy: PolicyEvaluation['policy'] }) =>
-        text(a.policy, b.policy);
-      const winRows = wins.rows((a, b) => text(a.model, b.model) || byPolicy(a, b));
+        compareText(a.policy, b.policy);
+      const winRows = wins.listRows((a, b) => compareText(a.model, b.model) || byPolicy(a, b));
       return {
         wins_by_policy: SLOTS.map((policy) => ({
           policy,
@@ -53,10 +54,11 @@ export function createRouteCounter(filter: Pick<TraceQuery['filter'], 'model' | 
         wins_by_model: winRows,
         hard_failures: refused.routing_failed,
         explicit_rejections: refused.explicit_model_rejected,
-        rejections: rejections.rows(
-          (a, b) => byPolicy(a, b) || text(a.model, b.model) || text(a.validation_failure, b.validation_failure),
+        rejections: rejections.listRows(
+          (a, b) =>
+            byPolicy(a, b) || compareText(a.model, b.model) || compareText(a.validation_failure, b.validation_failure),
         ),
-        deferrals: deferrals.rows((a, b) => byPolicy(a, b) || text(a.reason, b.reason)),
+        deferrals: deferrals.listRows((a, b) => byPolicy(a, b) || compareText(a.reason, b.reason)),
       };
     },
   };
@@ -85,11 +87,7 @@ class Tally<T extends object> {
   }
 
   /** Most frequent first, ties by `compare`. */
-  rows(compare: (a: T, b: T) => number): (T & { count: number })[] {
+  listRows(compare: (a: T, b: T) => number): (T & { count: number })[] {
     return [...this.counts.values()].sort((a, b) => b.count - a.count || compare(a, b));
   }
-}
-
-function text(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0;
 }

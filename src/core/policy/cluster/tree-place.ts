@@ -1,4 +1,4 @@
-// Where the files of a tree lie, which decides who can own it (16 §7).
+// The place of a tree's files, which decides which nodes can own the tree (16 §7).
 
 /** The part of the configuration `cluster.*` that decides where files may lie. */
 export interface Places {
@@ -16,14 +16,14 @@ export function sharedPlace(root: string): string {
   return `shared:${root}`;
 }
 
-/** All that a node can own. */
+/** All places whose trees a node can own. */
 export function listPlaces({ node_name, shared_roots }: Omit<Places, 'no_files'>): readonly string[] {
   return [ANYWHERE, `node:${node_name}`, ...shared_roots.map(sharedPlace)];
 }
 
 /**
- * `shared:<root>` below a shared root, the longest of those that fit; `anywhere` without files; else `node:<name>`: this node
- * alone has them.
+ * `shared:<root>` below a shared root (the longest match); `anywhere` without files; else `node:<name>`: only this node
+ * has the files.
  * @param workspacePath absolute, links resolved
  */
 export function findPlace(workspacePath: string, { node_name, shared_roots, no_files }: Places): string {
@@ -31,10 +31,11 @@ export function findPlace(workspacePath: string, { node_name, shared_roots, no_f
   const root = shared_roots
     .filter((folder) => isBelow(workspacePath, [folder]))
     .reduce<string | null>((longest, folder) => (folder.length > (longest?.length ?? -1) ? folder : longest), null);
-  return root === null ? `node:${node_name}` : sharedPlace(root);
+  if (root === null) return `node:${node_name}`;
+  return sharedPlace(root);
 }
 
-/** Whether a path is one of these folders, or lies below one. All absolute, links resolved. */
+/** Whether a path is one of these folders or below one. All paths are absolute, links resolved. */
 export function isBelow(path: string, folders: readonly string[]): boolean {
   return folders.some((folder) => path === folder || path.startsWith(folder.endsWith('/') ? folder : `${folder}/`));
 }

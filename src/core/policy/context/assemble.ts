@@ -1,4 +1,4 @@
-// The messages a model call carries, made from the stored history: complete ones only, every call answered (10 §6).
+// Assembles the messages of a model call from the stored history: complete messages only, every tool call answered (10 §6).
 
 import type { ToolUseId } from '#protocol/ids.ts';
 import { plainMetadata, type StoredMessage, toolUses } from '#protocol/message.ts';
@@ -14,7 +14,7 @@ export interface RequestMessages {
   readonly missing: readonly ToolUseId[];
 }
 
-/** Histories that are sent as they are: nothing in them waits for what follows. */
+/** Histories that are sent unchanged: each tool call in them has its result. */
 const wellFormed = createBeginnings<null>();
 
 /**
@@ -24,7 +24,7 @@ const wellFormed = createBeginnings<null>();
  * is not sent is left out.
  */
 export function requestMessages(history: readonly StoredMessage[]): RequestMessages {
-  const known = wellFormed.of(history)?.count ?? 0;
+  const known = wellFormed.find(history)?.count ?? 0;
   let copy: StoredMessage[] | null = null;
   const missing: ToolUseId[] = [];
   let open = new Set<ToolUseId>();

@@ -1,4 +1,4 @@
-// Which images may enter a conversation: kinds, sizes, and bytes that are what they claim to be (10 §8).
+// Checks images that enter a conversation: media type, size, and whether the bytes match the type (10 §8).
 import type { ImageBlock } from '#protocol/message.ts';
 
 // Reads the pixel size of an image from its header alone: nothing is decoded (10 §8).
@@ -8,12 +8,13 @@ interface ImageSize {
   readonly height: number;
 }
 
-/** Null where the header does not say, or is cut. */
+/** Null where the header has no size or is truncated. */
 function imageSize(bytes: Buffer, mediaType: string): ImageSize | null {
   try {
     if (mediaType === 'image/png') return { width: bytes.readUInt32BE(16), height: bytes.readUInt32BE(20) };
     if (mediaType === 'image/gif') return { width: bytes.readUInt16LE(6), height: bytes.readUInt16LE(8) };
-    return mediaType === 'image/jpeg' ? jpegSize(bytes) : webpSize(bytes);
+    if (mediaType === 'image/jpeg') return jpegSize(bytes);
+    return webpSize(bytes);
   } catch (error) {
     // Read beyond its end.
     if (error instanceof RangeError) return null;
@@ -51,18 +52,18 @@ function webpSize(bytes: Buffer): ImageSize | null {
 /** Decoded bytes of one image. */
 export const MAX_IMAGE_BYTES = 5 * 1024 * 1024;
 
-/** Of one message. */
+/** Maximum images, and bytes of all images, in one message. */
 export const MAX_IMAGES = 20;
 const MAX_ALL_BYTES = 20 * 1024 * 1024;
 
-/** Pixels a side: with more a provider refuses the request, and with it every later one of the session. */
+/** Maximum pixels per side. A provider rejects a larger image, and with it every later request of the session. */
 const MAX_SIDE = 8000;
 
 const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/;
 /** Enough base64 for the longest signature (12 bytes). */
 const SIGNATURE_CHARS = 16;
 
-/** The media type that the first bytes speak of; null when they are no supported image. */
+/** The media type by the first bytes; null when they are no supported image. */
 export function imageType(bytes: Uint8Array): string | null {
   const head = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.length, 12)).toString('latin1');
   if (head.startsWith('\x89PNG\r\n\x1a\n')) return 'image/png';
@@ -73,15 +74,20 @@ export function imageType(bytes: Uint8Array): string | null {
 }
 
 /** Bytes that standard base64 text decodes to. */
-export function decodedBytes(base64: string): number {
-  const padding = base64.endsWith('==') ? 2 : base64.endsWith('=') ? 1 : 0;
-  return Math.floor((base64.length * 3) / 4) - padding;
+export function countDecodedBytes(base64: string): number {
+  return Math.floor((base64.length * 3) / 4) - countPadding(base64);
 }
 
-/** Null when the image may be taken in, else what is wrong with it, for a person to read. */
+function countPadding(base64: string): number {
+  if (base64.endsWith('==')) return 2;
+  if (base64.endsWith('=')) return 1;
+  return 0;
+}
+
+/** Null when the image is accepted, else its fault as a sentence. */
 export function checkImage(base64: string, mediaType: string): string | null {
   if (base64 === '' || base64.length % 4 !== 0 || !BASE64.test(base64)) return 'data must be standard base64';
-  const size = decodedBytes(base64);
+  const size = countDecodedBytes(base64);
   if (size > MAX_IMAGE_BYTES) return `the image has ${size} bytes, at most ${MAX_IMAGE_BYTES} are allowed`;
   const actual = imageType(Buffer.from(base64.slice(0, SIGNATURE_CHARS), 'base64'));
   if (actual === null) return 'data is not a PNG, JPEG, GIF or WebP image';
@@ -89,16 +95,17 @@ export function checkImage(base64: string, mediaType: string): string | null {
   return faultOfSize(Buffer.from(base64, 'base64'), actual);
 }
 
-/** Null when its sides are not too long, as far as they are known; else what is wrong. */
+/** Null when its sides are within the limit or unknown, else the fault. */
 export function faultOfSize(bytes: Buffer, mediaType: string): string | null {
   const size = imageSize(bytes, mediaType);
   if (size === null || (size.width <= MAX_SIDE && size.height <= MAX_SIDE)) return null;
   return `the image has ${size.width} x ${size.height} pixels, at most ${MAX_SIDE} a side are allowed`;
 }
 
-/** Null when one message may hold them all, else why not. */
+/** Null when one message may hold all of them, else the fault. */
 export function checkImages(images: readonly ImageBlock[]): string | null {
   if (images.length > MAX_IMAGES) return `holds more than ${MAX_IMAGES} images`;
-  const bytes = images.reduce((sum, image) => sum + decodedBytes(image.source.data), 0);
-  return bytes > MAX_ALL_BYTES ? 'holds more than 20 MiB of images' : null;
+  const bytes = images.reduce((sum, image) => sum + countDecodedBytes(image.source.data), 0);
+  if (bytes > MAX_ALL_BYTES) return 'holds more than 20 MiB of images';
+  return null;
 }

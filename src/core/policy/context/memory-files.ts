@@ -1,8 +1,8 @@
-// The memory files: their caps, what a tool makes of one, and what it answers (10 §4).
+// The memory files: size limits, the content after a write, and the answer of the tool (10 §4).
 import type { MemoryFile, MemoryWrite } from '#protocol/event/session-events.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 
-/** In the order of the prompt; caps in UTF-8 bytes. */
+/** In the order of the prompt; limits in UTF-8 bytes. */
 export const MEMORY_FILES = [
   { name: 'USER.md', heading: 'User context', soft: 1536, hard: 3072 },
   { name: 'MEMORY.md', heading: 'Workspace memory', soft: 2048, hard: 4096 },
@@ -22,14 +22,15 @@ export interface MemoryContent {
 const NEW_LINE = 0x0a;
 
 /**
- * The new content of a file, or why it stays as it is, for the model to read.
- * It works on bytes: what a person wrote in another encoding comes out as it went in.
+ * The new content of a file, or the reason why it does not change, as a sentence for the model.
+ * It works on bytes, so that text in another encoding is preserved.
  */
 export function editMemory(file: MemoryFile, before: MemoryContent, edit: MemoryEdit): Result<Buffer, string> {
   const edited = edit.operation === 'consolidate' ? ok(Buffer.from(edit.content)) : editPart(file, before, edit);
   if (!edited.ok) return edited;
   const { hard } = getCaps(file);
-  return edited.value.length > hard ? err(rejectEntry(file, edited.value.length, hard)) : edited;
+  if (edited.value.length > hard) return err(rejectEntry(file, edited.value.length, hard));
+  return edited;
 }
 
 function editPart(
@@ -56,7 +57,7 @@ function editPart(
   return ok(Buffer.concat([head.subarray(0, at), Buffer.from(edit.new), head.subarray(at + old.length)]));
 }
 
-/** Overlapping places count as several. */
+/** Overlapping matches count separately. */
 function occurrences(content: Buffer, sought: Buffer): number {
   let count = 0;
   for (let at = content.indexOf(sought); at >= 0; at = content.indexOf(sought, at + 1)) count += 1;
@@ -67,7 +68,7 @@ function rejectEntry(file: MemoryFile, bytes: number, cap: number): string {
   return `${file} write rejected: ${bytes} bytes exceeds hard cap ${cap}; consolidate before adding more`;
 }
 
-/** What the model reads of a write, and whether the file has passed the size at which it is asked to tidy up. */
+/** The answer to a write, and whether the file exceeds the size at which the model is asked to consolidate it. */
 export function memoryAnswer(
   file: MemoryFile,
   operation: MemoryEdit['operation'],
@@ -79,7 +80,8 @@ export function memoryAnswer(
     replace: `replaced in ${file} (${after} bytes total)`,
     consolidate: `consolidated ${file}: ${before} → ${after} bytes`,
   }[operation];
-  return { text: `${message}${over_soft_cap ? ' — over soft cap; consider memory_consolidate' : ''}`, over_soft_cap };
+  if (!over_soft_cap) return { text: message, over_soft_cap };
+  return { text: `${message} — over soft cap; consider memory_consolidate`, over_soft_cap };
 }
 
 function getCaps(file: MemoryFile): { readonly soft: number; readonly hard: number } {

@@ -1,9 +1,9 @@
 // The size of a text or a stored message in code points, as the token guess counts it (10 §1).
 import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
-import { decodedBytes } from './image-blocks.ts';
+import { countDecodedBytes } from './image-blocks.ts';
 
 const IMAGE_CODE_POINTS = 1024;
-/** Of a document: its size in bytes is a poor measure of the length of its text. */
+/** Bytes of a document that count as one code point: its size is a poor measure of the length of its text. */
 const BYTES_A_CODE_POINT = 16;
 const TOOL_RESULT_CODE_POINTS = 16;
 const HIGH_SURROGATE = /[\uD800-\uDBFF]/;
@@ -44,7 +44,7 @@ function blockSize(block: ContentBlock): number {
     case 'image':
       return IMAGE_CODE_POINTS;
     case 'document':
-      return Math.floor(decodedBytes(block.source.data) / BYTES_A_CODE_POINT);
+      return Math.floor(countDecodedBytes(block.source.data) / BYTES_A_CODE_POINT);
     case 'redacted_thinking':
       return 0;
   }

@@ -1,10 +1,10 @@
-// A request of our own as the parts of its prompt: each measured once, so a growing history costs only what is new (14 §2).
+// Splits this server's own request into the parts of its prompt. Each part is measured once, so a growing history costs only its new messages (14 §2).
 import { createHash } from 'node:crypto';
 import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
 import type { JsonSchema } from '#protocol/tool.ts';
 import { collectTexts, type Prompt, type PromptPart } from '../pricing/prompt-tokens.ts';
 
-/** What one model call carries. */
+/** The content of one model call. */
 export interface RequestParts {
   readonly system_prompt: string | null;
   readonly system_prompt_volatile: string | null;
@@ -12,9 +12,9 @@ export interface RequestParts {
   readonly tools: readonly { readonly name: string; readonly description: string; readonly input_schema: JsonSchema }[];
 }
 
-/** What its provider is sent of one model call. */
+/** The parts of a model call that are sent to the provider. */
 export interface SentParts extends RequestParts {
-  /** Of a worker that owes a structured answer. */
+  /** Set for a worker that must return a structured answer. */
   readonly output_schema: JsonSchema | null;
 }
 
@@ -80,7 +80,7 @@ function toolPart(tool: RequestParts['tools'][number]): HeadPart {
   return part;
 }
 
-/** As a field of its own, or quoted in a text. */
+/** The part of an output schema, which is sent as a separate field or quoted in a text. */
 function schemaPart(schema: JsonSchema): HeadPart {
   const text = JSON.stringify(schemaText(schema));
   return { ...PLAIN, key: `schema ${hashText(text)}`, bytes: Buffer.byteLength(text) + DEMAND_BYTES };
@@ -118,7 +118,8 @@ function addBlock(size: Size, block: ContentBlock): void {
 }
 
 function blockTexts(block: ContentBlock): readonly string[] {
-  return block.type === 'tool_use' ? [block.id, block.name, JSON.stringify(block.input)] : collectTexts(block);
+  if (block.type === 'tool_use') return [block.id, block.name, JSON.stringify(block.input)];
+  return collectTexts(block);
 }
 
 function jsonBytes(text: string): number {

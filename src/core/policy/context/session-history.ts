@@ -1,4 +1,4 @@
-// What a turn wants to know of its whole history, summed up message by message: a long history costs only what is new (10 §1).
+// Summarises a session's history message by message, so that a long history costs only its new messages (10 §1).
 import type { StoredMessage } from '#protocol/message.ts';
 import { messageSize } from './message-size.ts';
 
@@ -10,19 +10,19 @@ export interface HistorySummary {
   readonly has_tool_results: boolean;
   /** Media types of documents in it. */
   readonly document_types: readonly string[];
-  /** Turns: each began with a message of a person or a planner, and may have read more. */
+  /** Number of turns. Each began with a message of a person or a planner, and may have read further messages. */
   readonly turns: number;
-  /** A message was ever stored so long after the answer before it that a short-lived cache was gone (20 §8). */
+  /** Whether a message was ever stored so long after the previous answer that a short-lived prompt cache had expired (20 §8). */
   readonly had_pause: boolean;
 }
 
-/** A little less than the 5 minutes that a cached prompt lives. */
+/** A little less than the 5 minutes of a cached prompt's lifetime. */
 const PAUSE_MS = 4 * 60_000;
 
 interface Counted extends HistorySummary {
-  /** How many messages of the array are in it. */
+  /** Number of messages of the array that are summarised. */
   readonly count: number;
-  /** Of the newest user message. */
+  /** The turn of the newest user message. */
   readonly turn_id: StoredMessage['turn_id'];
   /** When the newest answer was stored, Unix milliseconds. */
   readonly answered_at: number | null;
@@ -40,7 +40,7 @@ const NOTHING: Counted = {
   answered_at: null,
 };
 
-// Stored messages never change and a history only grows, so what was summed up of an array stays true of its beginning.
+// Stored messages never change and a history only grows, so a summary of an array stays valid for its prefix.
 const summaries = new WeakMap<readonly StoredMessage[], Counted>();
 
 export function measureHistory(history: readonly StoredMessage[]): HistorySummary {
@@ -51,7 +51,7 @@ export function measureHistory(history: readonly StoredMessage[]): HistorySummar
   return summary;
 }
 
-/** A new history, whose summary is the old one's and the messages'. */
+/** A new history whose summary extends the old one by the messages. */
 export function extendHistory(
   history: readonly StoredMessage[],
   ...messages: readonly StoredMessage[]
@@ -77,7 +77,7 @@ function withMessage(before: Counted, message: StoredMessage): Counted {
     has_images: before.has_images || hasImage(message),
     has_tool_results: before.has_tool_results || message.role === 'tool',
     document_types: withDocuments(before.document_types, message),
-    turns: before.turns + (begins ? 1 : 0),
+    turns: before.turns + Number(begins),
     turn_id: begins ? message.turn_id : before.turn_id,
     had_pause: before.had_pause || (before.answered_at !== null && at - before.answered_at > PAUSE_MS),
     answered_at: message.role === 'assistant' ? at : before.answered_at,
@@ -85,6 +85,7 @@ function withMessage(before: Counted, message: StoredMessage): Counted {
 }
 
 function withDocuments(before: readonly string[], { content }: StoredMessage): readonly string[] {
-  const types = content.flatMap((b) => (b.type === 'document' && !before.includes(b.media_type) ? [b.media_type] : []));
-  return types.length === 0 ? before : [...before, ...new Set(types)];
+  const types = content.filter((b) => b.type === 'document').map((b) => b.media_type);
+  if (types.every((type) => before.includes(type))) return before;
+  return [...new Set([...before, ...types])];
 }

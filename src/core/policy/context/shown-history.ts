@@ -1,4 +1,4 @@
-// What a model is shown of a history: its messages as the checkpoints leave them, the same bytes every time (10 §7).
+// The view of a history that a model receives: its messages with the checkpoints applied, always the same bytes (10 §7).
 import { isoTime } from '#protocol/clock.ts';
 import type { MessageId, ToolUseId } from '#protocol/ids.ts';
 import {
@@ -10,10 +10,10 @@ import {
   toolUses,
 } from '#protocol/message.ts';
 import type { Checkpoint, HistorySummary } from '#protocol/prompt-parts.ts';
-import { decodedBytes } from './image-blocks.ts';
+import { countDecodedBytes } from './image-blocks.ts';
 import { extendHistory } from './session-history.ts';
 
-// How a message is shown whose large parts were taken out of the view: a line in place of each (10 §7).
+// Replaces each elided part of a message by one line (10 §7).
 
 export const MAX_WHOLE_RESULT_BYTES = 2048;
 
@@ -24,26 +24,26 @@ export function callNames(message: StoredMessage): CallNames {
   return new Map(toolUses(message.content).map((call) => [call.id, call.name]));
 }
 
-// Stored messages never change, and a call has one name: the same short form every time, which encoders keep the text of.
+// Stored messages never change, and a call has one name, so the short form is the same object each time and encoders cache its text.
 const shortForms = new WeakMap<StoredMessage, StoredMessage>();
 
 /** @param names of the calls that a tool message may answer */
 export function elideMessage(message: StoredMessage, names: CallNames): StoredMessage {
   const known = shortForms.get(message);
   if (known !== undefined) return known;
-  const short = { ...message, content: message.content.map((block) => shortBlock(block, names)) };
+  const short = { ...message, content: message.content.map((block) => elideBlock(block, names)) };
   shortForms.set(message, short);
   return short;
 }
 
-function shortBlock(block: ContentBlock, names: CallNames): ContentBlock {
+function elideBlock(block: ContentBlock, names: CallNames): ContentBlock {
   if (block.type === 'image') return textBlock(`[image omitted: ${block.media_type}]`);
   if (block.type !== 'tool_result') return block;
   const what = `result of ${names.get(block.tool_use_id) ?? 'a tool'}, ${resultBytes(block)} bytes`;
   return { ...block, content: [textBlock(`[elided: ${what}; call the tool again if needed]`)] };
 }
 
-/** A tool message with more in it than stays whole. */
+/** Whether a tool message is larger than the size that is never elided. */
 export function isLargeResult(message: StoredMessage): boolean {
   const block = message.content[0];
   return block?.type === 'tool_result' && resultBytes(block) > MAX_WHOLE_RESULT_BYTES;
@@ -57,20 +57,20 @@ function resultBytes(result: ToolResultBlock): number {
   if (bytes !== undefined) return bytes;
   bytes = 0;
   for (const inner of result.content)
-    bytes += inner.type === 'image' ? decodedBytes(inner.source.data) : Buffer.byteLength(inner.text);
+    bytes += inner.type === 'image' ? countDecodedBytes(inner.source.data) : Buffer.byteLength(inner.text);
   sizes.set(result, bytes);
   return bytes;
 }
 
 interface Seen {
-  /** How many messages of the history are in the view, and the last of them. */
+  /** Number of messages of the history in the view, and the last of them. */
   readonly count: number;
   readonly last: StoredMessage | null;
   readonly view: readonly StoredMessage[];
   readonly names: CallNames;
 }
 
-// By the list of checkpoints, which is made anew with each of them: within a turn a long history costs what is new of it.
+// Cached by the list of checkpoints, which is a new array after each checkpoint: within a turn a long history costs only its new messages.
 const views = new WeakMap<readonly Checkpoint[], Seen>();
 
 /**
@@ -83,11 +83,13 @@ export function viewHistory(
 ): readonly StoredMessage[] {
   if (checkpoints.length === 0) return history;
   const known = views.get(checkpoints);
-  const start = known !== undefined && continues(history, known) ? known : opening(checkpoints);
+  const isCurrent = known !== undefined && isBeginning(known, history);
+  const start = isCurrent ? known : beginView(checkpoints);
   if (start.count === history.length) return start.view;
 
-  const through = summaryIn(checkpoints)?.through_message_id ?? '';
-  const shortened = new Set<MessageId>(checkpoints.flatMap((c) => (c.kind === 'elide' ? c.message_ids : [])));
+  const through = findSummary(checkpoints)?.through_message_id ?? '';
+  const elisions = checkpoints.filter((c) => c.kind === 'elide');
+  const shortened = new Set<MessageId>(elisions.flatMap((c) => c.message_ids));
   const added: StoredMessage[] = [];
   let { names } = start;
   for (const message of history.slice(start.count)) {
@@ -100,23 +102,25 @@ export function viewHistory(
   return view;
 }
 
-function continues(history: readonly StoredMessage[], { count, last }: Seen): boolean {
+function isBeginning({ count, last }: Seen, history: readonly StoredMessage[]): boolean {
   return history.length >= count && (history[count - 1] ?? null) === last;
 }
 
-function opening(checkpoints: readonly Checkpoint[]): Seen {
-  const summary = summaryIn(checkpoints);
-  return { count: 0, last: null, view: summary === null ? [] : [summaryMessage(summary)], names: new Map() };
+function beginView(checkpoints: readonly Checkpoint[]): Seen {
+  const summary = findSummary(checkpoints);
+  const nothing: Seen = { count: 0, last: null, view: [], names: new Map() };
+  if (summary === null) return nothing;
+  return { ...nothing, view: [summaryMessage(summary)] };
 }
 
 /** The newest summary, which includes the earlier ones. */
-function summaryIn(checkpoints: readonly Checkpoint[]): HistorySummary | null {
+function findSummary(checkpoints: readonly Checkpoint[]): HistorySummary | null {
   return checkpoints.findLast((c) => c.kind === 'summary') ?? null;
 }
 
 /** Whether a message of a view is the summary that opens it. */
 export function isSummary(message: StoredMessage, checkpoints: readonly Checkpoint[]): boolean {
-  return summaryIn(checkpoints)?.id === message.id;
+  return findSummary(checkpoints)?.id === message.id;
 }
 
 /** The message that replaces everything the summary covers. */

@@ -18,24 +18,24 @@ interface StablePromptParts {
 
 /** The blocks in order, joined by one blank line, blank ones left out; null when nothing is left. */
 export function stablePrompt(parts: StablePromptParts): string | null {
-  const { instructions } = parts;
-  const blocks = [
-    parts.base,
-    instructions === null || instructions.text.trim() === ''
-      ? ''
-      : `## Project instructions (${instructions.path})\n${instructions.text.trim()}`,
-    parts.worker ? DELEGATED_WORKER_BLOCK : '',
-    parts.worker ? (parts.memory ?? '') : '',
-    parts.skills ?? '',
-  ];
+  const blocks = [parts.base, formatInstructions(parts.instructions)];
+  if (parts.worker) blocks.push(DELEGATED_WORKER_BLOCK, parts.memory ?? '');
+  blocks.push(parts.skills ?? '');
   const text = blocks
     .map((block) => block.trim())
     .filter((block) => block !== '')
     .join('\n\n');
-  return text === '' ? null : plainText(text);
+  if (text === '') return null;
+  return plainText(text);
 }
 
-// The system text of a session with a definition: its instructions and what they cannot know (10 §3.4).
+function formatInstructions(instructions: StablePromptParts['instructions']): string {
+  const text = instructions?.text.trim() ?? '';
+  if (text === '') return '';
+  return `## Project instructions (${instructions?.path})\n${text}`;
+}
+
+// The system text of a session with a definition: its instructions, and facts that a definition cannot contain (10 §3.4).
 
 const NAMED_WORKER_BLOCK = `## Worker mode
 You work for a planner agent on one sub-task, which is your first message. Your last message goes to that planner word for word, and no one else reads it.
@@ -51,19 +51,17 @@ export function namedPrompt(parts: {
   readonly worker: boolean;
   readonly skills: string | null;
 }): string {
-  const boxes = Object.values(parts.sandboxes);
-  const blocks = [
-    parts.instructions,
-    boxes.length === 0
-      ? null
-      : `## Folders\nPaths begin with the name of one of these.\n${boxes.map(boxLine).join('\n')}`,
-    parts.worker ? NAMED_WORKER_BLOCK : null,
-    parts.skills,
-  ];
-  return plainText(blocks.filter((block) => block !== null && block.trim() !== '').join('\n\n'));
+  const folders = Object.values(parts.sandboxes).map(formatFolder);
+  const blocks = [parts.instructions];
+  if (folders.length > 0) blocks.push(`## Folders\nPaths begin with the name of one of these.\n${folders.join('\n')}`);
+  if (parts.worker) blocks.push(NAMED_WORKER_BLOCK);
+  blocks.push(parts.skills ?? '');
+  return plainText(blocks.filter((block) => block.trim() !== '').join('\n\n'));
 }
 
-function boxLine({ name, mode, allowed_suffixes, max_bytes }: Sandbox): string {
-  const suffixes = allowed_suffixes.map((suffix) => (suffix === '' ? '(no suffix)' : suffix)).join(' ');
-  return `- ${name} (${mode === 'rw' ? 'read and write' : 'read only'}, ${suffixes === '' ? 'all files' : suffixes}, at most ${max_bytes} bytes a file)`;
+const MODES: Readonly<Record<Sandbox['mode'], string>> = { rw: 'read and write', ro: 'read only' };
+
+function formatFolder({ name, mode, allowed_suffixes, max_bytes }: Sandbox): string {
+  const suffixes = allowed_suffixes.map((suffix) => suffix || '(no suffix)').join(' ') || 'all files';
+  return `- ${name} (${MODES[mode]}, ${suffixes}, at most ${max_bytes} bytes a file)`;
 }

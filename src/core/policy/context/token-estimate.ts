@@ -1,4 +1,4 @@
-// How large a request is, by the guess that routing and compaction use; money uses a bound (10 §1, 14 §2).
+// Estimates the size of a request for routing and compaction; money uses an upper bound instead (10 §1, 14 §2).
 import { codePoints } from './message-size.ts';
 import { type RequestParts, type SentParts, schemaText } from './request-prompt.ts';
 import { measureHistory } from './session-history.ts';
@@ -11,7 +11,7 @@ export function estimateText(...texts: readonly string[]): number {
   return tokens(texts.reduce((sum, text) => sum + codePoints(text), 0));
 }
 
-/** Tokens of a request by the same guess. Tool names are not counted. */
+/** Tokens of a request by the same estimate. Tool names are not counted. */
 export function estimateRequest(request: SentParts): number {
   let size = codePoints(request.system_prompt ?? '') + codePoints(request.system_prompt_volatile ?? '');
   size += measureHistory(request.messages).size;

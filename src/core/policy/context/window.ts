@@ -1,4 +1,4 @@
-// How full a model's window is, and which parts of a view can be taken out to make room (10 §7).
+// Measures how full a model's window is, and finds the parts of a view that can be elided to make room (10 §7).
 
 import type { MessageId } from '#protocol/ids.ts';
 import type { StoredMessage } from '#protocol/message.ts';
@@ -11,18 +11,18 @@ import { type CallNames, callNames, elideMessage, isLargeResult } from './shown-
 
 const START = 0.85;
 const STOP = 0.6;
-/** What a guess may miss of a request's frame. */
+/** Tokens kept free for parts of a request that the estimate misses. */
 const MARGIN_TOKENS = 1024;
-/** Tool results that stay whole while there is another way. */
+/** Newest tool results, which are elided last. */
 const RECENT_RESULTS = 8;
-/** Turns, the current one included, whose images and messages stay. */
+/** Newest turns, the current one included, whose images and messages are never elided. */
 export const RECENT_TURNS = 4;
 
 /** All in tokens. */
 export interface Window {
-  /** What a request may have. */
+  /** Maximum tokens of a request. */
   readonly budget: number;
-  /** Above it room is made, down to `stop`. */
+  /** Above this load room is made, down to `stop`. */
   readonly start: number;
   readonly stop: number;
 }
@@ -33,9 +33,9 @@ export function getWindow(model: ModelEntry, maxOutputTokens: number): Window {
 }
 
 /**
- * Tokens of a request as they count against its window: the guess, or the count of the last call that saw the same
- * checkpoints with a guess of what came since, if that is more.
- * @param estimated the guess for the whole request
+ * Tokens of a request as they count against its window: the estimate, or the count of the last call with the same
+ * checkpoints plus an estimate of newer messages, whichever is larger.
+ * @param estimated the estimate for the whole request
  * @param history of the session, not its view
  */
 export function measureLoad(
@@ -45,25 +45,25 @@ export function measureLoad(
 ): number {
   const at = history.findLastIndex((m) => m.role === 'assistant' && m.metadata.status === 'complete');
   const usage = history[at]?.metadata.usage ?? null;
-  // Every id is of one generator: what is smaller was made before.
+  // All ids come from one generator, so a smaller id is older.
   if (usage === null || usage.usage_estimated || history[at]!.id < (checkpoints.at(-1)?.id ?? '')) return estimated;
   let size = 0;
   for (const message of history.slice(at)) size += messageSize(message);
   return Math.max(estimated, promptTokens(usage) + Math.floor(size / 4));
 }
 
-/** A part of a view that can be shown as one line. */
+/** A part of a view that can be replaced by one line. */
 export interface Elidable {
   readonly message_id: MessageId;
-  /** Tokens, by the guess, that it then takes less. */
+  /** Estimated tokens that this saves. */
   readonly saved: number;
 }
 
 /**
- * Everything in a view that can be taken out, oldest first; answers that the model has not seen yet never can.
- * `recent` are the results among the newest ones, which stay as long as there is another way.
+ * The parts of a view that can be elided, oldest first. Results that the model has not seen yet never can.
+ * `recent` are the newest results, which are elided last.
  */
-export function elidables(view: readonly StoredMessage[]): {
+export function findElidables(view: readonly StoredMessage[]): {
   readonly old: readonly Elidable[];
   readonly recent: readonly Elidable[];
 } {
@@ -77,31 +77,33 @@ export function elidables(view: readonly StoredMessage[]): {
   for (const [i, message] of view.entries()) {
     if (message.role === 'assistant') names = callNames(message);
     else if (message.role === 'tool') {
-      if (i < unread && isLargeResult(message)) (message.id < recentFrom ? old : recent).push(elidable(message, names));
-    } else if (message.role === 'user' && i < turnsFrom && hasImage(message)) old.push(elidable(message, names));
+      if (i < unread && isLargeResult(message))
+        (message.id < recentFrom ? old : recent).push(toElidable(message, names));
+    } else if (message.role === 'user' && i < turnsFrom && hasImage(message)) old.push(toElidable(message, names));
   }
   return { old, recent };
 }
 
 /**
- * Where the answers begin that the model has not seen yet, those to its newest message; behind the view when there are
- * none: in a turn that failed over them they would otherwise stay in the way of every later one.
+ * Index of the first result that the model has not seen yet: the results of its newest message. Past the end when there
+ * are none. Otherwise results over which a turn failed would block every later turn.
  */
 function unreadAnswersStart(view: readonly StoredMessage[]): number {
   const at = view.findLastIndex((m) => m.role === 'assistant' && m.metadata.status === 'complete');
-  // A message that its own turn reads comes after such answers.
+  // A message that joined the running turn comes after these results.
   const later = view.slice(at + 1).some((m) => m.role === 'user' && m.turn_id !== view[at]?.turn_id);
-  return at < 0 || later ? view.length : at;
+  if (at < 0 || later) return view.length;
+  return at;
 }
 
-function elidable(message: StoredMessage, names: CallNames): Elidable {
+function toElidable(message: StoredMessage, names: CallNames): Elidable {
   return {
     message_id: message.id,
     saved: Math.floor((messageSize(message) - messageSize(elideMessage(message, names))) / 4),
   };
 }
 
-/** Where the newest turns of a view begin: its index, 0 when there are no older ones. */
+/** Index at which the newest turns of a view begin; 0 when there are no older ones. */
 export function recentTurnsStart(view: readonly StoredMessage[]): number {
   const turns = new Set<unknown>();
   let start = view.length;
@@ -115,17 +117,18 @@ export function recentTurnsStart(view: readonly StoredMessage[]): number {
   return 0;
 }
 
-/** The first of them, as few as bring the load down to the goal, or all. */
-export function asNeeded(candidates: readonly Elidable[], load: number, goal: number): readonly Elidable[] {
+/** The fewest parts, oldest first, that bring the load down to the goal; all if they do not. */
+export function selectNeeded(candidates: readonly Elidable[], load: number, goal: number): readonly Elidable[] {
   let left = load;
   const enough = candidates.findIndex(({ saved }) => {
     const reached = left <= goal;
     left -= saved;
     return reached;
   });
-  return enough < 0 ? candidates : candidates.slice(0, enough);
+  if (enough < 0) return candidates;
+  return candidates.slice(0, enough);
 }
 
-export function savedBy(parts: readonly Elidable[]): number {
+export function sumSaved(parts: readonly Elidable[]): number {
   return parts.reduce((sum, { saved }) => sum + saved, 0);
 }

@@ -15,8 +15,8 @@ You work for a planner agent on one sub-task. Your last message goes to that pla
 export const WORKER_FIRST_MESSAGE = 'Carry out the task given at the end of your instructions.';
 
 /**
- * The volatile system text of a worker: the task and its context in the planner's order (10 §3.2). The form of its
- * answer is demanded where a provider is spoken to, which knows whether it takes a schema as such (11.4).
+ * The volatile system text of a worker: the task and its context in the planner's order (10 §3.2). The required form of
+ * its answer is added by the wire codec, which knows whether the model accepts a schema (11.4).
  */
 export function workerTaskPrompt(request: {
   readonly task: string;
@@ -31,7 +31,8 @@ export function workerTaskPrompt(request: {
 
 function contextItem(number: number, entry: ContextEntry): string {
   const head = `${number}. ${contextLine(entry)}`;
-  return entry.text === null ? head : `${head}:\n${entry.text}`;
+  if (entry.text === null) return head;
+  return `${head}:\n${entry.text}`;
 }
 
 /** One line naming the entry: a file reference is complete with it, the others are followed by their text. */

@@ -1,4 +1,5 @@
-// From the input of `delegate` to what a spawn needs: parsing, context references, size (04 §4, §4.1).
+// Turns the input of `delegate` into a spawn request: parsing, context references, size (04 §4, §4.1).
+
 import {
   type ContextEntry,
   type ContextItem,
@@ -6,25 +7,27 @@ import {
   type DelegateInput,
   DelegateInputSchema,
   delegatedContext,
+  ISOLATED,
 } from '#protocol/delegate.ts';
 import type { Issue } from '#protocol/errors.ts';
 import type { MessageId, ToolUseId } from '#protocol/ids.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
+import { joinLines } from '#protocol/text/plain-text.ts';
 import type { JsonSchema } from '#protocol/tool.ts';
 import { estimateText } from '../context/token-estimate.ts';
 import { contextLine } from '../context/worker-brief.ts';
 import { cutText } from '../cut.ts';
-import { plainIssues } from '../parsing/plain-issue.ts';
+import { describeIssues } from '../parsing/plain-issue.ts';
 
 const MAX_BODY_CHARS = 20_000;
 const MAX_ALL_BODIES_CHARS = 200_000;
 const TRUNCATED = '[truncated]';
 
-/** Checks the form of a call; every fault with its path (`context.include[2].path`, `$` for the root). */
+/** Checks the form of a call; every issue has its path (`context.include[2].path`, `$` for the root). */
 export function parseDelegateInput(input: unknown): Result<DelegateInput, Issue[]> {
   const parsed = DelegateInputSchema.safeParse(input);
   if (parsed.success) return ok(parsed.data);
-  return err(plainIssues(parsed.error).map(({ path, message }) => ({ path: formatIssuePath(path), message })));
+  return err(describeIssues(parsed.error).map(({ path, message }) => ({ path: formatIssuePath(path), message })));
 }
 
 /** The issue of an include item that does not resolve for the caller: foreign id, or a path outside the workspace. */
@@ -32,7 +35,7 @@ export function contextIssue(index: number): Issue {
   return { path: `context.include[${index}]`, message: `context_reference_invalid: include[${index}]` };
 }
 
-/** Texts fetched beforehand for the ids that the items name; null = not the calling session's. */
+/** Texts that were read beforehand, by the ids in the items; null = not of the calling session. */
 interface ContextTexts {
   message(id: MessageId): string | null;
   toolResult(id: ToolUseId): string | null;
@@ -60,7 +63,8 @@ export function resolveContext(
       message: `the inlined texts have ${total} characters together, at most ${MAX_ALL_BODIES_CHARS} are allowed; leave items out or name files instead`,
     });
   }
-  return issues.length > 0 ? err(issues) : ok(entries);
+  if (issues.length > 0) return err(issues);
+  return ok(entries);
 }
 
 /** `task_size_tokens`: the estimate of the task and of what each entry puts into the prompt. */
@@ -101,25 +105,26 @@ function createInlined(kind: ContextItem['type'], label: string, text: string | 
 
 // A label is one line of the prompt: it must not be able to forge another one.
 function flattenLabel(label: string): string {
-  return label.replace(/\s+/g, ' ').trim();
+  return joinLines(label).trim();
 }
 
 function formatIssuePath(path: readonly PropertyKey[]): string {
   let out = '';
   for (const key of path) {
     if (typeof key === 'number') out += `[${key}]`;
-    else out += out === '' ? String(key) : `.${String(key)}`;
+    else out += `.${String(key)}`;
   }
-  return out === '' ? '$' : out;
+  if (out === '') return '$';
+  return out.replace(/^\./, '');
 }
 
-// What a model reads about `delegate` and `_request_context`: descriptions and JSON Schemas (04 §4, §8).
+// Descriptions and JSON Schemas of `delegate` and `_request_context` for models (04 §4, §8).
 
 export const DELEGATE_DESCRIPTION = `Hands one self-contained sub-task to a worker: a separate agent on a model of the tier you choose, in the same workspace, with your tools. The call returns when the worker is done; the result is the worker's final message. Blocks in square brackets behind it are notes of the server.
 
 Delegate work that is mechanical or bulky and easy to state: searching, renaming, reformatting, summarising files, writing tests to a plan. Keep judgement, design and anything that needs this conversation for yourself. Do not delegate what one or two tool calls of your own would do.
 
-A worker sees neither this conversation nor your earlier tool results. Say in \`task\` what to do, where, and what to report; name what else it needs in \`context\`. For independent sub-tasks emit several calls in one message: they run at the same time, so never let two of them change the same file.
+A worker sees neither this conversation nor your earlier tool results. Say in \`task\` what to do, where, and what to report; name what else it needs in \`context\`. For independent sub-tasks emit several calls in one message: they run at the same time, so never let two of them change the same file, or give them \`isolation\` "worktree".
 
 A failed call returns JSON with \`error\` and \`output\`. On \`insufficient_context\` call again with the missing items added to \`context.include\`. On \`cancelled_by_user\` do not start the same work again unless the user asks for it. On any other error retry with a clearer task or another tier, or do the work yourself.`;
 
@@ -188,6 +193,12 @@ export const DELEGATE_JSON_SCHEMA: JsonSchema = {
       type: ['string', 'null'],
       pattern: '^(0|[1-9]\\d{0,5})(\\.\\d{1,6})?$',
       description: 'Limit on what the worker may cost, in US dollars as a decimal string such as "0.25".',
+    },
+    ...ISOLATED,
+    continue: {
+      type: ['string', 'null'],
+      description:
+        'Id of a worker of yours that has ended: the new worker starts with its prompt and messages and then gets this task; `allowed_tools` narrows its tools.',
     },
   },
 };

@@ -1,8 +1,8 @@
-// From the way a worker ended to its delegation's outcome, and from there to what the planner reads (04 §4.2, §5.3, §7).
+// Maps the end of a worker to its delegation's outcome, and the outcome to the planner's tool result (04 §4.2, §5.3, §7).
 import type { DelegationRecord, FailureMode, InsufficientContextRequest } from '#protocol/delegate.ts';
 import type { Issue } from '#protocol/errors.ts';
 import { type CallChanges, type FileChange, MAX_CHANGED_FILES, type WorkerChanges } from '#protocol/file-change.ts';
-import type { Usd } from '#protocol/money.ts';
+import { fromPusd, type Pusd } from '#protocol/money.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import type { Disposition } from '#protocol/session.ts';
 import type { TurnStopReason } from '#protocol/turn.ts';
@@ -10,7 +10,7 @@ import { cutText } from '../cut.ts';
 import { readJson } from '../parsing/json.ts';
 import { MODEL_JSON } from '../parsing/text-limits.ts';
 
-// Reading a worker's answer as the JSON object its planner asked for, and asking again when it is not (04 §12).
+// Reads a worker's answer as the requested JSON object, and builds the repair request when it is invalid (04 §12).
 
 const MAX_REPORTED = 10;
 
@@ -41,30 +41,34 @@ function problemLines(issues: readonly Issue[]): string[] {
   return issues.slice(0, MAX_REPORTED).map((issue) => `${issue.path}: ${issue.message}`);
 }
 
-/** The inside, where the whole text is one fenced block; a language tag may follow the opening fence. */
+/** The content of a text that is one fenced block; a language tag may follow the opening fence. */
 function stripFence(text: string): string {
   const fence = /^(?:`{3,}|~{3,})/.exec(text)?.[0];
   const start = text.indexOf('\n') + 1;
   const end = text.length - (fence?.length ?? 0);
   const fenced = fence !== undefined && start > 0 && start <= end && text.endsWith(fence);
-  return fenced && !text.slice(fence.length, start).includes('`') ? text.slice(start, end) : text;
+  if (fenced && !text.slice(fence.length, start).includes('`')) return text.slice(start, end);
+  return text;
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-// From what single calls changed to what a delegation reports, and the line that the planner reads of it (20 §1).
+// Combines the file changes of single calls into the report of a delegation and its line for the planner (20 §1).
 
 const MAX_NAMED = 20;
 const MAX_NAME_CHARS = 200;
 
-/** What a path came to over several changes; null = nothing. */
+/** The net change of a path over several changes; null = none. */
 function combineChanges(
   before: FileChange['change'] | undefined,
   next: FileChange['change'],
 ): FileChange['change'] | null {
-  if (before === 'created') return next === 'deleted' ? null : 'created';
+  if (before === 'created') {
+    if (next === 'deleted') return null;
+    return 'created';
+  }
   if (before === 'deleted' && next === 'created') return 'edited';
   return next;
 }
@@ -89,17 +93,64 @@ export function summariseChanges(
     changed_files: paths.slice(0, MAX_CHANGED_FILES).map((path) => ({ path, change: changes.get(path)! })),
     changed_files_truncated: paths.length > MAX_CHANGED_FILES,
     shell_used: calls.some((call) => call.shell),
+    isolation: 'shared',
+    applied: null,
+    conflicts: [],
     overlaps: [...overlapping(paths)].sort().slice(0, MAX_CHANGED_FILES),
   };
+}
+
+/**
+ * The report of a delegation in a worktree: the difference of its trees.
+ * @param applied null = still to be tried
+ */
+export function reportTreeChanges(
+  calls: readonly CallChanges[],
+  {
+    files,
+    applied,
+    conflicts,
+  }: Pick<WorkerChanges, 'applied' | 'conflicts'> & { readonly files: readonly FileChange[] },
+  overlapping: (paths: readonly string[]) => readonly string[],
+): WorkerChanges {
+  const paths = files.map(({ path }) => path);
+  return {
+    changed_files: files.slice(0, MAX_CHANGED_FILES),
+    changed_files_truncated: files.length > MAX_CHANGED_FILES,
+    shell_used: calls.some((call) => call.shell),
+    isolation: 'worktree',
+    applied,
+    conflicts: conflicts.slice(0, MAX_CHANGED_FILES),
+    overlaps: [...overlapping(paths)].sort().slice(0, MAX_CHANGED_FILES),
+  };
+}
+
+/** What became of the changes of a worktree; null where they are in the workspace, or where there are none. */
+export function formatUnapplied(
+  { applied, conflicts, changed_files }: WorkerChanges,
+  worker: string | null,
+): string | null {
+  if (applied !== false) return null;
+  if (conflicts.length > 0)
+    return `[changes not applied, conflicts in: ${formatNames(conflicts)}; continue this worker to resolve them]`;
+  if (changed_files.length === 0) return null;
+  return `[changes not applied; kept as refs/metis/${worker}/result]`;
 }
 
 /** `[changed 2 files: a.ts, b.ts; also changed by another worker: b.ts]`; null when there is nothing to say. */
 export function formatChanges(changes: WorkerChanges): string | null {
   const { changed_files, changed_files_truncated, overlaps } = changes;
   if (changed_files.length === 0) return null;
-  const count = `${changed_files_truncated ? 'more than ' : ''}${changed_files.length}`;
-  const changed = `changed ${count} file${count === '1' ? '' : 's'}: ${formatNames(changed_files.map((file) => file.path))}`;
-  return `[${changed}${overlaps.length === 0 ? '' : `; also changed by another worker: ${formatNames(overlaps)}`}]`;
+  const count = formatFileCount(changed_files.length, changed_files_truncated);
+  const changed = `changed ${count}: ${formatNames(changed_files.map((file) => file.path))}`;
+  if (overlaps.length === 0) return `[${changed}]`;
+  return `[${changed}; also changed by another worker: ${formatNames(overlaps)}]`;
+}
+
+function formatFileCount(count: number, isTruncated: boolean): string {
+  if (isTruncated) return `more than ${count} files`;
+  if (count === 1) return '1 file';
+  return `${count} files`;
 }
 
 function formatNames(paths: readonly string[]): string {
@@ -111,13 +162,13 @@ function formatNames(paths: readonly string[]): string {
 const MAX_PLANNER_CHARS = 100_000;
 const NO_RETRY = 'do not start the same work again unless the user asks for it';
 
-/** How a worker ended. `text` is its terminal text, or what there is of it; '' when nothing. */
+/** How a worker ended. `text` is its last text, complete or not; '' without one. */
 export type WorkerEnd =
-  /** No session was created: fan-out cap, or a failure before the spawn. */
+  /** No session was created: too many workers in this turn, or a failure before the spawn. */
   | { readonly kind: 'not_spawned'; readonly message: string }
   /** No model serves the tier, or only a more expensive one does and the call does not allow it. */
   | { readonly kind: 'no_model' }
-  /** The chain refused the worker's turn. */
+  /** Routing refused the worker's turn. */
   | { readonly kind: 'routing_failed'; readonly message: string }
   | {
       readonly kind: 'completed';
@@ -130,8 +181,8 @@ export type WorkerEnd =
       readonly context_request: InsufficientContextRequest | null;
       /** The answer read against the output schema; null when none was asked for. */
       readonly structured: Result<Record<string, unknown>, readonly Issue[]> | null;
-      /** The limit that refused the next call; set for stop reason `budget_exceeded`. */
-      readonly budget: { readonly scope: string; readonly left_usd: Usd } | null;
+      /** The limit that refused the next model call; set for stop reason `budget_exceeded`. */
+      readonly budget: { readonly scope: string; readonly left: Pusd } | null;
     }
   /** `turn.failed` or an exception; the message is scrubbed. */
   | { readonly kind: 'failed'; readonly message: string; readonly text: string }
@@ -142,7 +193,7 @@ export interface DelegateOutcome {
   readonly success: boolean;
   readonly output: string | Record<string, unknown>;
   readonly failure_mode: FailureMode | null;
-  /** For the record and `delegate.failed`; null on success. */
+  /** Stored in the record and in `delegate.failed`; null on success. */
   readonly error_message: string | null;
   /** Set exactly for `insufficient_context`. */
   readonly insufficient_context_request: InsufficientContextRequest | null;
@@ -187,9 +238,9 @@ export function plannerTexts(result: PlannerResult & WorkerChanges): {
   readonly texts: readonly string[];
   readonly is_error: boolean;
 } {
-  const changes = formatChanges(result);
+  const notes = [formatChanges(result), formatUnapplied(result, result.worker_session_id)];
   return {
-    texts: [...outputTexts(result), ...(changes === null ? [] : [changes])],
+    texts: [...outputTexts(result), ...notes.filter((note) => note !== null)],
     is_error: result.failure_mode !== null,
   };
 }
@@ -204,12 +255,15 @@ function formatOutput(result: PlannerResult): string {
 
 function outputTexts(result: PlannerResult): readonly string[] {
   const whole = formatOutput(result);
-  if (whole.length <= MAX_PLANNER_CHARS) return whole === '' ? [] : [whole];
+  if (whole.length <= MAX_PLANNER_CHARS) {
+    if (whole === '') return [];
+    return [whole];
+  }
   const note = `[cut at ${MAX_PLANNER_CHARS} characters; the rest is in worker session ${result.worker_session_id}]`;
   return [cutText(whole, MAX_PLANNER_CHARS), note];
 }
 
-/** `error` of the result: the bare mode, or for the modes that carry a reason their message. Null on success. */
+/** `error` of the result: the failure mode, or its message where the mode has a reason. Null on success. */
 function errorText(result: Pick<DelegationRecord, 'failure_mode' | 'error_message'>): string | null {
   const { failure_mode: mode, error_message: message } = result;
   if (mode === 'cancelled_by_user' && message !== null && message !== mode) return `${mode}: ${message}; ${NO_RETRY}`;
@@ -231,7 +285,7 @@ function completedOutcome(end: Extract<WorkerEnd, { kind: 'completed' }>): Deleg
     case 'max_tokens':
       return failedOutcome('max_tokens_exceeded', 'max_tokens_exceeded', end.text);
     case 'budget_exceeded': {
-      const reason = end.budget === null ? '' : `: ${end.budget.scope} limit, ${end.budget.left_usd} USD left`;
+      const reason = end.budget === null ? '' : `: ${end.budget.scope} limit, ${fromPusd(end.budget.left)} USD left`;
       return failedOutcome('budget_exceeded', `budget_exceeded${reason}`, end.text);
     }
     case 'tool_use':

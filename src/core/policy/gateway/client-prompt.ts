@@ -1,10 +1,10 @@
-// A client's request as the parts of its prompt, each identified by its own bytes (14 §2, 19 §2.5).
+// Splits a client's request into the parts of its prompt, each identified by its bytes (14 §2, 19 §2.5).
 import { createHash, hash } from 'node:crypto';
 import type { ClientWire } from '#protocol/client-wire.ts';
 import { CLIENT_BODY } from '../parsing/text-limits.ts';
 import { isMapping } from '../parsing/yaml.ts';
 import { collectTexts, type Prompt, type PromptPart } from '../pricing/prompt-tokens.ts';
-import { arrayElements, type Member } from './json-members.ts';
+import { findArrayElements, type Member } from './json-members.ts';
 import type { RequestFacts } from './request-facts.ts';
 import type { ItemSize } from './request-parts.ts';
 
@@ -20,7 +20,7 @@ const HEAD: Readonly<Record<ClientWire, readonly string[]>> = {
   chat: ['tools'],
   responses: ['instructions', 'tools'],
 };
-/** Members that no model reads. Every other one is a setting. */
+/** Members that are not part of the prompt. Every other member counts as a setting. */
 const NOT_READ: ReadonlySet<string> = new Set([
   'model',
   'max_tokens',
@@ -42,7 +42,7 @@ const NOT_READ: ReadonlySet<string> = new Set([
   'service_tier',
   'store',
 ]);
-/** What a provider writes into the prompt for one of its own tools that the client runs, such as a text editor. */
+/** Tokens that a provider adds to the prompt for one of its tools that the client runs, such as a text editor. */
 const PROVIDER_TOOL_TOKENS = 1500;
 
 /** A breakpoint of the prompt cache: it moves with each call, and no model reads it. No string of JSON can hold these bytes. */
@@ -52,7 +52,7 @@ const BREAKPOINT_KEY = '"cache_control"';
 /** More messages or tools than these count as one part: each costs microseconds. */
 const MAX_PARTS = 5000;
 
-/** What is read of a request before its prompt. */
+/** The facts of a request that are read before its prompt. */
 export type PromptFacts = Pick<RequestFacts, 'wire' | 'members' | 'size'>;
 
 /** @param facts of these bytes */
@@ -78,37 +78,49 @@ export function clientPrompt(bytes: Buffer, { wire, members, size }: PromptFacts
     return hash('sha1', keyBytes(place), 'base64');
   }
 
-  /** @param unbounded where a member of it can add text that its bytes do not bound, which is not looked at */
+  /** @param unbounded true where a member can add text that its bytes do not bound; its content is not read */
   function wholePart(place: Place, unbounded: boolean): PromptPart {
     const length = place.to - place.from;
     partBytes += length;
     return { key: keyHash(place), bytes: length, images: 0, unbounded, texts: null };
   }
 
+  /** The parts of a list; one for all of them where there are too many. */
+  function readPlaces(
+    member: Place,
+    unbounded: boolean,
+    readPart: (place: Place, index: number) => PromptPart,
+  ): readonly PromptPart[] {
+    const places = findArrayElements(bytes, CLIENT_BODY, member) ?? [member];
+    if (places.length > MAX_PARTS) return [wholePart(member, unbounded)];
+    return places.map(readPart);
+  }
+
   function headPart(kind: string, place: Place): PromptPart {
     const own = `${kind} ${keyHash(place)}`;
     const times = seen.get(own) ?? 0;
     seen.set(own, times + 1);
-    const parseValue = () => parsePlace(bytes, place);
-    const more = kind === 'tools' && isProviderTool(parseValue()) ? PROVIDER_TOOL_TOKENS : 0;
-    const texts = kind === 'tools' ? null : () => collectTexts(parseValue());
     const length = place.to - place.from;
     partBytes += length;
-    return { key: `${own} ${times}`, bytes: length + more, images: 0, unbounded: false, texts };
+    const part = { key: `${own} ${times}`, images: 0, unbounded: false };
+    if (kind !== 'tools') return { ...part, bytes: length, texts: () => collectTexts(parsePlace(bytes, place)) };
+    const isProviders = isProviderTool(parsePlace(bytes, place));
+    return { ...part, bytes: length + (isProviders ? PROVIDER_TOOL_TOKENS : 0), texts: null };
   }
 
   function messagePart(place: Place, index: number): PromptPart {
     const item = size.items.get(index) ?? NO_FILES;
     const own = Math.max(0, place.to - place.from - item.data_bytes);
-    // What is behind an address may be larger the next time.
+    // The content at a URL may be larger the next time.
     const images = item.images - item.remote_images;
     unkeyed.images -= images;
     partBytes += own;
     const loaded = item.loaded_tools.flatMap((name) => toolsByName().get(name) ?? []);
     const isText = item.images === 0 && !item.unbounded && loaded.length === 0;
-    const bare = keyHash(place);
+    let key = keyHash(place);
+    if (loaded.length > 0) key = hash('sha1', [key, ...loaded.map((tool) => tool.hash)].join(' '), 'base64');
     return {
-      key: loaded.length === 0 ? bare : hash('sha1', [bare, ...loaded.map((tool) => tool.hash)].join(' '), 'base64'),
+      key,
       bytes: loaded.reduce((sum, tool) => sum + tool.bytes, own),
       images,
       unbounded: item.unbounded,
@@ -121,9 +133,10 @@ export function clientPrompt(bytes: Buffer, { wire, members, size }: PromptFacts
     if (tools !== null) return tools;
     const found = new Map<string, LoadedTool>();
     const member = members.get('tools');
-    const places = (member && arrayElements(bytes, CLIENT_BODY, member)) ?? [];
-    // Beyond, all of them together are unbounded.
-    for (const place of places.length > MAX_PARTS ? [] : places) {
+    let places = (member && findArrayElements(bytes, CLIENT_BODY, member)) ?? [];
+    // With more parts, all of them together are unbounded.
+    if (places.length > MAX_PARTS) places = [];
+    for (const place of places) {
       const tool = parsePlace(bytes, place);
       const name = isMapping(tool) ? String(tool.name) : '';
       const before = found.get(name) ?? NO_TOOL;
@@ -136,15 +149,10 @@ export function clientPrompt(bytes: Buffer, { wire, members, size }: PromptFacts
 
   for (const member of members.values()) {
     const { key } = member;
-    const listParts = () => arrayElements(bytes, CLIENT_BODY, member) ?? [member];
     if (key === CONVERSATION[wire]) {
-      const places = listParts();
-      const isLong = places.length > MAX_PARTS;
-      messages = isLong ? [wholePart(member, size.items.size > 0)] : places.map(messagePart);
+      messages = readPlaces(member, size.items.size > 0, messagePart);
     } else if (HEAD[wire].includes(key)) {
-      const places = listParts();
-      const isLong = places.length > MAX_PARTS;
-      head.push(...(isLong ? [wholePart(member, key === 'tools')] : places.map((place) => headPart(key, place))));
+      head.push(...readPlaces(member, key === 'tools', (place) => headPart(key, place)));
     } else if (!NOT_READ.has(key))
       settings
         .update(`${JSON.stringify(key)}\n`)

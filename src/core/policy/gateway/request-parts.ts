@@ -1,83 +1,15 @@
 // Reads the parts of a request that routing and pricing need: images, documents, tools, the newest text of the user (19 §2.2).
 import type { ClientWire } from '#protocol/client-wire.ts';
-import { isMapping } from '../parsing/yaml.ts';
-
-// The models that a request lets its provider ask beside the one of the call (19 §2.5).
-
-export interface OtherModel {
-  /** Empty where the provider or the model of the call chooses it. */
-  readonly name: string;
-  /** `advisor` is asked in the midst of the answer, `fallback` in place of the model of the call. */
-  readonly role: 'advisor' | 'fallback';
-  /** How often it may be asked; null = as often as the model of the call likes. */
-  readonly uses: number | null;
-  /** Bound of its answer; null = the model's own. */
-  readonly output_tokens: number | null;
-  /** The member of the body that names it. */
-  readonly member: string;
-}
-
-const ADVISOR = /(^|:)advisor/;
-/** Tools whose work is another model's, which the provider chooses. */
-const ASKS_MODELS = /^openrouter:(subagent|fusion|image_generation)/;
-/** Tokens of a prompt from which a provider summarises it, where the request does not say. */
-const LEAST_COMPACTED = 50_000;
-
-function readOtherModels(body: Json, tools: readonly Json[]): OtherModel[] {
-  return [
-    ...tools.flatMap(readToolModels),
-    ...readNamedModels('fallbacks', body.fallbacks),
-    ...readNamedModels('models', body.models),
-    // What the provider keeps under this name may be any model.
-    ...(body.preset == null ? [] : [createFallback('preset', '')]),
-  ];
-}
-
-/** Tokens of a prompt from which the provider writes a summary of it before it answers; null = never. */
-function readCompactionThreshold({ context_management }: Json): number | null {
-  const given = isMapping(context_management) ? context_management.edits : context_management;
-  const edits = toList(given).filter(isMapping);
-  const thresholds = edits
-    .filter(({ type }) => typeof type === 'string' && type.startsWith('compact'))
-    .map(({ trigger, compact_threshold }) => readCount(isMapping(trigger) ? trigger.value : compact_threshold));
-  if (thresholds.length === 0) return null;
-  return Math.min(...thresholds.map((tokens) => tokens ?? LEAST_COMPACTED));
-}
-
-function readToolModels(tool: Json): OtherModel[] {
-  const { type } = tool;
-  if (typeof type !== 'string') return [];
-  if (ASKS_MODELS.test(type)) return [{ name: '', role: 'advisor', uses: 1, output_tokens: null, member: 'tools' }];
-  if (!ADVISOR.test(type)) return [];
-  const given = isMapping(tool.parameters) ? tool.parameters : tool;
-  const name = typeof given.model === 'string' ? given.model : '';
-  const output_tokens = readCount(given.max_tokens) ?? readCount(given.max_completion_tokens);
-  return [{ name, role: 'advisor', uses: readCount(given.max_uses), output_tokens, member: 'tools' }];
-}
-
-/** Names alone, or objects with a name. */
-function readNamedModels(member: string, entries: unknown): OtherModel[] {
-  return toList(entries).flatMap((entry) => {
-    if (typeof entry === 'string') return [createFallback(member, entry)];
-    if (!isMapping(entry) || typeof entry.model !== 'string') return [];
-    return [{ ...createFallback(member, entry.model), output_tokens: readCount(entry.max_tokens) }];
-  });
-}
-
-function createFallback(member: string, name: string): OtherModel {
-  return { name, role: 'fallback', uses: 1, output_tokens: null, member };
-}
+import { isMapping, toList, toMapping } from '../parsing/yaml.ts';
+import { type OtherModel, type ProviderWork, readProviderWork } from './provider-work.ts';
 
 interface RequestParts {
   readonly images: number;
   /** Bytes of images in the body. */
   readonly data_bytes: number;
-  /** A tool or a conversation of the provider's: no length of the body bounds what it adds to the prompt. */
+  /** A tool or a conversation that the provider hosts: the size of the body does not bound what it adds to the prompt. */
   readonly unbounded: boolean;
-  /** Models that the provider may ask beside the one of the call. */
-  readonly other_models: readonly OtherModel[];
-  /** Tokens of the prompt from which the provider writes a summary of it first; null = never. */
-  readonly compacted_from: number | null;
+  readonly work: ProviderWork;
   /** Of each message with images or files, by its index. */
   readonly items: ReadonlyMap<number, ItemSize>;
   readonly document_media_types: readonly string[];
@@ -87,14 +19,14 @@ interface RequestParts {
   readonly structured: boolean;
 }
 
-/** What a message holds beside its text. */
+/** Content of a message other than text. */
 export interface ItemSize {
   readonly images: number;
-  /** Of them those behind an address, which may show another image the next time. */
+  /** Those of them given by URL, which may return another image the next time. */
   readonly remote_images: number;
   /** Bytes of images in the body. */
   readonly data_bytes: number;
-  /** A file, or what the provider keeps: no length of the body bounds it. */
+  /** A file, or content that the provider stores: the size of the body does not bound it. */
   readonly unbounded: boolean;
   /** Names of tools whose definitions the provider writes into the prompt here. */
   readonly loaded_tools: readonly string[];
@@ -105,7 +37,7 @@ interface Found {
   remote_images: number;
   data_bytes: number;
   unbounded: boolean;
-  /** A file behind an address, which may be another one the next time. */
+  /** A file given by URL, which may return other content the next time. */
   remote_file: boolean;
   readonly loaded_tools: string[];
   readonly documents: Set<string>;
@@ -113,7 +45,7 @@ interface Found {
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** Blocks within blocks: a tool's result holds parts, and the result of a search the documents it found. */
+/** Maximum nesting of blocks: a tool's result has parts, and a search result has documents. */
 const MAX_DEPTH = 6;
 /** Members of a block that hold blocks. */
 const INNER = ['content', 'output', 'tool_references', 'tool_changes', 'tool'];
@@ -133,22 +65,8 @@ const DOCUMENTS: ReadonlySet<string> = new Set([
 /** Members that hold an address, or an object with one. */
 const ADDRESSED = ['image_url', 'file_url', 'video_url', 'audio_url', 'file'];
 const INLINE = /^(data:|[A-Za-z0-9+/=\s]*$)/i;
-/** Tools that run at the client. A tool of any other type runs at the provider: its results are billed as prompt. */
-const RUN_BY_CLIENT =
-  /^(function|custom|namespace|local_shell|apply_patch|bash_\d+|text_editor_\d+|memory_\d+|browser_toolset_\d+|computer(_\d+|_use_preview|_toolset_\d+)?)$/;
-/** Of the body: what the provider keeps and adds by itself. */
-const KEPT_ELSEWHERE = [
-  'mcp_servers',
-  'container',
-  'previous_response_id',
-  'conversation',
-  'prompt',
-  'web_search_options',
-  'search_parameters',
-];
-/** Ends the name of a model whose provider searches the web for it. */
-const SEARCHING = /:online$/;
-
+/** Members of the body that make the provider add stored content. */
+const KEPT_ELSEWHERE = ['container', 'previous_response_id', 'conversation', 'thread'];
 /** Reads a body within the limits of `readRequestFacts`. Values of another shape count as absent. */
 export function readParts(wire: ClientWire, body: Json): RequestParts {
   const documents = new Set<string>();
@@ -156,8 +74,9 @@ export function readParts(wire: ClientWire, body: Json): RequestParts {
   const sizes = new Map<number, ItemSize>();
   const found = createFound(documents);
   for (const part of toList(body.system)) inspectItem(part, found, 0);
-  const tools = toList(body.tools).filter(isMapping);
-  const hosted = tools.some(isHosted) || toList(body.plugins).length > 0 || SEARCHING.test(String(body.model));
+  const work = readProviderWork(wire, body, items);
+  // Results of tools and answers of other models are prompt of what follows.
+  const adds = work.hosted !== null || work.unbounded.length > 0 || work.other_models.some(isAdvisor);
   const systemDocument = found.unbounded;
   for (const [index, item] of items.entries()) {
     const own = createFound(documents);
@@ -175,9 +94,8 @@ export function readParts(wire: ClientWire, body: Json): RequestParts {
     images: found.images,
     data_bytes: found.data_bytes,
     items: sizes,
-    unbounded: systemDocument || found.remote_file || hosted || KEPT_ELSEWHERE.some((key) => body[key] != null),
-    other_models: readOtherModels(body, tools),
-    compacted_from: readCompactionThreshold(body),
+    unbounded: systemDocument || found.remote_file || adds || KEPT_ELSEWHERE.some((key) => body[key] != null),
+    work,
     document_media_types: [...documents],
     text: typeof body.input === 'string' ? body.input : readMessageText(asked),
     message_has_images: shown.images > 0,
@@ -186,11 +104,8 @@ export function readParts(wire: ClientWire, body: Json): RequestParts {
   };
 }
 
-function isHosted({ type, environment, execution }: Json): boolean {
-  if (type == null || (type === 'tool_search' && execution === 'client')) return false;
-  // A shell runs in a container of the provider unless the request sets another environment.
-  if (type === 'shell') return !isMapping(environment) || environment.type !== 'local';
-  return typeof type !== 'string' || !RUN_BY_CLIENT.test(type);
+function isAdvisor({ role }: OtherModel): boolean {
+  return role === 'advisor';
 }
 
 function createFound(documents: Set<string>): Found {
@@ -213,25 +128,29 @@ function inspectItem(item: unknown, found: Found, depth: number): void {
 
 function inspectDocument(item: Json, found: Found): void {
   const { source } = item;
-  const given = isMapping(source) ? source.type : null;
-  // A text is as long as it is.
-  if (given !== 'text') found.unbounded = true;
-  if (given === 'base64' && isMapping(source)) found.documents.add(String(source.media_type));
+  const { type, media_type } = toMapping(source);
+  // The size of a text is its own bound.
+  if (type !== 'text') found.unbounded = true;
+  if (type === 'base64') found.documents.add(String(media_type));
   if (isRemote(item)) found.remote_file = true;
 }
 
-/** What a provider fetches from an address when it reads the request. */
+/** Whether the provider fetches the content from a URL when it reads the request. */
 function isRemote(item: Json): boolean {
   const { source } = item;
   if (isMapping(source)) return source.type === 'url';
   return ADDRESSED.some((key) => {
-    const value = item[key];
-    const url = isMapping(value) ? (value.url ?? value.file_url ?? value.file_data) : value;
+    const url = readAddress(item[key]);
     return typeof url === 'string' && !INLINE.test(url);
   });
 }
 
-/** The client sends the id alone, and the provider keeps the text. */
+function readAddress(value: unknown): unknown {
+  if (!isMapping(value)) return value;
+  return value.url ?? value.file_url ?? value.file_data;
+}
+
+/** Whether the client sends only an id and the provider has the text. */
 function isReference({ encrypted_content, content, audio }: Json, type: string): boolean {
   if (type === 'reasoning') return (encrypted_content ?? '') === '' && toList(content).length === 0;
   return isMapping(audio) && typeof audio.id === 'string';
@@ -278,17 +197,4 @@ function isJsonSchema(format: unknown): boolean {
 function listBlocks(value: unknown): readonly unknown[] {
   if (isMapping(value)) return [value];
   return toList(value);
-}
-
-function toList(value: unknown): readonly unknown[] {
-  if (!Array.isArray(value)) return [];
-  return value;
-}
-
-// Counts in a client's body.
-
-/** A whole number from 1, however it is written. */
-export function readCount(value: unknown): number | null {
-  if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 1) return null;
-  return value;
 }

@@ -1,4 +1,4 @@
-// What must be open for a batch to be written: nothing happens to a turn or a session after its end (02 §3.5).
+// The turns and sessions that must be open for a batch: nothing is written to them after their end (02 §3.5).
 
 import { type EventType, SYSTEM_SESSION, TERMINAL_TURN_EVENTS } from '#protocol/event.ts';
 import { JournalConflict, type Write } from '#protocol/journal-batch.ts';
@@ -6,10 +6,10 @@ import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnStatus } from '#protocol/turn.ts';
 import type { PreparedBatch } from './prepare.ts';
 
-/** Ends of what outlived its turn over a fault: each comes with the conditional update of its own row. */
+/** Ends of work that outlived its turn because of a fault; each is guarded by the conditional update of its own row. */
 const LATE_ENDS: readonly EventType[] = ['delegate.failed', 'tool.confirmation_resolved'];
 
-/** Those, and events about a turn or session rather than of it. */
+/** The above, and events about a turn or session that may follow its end. */
 function mayComeLate(type: EventType): boolean {
   return (
     LATE_ENDS.includes(type) ||
@@ -19,13 +19,13 @@ function mayComeLate(type: EventType): boolean {
   );
 }
 
-/** Ids that must not have ended before the batch; one that does not exist yet may be made by it. */
+/** Ids that must not have ended before the batch; the batch may create them. */
 interface Conditions {
   readonly turns: ReadonlySet<string>;
   readonly sessions: ReadonlySet<string>;
 }
 
-/** Throws `JournalConflict('turn_closed' | 'session_ended')` for an event behind the end that the batch itself brings. */
+/** Throws `JournalConflict('turn_closed' | 'session_ended')` for an event after an end in the same batch. */
 export function listConditions({ writes, emit }: PreparedBatch): Conditions {
   const turns = new Set<string>();
   const sessions = new Set<string>();
@@ -72,11 +72,12 @@ function findTurn(write: Write): string | null {
 
 /** Why a turn of this status did not take a conditional change (01 §8). */
 export function turnRefusal(turnId: string, status: TurnStatus): JournalConflict {
-  const running = status === 'in_flight' || status === 'cancelling';
-  return new JournalConflict(running ? 'turn_in_flight' : 'turn_closed', `turn ${turnId} is ${status}`);
+  const message = `turn ${turnId} is ${status}`;
+  if (status === 'in_flight' || status === 'cancelling') return new JournalConflict('turn_in_flight', message);
+  return new JournalConflict('turn_closed', message);
 }
 
-// What a new session must satisfy beside its parent: the links of a tree agree with each other (01 §7.1, §7.2).
+// Checks a new session against its parent: the links of a tree must be consistent (01 §7.1, §7.2).
 
 export type ParentLinks = Pick<SessionRecord, 'ended_at' | 'workspace_path' | 'root_session_id' | 'delegation_depth'>;
 
@@ -86,7 +87,7 @@ export type ParentLinks = Pick<SessionRecord, 'ended_at' | 'workspace_path' | 'r
  */
 export function checkSessionLinks(session: SessionRecord, parentOf: (id: string) => ParentLinks | null): void {
   const { id, parent_session_id, parent_tool_use_id, is_worker, door } = session;
-  // What a client of the gateway calls a worker, no tool call of ours has opened.
+  // A worker of a gateway client was not opened by a tool call of this server.
   const needsCall = is_worker && door !== 'gateway';
   if (is_worker !== (parent_session_id !== null) || needsCall !== (parent_tool_use_id !== null)) {
     throw new Error(`session ${id}: is_worker, parent_session_id and parent_tool_use_id must be set together`);

@@ -1,4 +1,4 @@
-// What a message must satisfy to be stored: by itself, and beside the call that it answers (01 §4.3, §6).
+// Rules that a message must satisfy to be stored, alone and together with the tool call that it answers (01 §4.3, §6).
 import type { ContentBlock, Role, StoredMessage } from '#protocol/message.ts';
 
 const ALLOWED_BLOCKS: Readonly<Record<Role, readonly ContentBlock['type'][]>> = {
@@ -53,7 +53,7 @@ function answerViolations({ metadata }: StoredMessage): string[] {
   return found;
 }
 
-/** A stored tool call, as far as a result is held against it. */
+/** The part of a stored tool call that a result is checked against. */
 export interface AnsweredCall {
   readonly session_id: string;
   readonly message_id: string;
@@ -69,5 +69,6 @@ export function resultViolation(message: StoredMessage, toolUseId: string, call:
   if (call === null || call.session_id !== message.session_id || call.message_id >= message.id) {
     return `${field} is no tool_use of an earlier message of this session`;
   }
-  return call.result_message_id === null ? null : `${field} already has a result`;
+  if (call.result_message_id === null) return null;
+  return `${field} already has a result`;
 }

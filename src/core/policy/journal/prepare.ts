@@ -1,4 +1,4 @@
-// What a batch must satisfy before its transaction opens: known types, strict payloads, storable messages (02 §2).
+// Checks a batch before its transaction: known types, strict payloads, storable messages (02 §2).
 import type { z } from 'zod';
 import { isoTime } from '#protocol/clock.ts';
 import type { Transient } from '#protocol/delta.ts';
@@ -15,7 +15,7 @@ import { messageViolations } from './message-rules.ts';
 interface PreparedDraft {
   readonly kind: 'event';
   readonly draft: EventDraft;
-  /** Serialised here once; stored and published as it is. */
+  /** Serialised once here, then stored and published unchanged. */
   readonly payload_json: string;
 }
 interface PreparedTransient {
@@ -24,13 +24,13 @@ interface PreparedTransient {
 }
 export interface PreparedBatch {
   readonly writes: NonNullable<Batch['writes']>;
-  /** At the places of `Batch.emit`, so that a numeric parent still points right. */
+  /** Same positions as in `Batch.emit`, so that a numeric parent stays valid. */
   readonly emit: readonly (PreparedDraft | PreparedTransient)[];
 }
 
 /**
  * Throws `UnknownEventTypeError`, `EventValidationError` or `InvalidMessageError`.
- * @param trusted leaves out the schemas of payloads: they are made here and typed, and checking them takes 5 % of a turn's
+ * @param trusted skips the schemas of payloads: this server builds and types them, and checking them takes 5 % of a turn's
  * processor time. Messages hold what others wrote and are always checked.
  */
 export function prepareBatch(batch: Batch, trusted = false): PreparedBatch {
@@ -63,11 +63,9 @@ function checkPayload({ type, payload }: EventDraft): void {
 }
 
 function checkMessage({ provider_raw, ...message }: StoredMessage): void {
-  const parsed = MessageSchema.safeParse(message);
-  const violations = [
-    ...(parsed.success ? [] : issueLines(parsed.error)),
-    ...messageViolations({ ...message, provider_raw }),
-  ];
+  const { error } = MessageSchema.safeParse(message);
+  const violations = messageViolations({ ...message, provider_raw });
+  if (error !== undefined) violations.unshift(...issueLines(error));
   if (violations.length > 0) throw new InvalidMessageError(violations);
 }
 
@@ -77,7 +75,7 @@ function issueLines(error: z.ZodError): string[] {
 
 // An event as it is stored, from its draft and what the journal copies of its session (02 §1, §2).
 
-/** Goes from a session onto its events and cost facts; fixed at its creation (01 §7.1). */
+/** The fields that events and cost facts copy from their session; fixed at its creation (01 §7.1). */
 export interface SessionStamp {
   readonly parent_session_id: string | null;
   readonly root_session_id: string;
@@ -91,7 +89,7 @@ export interface SessionStamp {
   readonly caller: string;
 }
 
-/** What is settled inside the transaction. `at` is Unix milliseconds; `stamp` is null for `system`. */
+/** Values that are set inside the transaction. `at` is Unix milliseconds; `stamp` is null for `system`. */
 interface Settled {
   readonly id: Event['id'];
   readonly at: number;

@@ -1,14 +1,14 @@
-// Payloads and metadata of messages as they are stored: a reader adds what follows from their schema, place or row (02 §5).
+// Packs event payloads and message metadata for storage; readers restore what follows from schema, position or row (02 §5).
 
 import { z } from 'zod';
 import { CATALOG, type EventType, type PayloadOf } from '#protocol/event.ts';
 import { type MessageMetadata, MessageMetadataSchema, RoutingDecisionRecordSchema } from '#protocol/message.ts';
 import { getProvider } from '#protocol/model.ts';
 import { type PolicyEvaluation, PolicyEvaluationSchema, SLOTS } from '#protocol/route.ts';
-import { UsageSchema } from '#protocol/usage.ts';
-import { notEvaluated } from '../routing/candidate.ts';
+import { type Usage, UsageSchema } from '#protocol/usage.ts';
+import { createNotEvaluated } from '../routing/candidate.ts';
 
-// Objects as they are stored: without the values that a reader takes a missing field for (01 §1).
+// Stored objects omit fields that have the default value of a missing field (01 §1).
 
 type JsonObject = Readonly<Record<string, unknown>>;
 
@@ -24,12 +24,13 @@ function readDefault(field: unknown): unknown {
   if (field instanceof z.ZodNullable) return null;
   if (field instanceof z.ZodBoolean) return false;
   if (field instanceof z.ZodNumber) return 0;
-  return field instanceof z.ZodArray ? EMPTY : undefined;
+  if (field instanceof z.ZodArray) return EMPTY;
+  return undefined;
 }
 const EMPTY: readonly unknown[] = Object.freeze([]);
 
-/** What has to be stored of an object. */
-export function sparse(defaults: Defaults, object: JsonObject): Record<string, unknown> {
+/** The fields of an object that have to be stored. */
+export function omitDefaults(defaults: Defaults, object: JsonObject): Record<string, unknown> {
   const kept: Record<string, unknown> = {};
   for (const name in object) {
     const value = object[name];
@@ -40,14 +41,14 @@ export function sparse(defaults: Defaults, object: JsonObject): Record<string, u
 }
 
 /** The object again, its fields in the order of the schema; one that was stored whole stays as it is. */
-export function whole(defaults: Defaults, stored: JsonObject): Record<string, unknown> {
+export function restoreDefaults(defaults: Defaults, stored: JsonObject): Record<string, unknown> {
   return { ...defaults, ...stored };
 }
 
 type Values = Readonly<Record<string, unknown>>;
 type Route = PayloadOf<'route.decided'>;
 type Eval = PayloadOf<'eval.completed'>;
-/** Of the event: what its payload repeats of it is not stored. */
+/** Fields of the event; a payload's copy of them is not stored. */
 interface Place {
   readonly session_id: string;
   readonly turn_id: string | null;
@@ -63,7 +64,7 @@ const USUAL: { readonly [T in EventType]?: Partial<PayloadOf<T>> } = {
   'turn.completed': { stop_reason: 'end_turn' },
   'eval.completed': { subject_kind: 'turn', rubric_id: 'turn-heuristic-v1', rubric_version: '1.2.0' },
 };
-/** Likewise, of a turn in which nothing went wrong. */
+/** The same for a turn without negative flags. */
 const CLEAN: Eval['signals'] = {
   flags: [
     'stop_reason_clean',
@@ -92,23 +93,25 @@ const EVALUATION = readDefaults(PolicyEvaluationSchema);
  * The text that a payload is stored as: 0.8 kB instead of 2.1 for the five events of a plain turn. It leaves out default
  * values, fields that repeat the event's place, and the parts of a routing decision that follow from its winner.
  */
-export function storedPayload(type: EventType, payload: Values, place: Place): string {
-  const kept = sparse(DEFAULTS.get(type)!, payload);
+export function packPayload(type: EventType, payload: Values, place: Place): string {
+  const kept = omitDefaults(DEFAULTS.get(type)!, payload);
   if (kept.root_session_id === place.session_id) kept.root_session_id = undefined;
   if (NAMED_BY_MODEL.has(type) && kept.provider === getProvider(kept.model as string)) kept.provider = undefined;
-  if (type === 'route.decided') storeRoute(kept, payload as Route);
-  if (type === 'eval.completed') storeEval(kept, payload as Eval, place);
+  if (type === 'route.decided') packRoute(kept, payload as Route);
+  if (type === 'llm.call_completed') packBreakdown(kept);
+  if (type === 'eval.completed') packEval(kept, payload as Eval, place);
   return JSON.stringify(kept);
 }
 
 /** A stored payload with every field that it has on the wire; of a type unknown to this version as it is. */
-export function wholePayload(type: string, stored: Values, place: Place): Values {
+export function unpackPayload(type: string, stored: Values, place: Place): Values {
   const defaults = DEFAULTS.get(type);
   if (defaults === undefined) return stored;
-  const payload = whole(defaults, stored);
+  const payload = restoreDefaults(defaults, stored);
   if ('root_session_id' in defaults) payload.root_session_id ??= place.session_id;
   if (NAMED_BY_MODEL.has(type)) payload.provider ??= getProvider(payload.model as string);
-  if (type === 'route.decided') wholeRoute(payload, stored);
+  if (type === 'route.decided') unpackRoute(payload, stored);
+  if (type === 'llm.call_completed') unpackBreakdown(payload);
   if (type === 'eval.completed') {
     payload.subject_id ??= findSubject(payload.subject_kind as Eval['subject_kind'], place);
     payload.signals ??= CLEAN;
@@ -116,76 +119,104 @@ export function wholePayload(type: string, stored: Values, place: Place): Values
   return payload;
 }
 
-function storeEval(kept: Record<string, unknown>, { subject_kind, subject_id, signals }: Eval, place: Place): void {
+/** A call that is billed for its tokens alone costs what they cost. */
+function packBreakdown(kept: Record<string, unknown>): void {
+  const { fees, surcharge } = kept.cost_breakdown as Usage['cost_breakdown'];
+  if (fees === '0' && surcharge === '0') kept.cost_breakdown = undefined;
+}
+
+function unpackBreakdown(payload: Record<string, unknown>): void {
+  payload.cost_breakdown ??= { tokens: payload.cost_usd, fees: '0', surcharge: '0' };
+}
+
+function packEval(kept: Record<string, unknown>, { subject_kind, subject_id, signals }: Eval, place: Place): void {
   if (subject_id === findSubject(subject_kind, place)) kept.subject_id = undefined;
   if (JSON.stringify(signals) === CLEAN_TEXT) kept.signals = undefined;
 }
 
 function findSubject(kind: Eval['subject_kind'], { session_id, turn_id }: Place): string | null {
-  return kind === 'turn' ? turn_id : session_id;
+  if (kind === 'turn') return turn_id;
+  return session_id;
 }
 
-function storeRoute(kept: Record<string, unknown>, { chosen_model, winner_index, chain }: Route): void {
-  kept.chain = storedChain(chain);
+function packRoute(kept: Record<string, unknown>, { chosen_model, winner_index, chain }: Route): void {
+  kept.chain = packChain(chain);
   if (chain[winner_index]?.candidate_model === chosen_model) kept.chosen_model = undefined;
 }
 
-function wholeRoute(payload: Record<string, unknown>, { chain, fallback_dearer }: Values): void {
+function unpackRoute(payload: Record<string, unknown>, { chain, fallback_dearer }: Values): void {
   // The field's name until 0.2; events of that time keep it.
   if (fallback_dearer !== undefined) payload.fallback_costlier = fallback_dearer;
   delete payload.fallback_dearer;
-  const entries = wholeChain(chain as StoredChain);
+  const entries = unpackChain(chain as StoredChain);
   payload.chain = entries;
   payload.chosen_model ??= entries[payload.winner_index as number]?.candidate_model;
 }
 
 type StoredChain = readonly Partial<PolicyEvaluation>[];
 
-/** A slot is known by its index, and no slot after the winner was evaluated. */
-function storedChain(chain: Route['chain']): StoredChain {
+/** A slot is identified by its index, and no slot after the winner was evaluated. */
+function packChain(chain: Route['chain']): StoredChain {
   const end = chain.findIndex((entry) => entry.verdict === 'chose') + 1 || chain.length;
   const winner = chain[end - 1]?.policy;
   const tail = chain.slice(end);
   const follows = tail.every(({ verdict, reason }) => verdict === 'not_evaluated' && reason === `decided by ${winner}`);
   return (follows ? chain.slice(0, end) : chain).map((entry, at) => {
-    const kept = sparse(EVALUATION, entry);
+    const kept = omitDefaults(EVALUATION, entry);
     if (kept.policy === SLOTS[at]) kept.policy = undefined;
     return kept;
   });
 }
 
-function wholeChain(stored: StoredChain = []): Route['chain'] {
-  const evaluated = stored.map((entry, at) => whole(EVALUATION, { policy: SLOTS[at], ...entry }) as PolicyEvaluation);
+function unpackChain(stored: StoredChain = []): Route['chain'] {
+  const evaluated = stored.map((entry, at) => {
+    // Rules that were stored before efforts existed have none.
+    const tried_rules =
+      entry.tried_rules?.map((rule) => ({ ...rule, candidate_effort: rule.candidate_effort ?? null })) ?? null;
+    return restoreDefaults(EVALUATION, { policy: SLOTS[at], ...entry, tried_rules }) as PolicyEvaluation;
+  });
   const last = evaluated.at(-1);
   if (last?.verdict !== 'chose') return evaluated;
-  return [...evaluated, ...SLOTS.slice(evaluated.length).map((policy) => notEvaluated(policy, last.policy))];
+  return [...evaluated, ...SLOTS.slice(evaluated.length).map((policy) => createNotEvaluated(policy, last.policy))];
 }
 
 const METADATA = readDefaults(MessageMetadataSchema);
 const ROUTING = readDefaults(RoutingDecisionRecordSchema);
 const USAGE = readDefaults(UsageSchema);
 
-/** What a message's metadata is stored as; its status is a column of its row. */
-export function storedMetadata({ status: _, routing, usage, ...metadata }: MessageMetadata): string {
+/** The stored form of a message's metadata; its status is a column of the row. */
+export function packMetadata({ status: _, routing, usage, ...metadata }: MessageMetadata): string {
   return JSON.stringify({
-    ...sparse(METADATA, metadata),
+    ...omitDefaults(METADATA, metadata),
     ...(routing !== null && {
       routing: {
-        ...sparse(ROUTING, routing),
+        ...omitDefaults(ROUTING, routing),
         ...(routing.chosen_model === metadata.model && { chosen_model: undefined }),
       },
     }),
-    ...(usage !== null && { usage: sparse(USAGE, usage) }),
+    ...(usage !== null && { usage: packUsage(usage) }),
   });
 }
 
 /** Stored metadata with every field; that of an older version is whole already. */
-export function wholeMetadata(stored: Values, status: string): MessageMetadata {
-  const metadata = { ...whole(METADATA, stored), status };
+export function unpackMetadata(stored: Values, status: string): MessageMetadata {
+  const metadata = { ...restoreDefaults(METADATA, stored), status };
   const { model, routing, usage } = metadata as unknown as MessageMetadata;
   return {
     ...metadata,
-    routing: routing && whole(ROUTING, { chosen_model: model, ...(routing as Partial<typeof routing>) }),
-    usage: usage && whole(USAGE, usage),
+    routing: routing && restoreDefaults(ROUTING, { chosen_model: model, ...(routing as Partial<typeof routing>) }),
+    usage: usage && unpackUsage(usage),
   } as MessageMetadata;
+}
+
+function packUsage(usage: Usage): Values {
+  const kept = omitDefaults(USAGE, usage);
+  packBreakdown(kept);
+  return kept;
+}
+
+function unpackUsage(stored: Values): Values {
+  const usage = restoreDefaults(USAGE, stored);
+  unpackBreakdown(usage);
+  return usage;
 }

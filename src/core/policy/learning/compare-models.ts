@@ -1,26 +1,23 @@
-// Which shapes of task a cheaper model does as well, and what that would have saved (07 §7.3). No model call, no float of money.
+// Finds shapes of turns that a cheaper model handles equally well, and the possible saving (07 §7.3). No model call, no float for money.
 import type { ModelComparison, ShapeOnModels, SideOfComparison } from '#protocol/learned-pattern.ts';
-import { fromPusd, toPusd } from '#protocol/money.ts';
+import { fromPusd, type Pusd } from '#protocol/money.ts';
 
-/** How much worse "as good" may be at most, in score. */
+/** Maximum difference in score that counts as equally good. */
 const MARGIN = 0.1;
 /** One-sided 95 %. */
 const Z = 1.645;
-/** Of the turns that are priced anew. */
+/** Days whose turns are repriced. */
 export const WINDOW_DAYS = 7;
 
 type Outcome = ShapeOnModels['outcomes'][number];
 const RANK = { as_good: 0, undecided: 1, worse: 2 } as const;
 
 /**
- * One row for every model that did turns of a shape in the window and has a cheaper one beside it: against that which does
- * as well and saves most, else against the one nearest to an answer. What saves most comes first.
+ * One row for each model with turns of a shape in the window and a cheaper alternative. The alternative is the one that is
+ * equally good and saves most, else the one closest to a conclusion. Rows with the largest saving come first.
  * @param tierOf null for a model without a tier; undefined for one that the registry of today does not have
  */
-export function compareModels(
-  shapes: readonly ShapeOnModels[],
-  tierOf: (model: string) => SideOfComparison['tier'] | undefined,
-): ModelComparison[] {
+export function compareModels(shapes: readonly ShapeOnModels[], tierOf: FindTier): Compared[] {
   const rows = shapes.flatMap(({ outcomes, ...shape }) => {
     const known = outcomes.filter(({ model }) => tierOf(model) !== undefined);
     return known
@@ -30,48 +27,64 @@ export function compareModels(
           .filter((one) => computeSaving(one, costlier) > 0n)
           .map((one) => compareOutcomes(one, costlier));
         const [best] = found.sort(compareSavings);
-        return best === undefined ? [] : [{ shape, ...best }];
+        if (best === undefined) return [];
+        return [{ shape, ...best }];
       });
   });
-  return rows.sort(compareSavings).map(({ shape, cheaper, costlier, saved, ...row }) => ({
-    ...shape,
-    ...row,
-    dearer: toSide(costlier, tierOf),
-    cheaper: toSide(cheaper, tierOf),
-    saving_per_turn_usd: fromPusd(saved / countTurnPairs(cheaper, costlier)),
-    saving_per_day_usd: fromPusd(computeDailySaving({ saved, cheaper, costlier })),
-  }));
+  return rows.sort(compareSavings);
 }
 
 /** The first of comparisons that were made separately, in the order of a report. */
-export function takeBest(comparisons: readonly ModelComparison[], limit: number): ModelComparison[] {
-  const readSaving = ({ saving_per_day_usd }: ModelComparison) => toPusd(saving_per_day_usd);
-  return comparisons
-    .toSorted((a, b) => RANK[a.verdict] - RANK[b.verdict] || compareDescending(readSaving(a), readSaving(b)))
-    .slice(0, limit);
+export function takeBest(comparisons: readonly Compared[], limit: number): Compared[] {
+  return comparisons.toSorted(compareSavings).slice(0, limit);
 }
+
+/** The comparison as a report has it. */
+export function viewComparison(compared: Compared, tierOf: FindTier): ModelComparison {
+  const { shape, cheaper, costlier, saved, saving_per_day, ...judgement } = compared;
+  return {
+    ...shape,
+    ...judgement,
+    dearer: toSide(costlier, tierOf),
+    cheaper: toSide(cheaper, tierOf),
+    saving_per_turn_usd: fromPusd(saved / countTurnPairs(cheaper, costlier)),
+    saving_per_day_usd: fromPusd(saving_per_day),
+  };
+}
+
+type FindTier = (model: string) => SideOfComparison['tier'] | undefined;
 
 interface Pair {
   readonly cheaper: Outcome;
   readonly costlier: Outcome;
-  /** By the turn, times the turns of both: whole picodollars. */
+  /** Cost per turn multiplied by the number of turns of both models, so that it is whole picodollars. */
   readonly saved: bigint;
 }
 
-function compareOutcomes(cheaper: Outcome, costlier: Outcome) {
-  return { cheaper, costlier, saved: computeSaving(cheaper, costlier), ...judgePair(cheaper, costlier) };
+interface Judged extends Pair, Pick<ModelComparison, 'verdict' | 'difference'> {
+  readonly saving_per_day: Pusd;
 }
 
-/** Averages against each other without a fraction; more than 0 where `cheaper` is. */
+/** A shape with two of its models. */
+export interface Compared extends Judged {
+  readonly shape: Omit<ShapeOnModels, 'outcomes'>;
+}
+
+function compareOutcomes(cheaper: Outcome, costlier: Outcome): Judged {
+  const pair = { cheaper, costlier, saved: computeSaving(cheaper, costlier) };
+  return { ...pair, saving_per_day: computeDailySaving(pair), ...judgePair(cheaper, costlier) };
+}
+
+/** Difference of the averages without fractions; above 0 if `cheaper` is cheaper, 0 where one has no cost. */
 function computeSaving(cheaper: Outcome, costlier: Outcome): bigint {
-  return costlier.sum_cost_pusd * BigInt(cheaper.sample_size) - cheaper.sum_cost_pusd * BigInt(costlier.sample_size);
+  return costlier.sum_cost_pusd * BigInt(cheaper.cost_count) - cheaper.sum_cost_pusd * BigInt(costlier.cost_count);
 }
 function countTurnPairs(cheaper: Outcome, costlier: Outcome): bigint {
-  return BigInt(cheaper.sample_size) * BigInt(costlier.sample_size);
+  return BigInt(cheaper.cost_count) * BigInt(costlier.cost_count);
 }
 /** Rounded down. */
-function computeDailySaving({ saved, cheaper, costlier }: Pair): bigint {
-  return (saved * BigInt(costlier.recent_turns)) / (countTurnPairs(cheaper, costlier) * BigInt(WINDOW_DAYS));
+function computeDailySaving({ saved, cheaper, costlier }: Pair): Pusd {
+  return ((saved * BigInt(costlier.recent_turns)) / (countTurnPairs(cheaper, costlier) * BigInt(WINDOW_DAYS))) as Pusd;
 }
 
 /**
@@ -95,28 +108,22 @@ function adjustShare({ score_mean, scored_turns }: Outcome) {
   return { share, variance: (share * (1 - share)) / n };
 }
 
-function compareSavings(
-  a: Pair & Pick<ModelComparison, 'verdict'>,
-  b: Pair & Pick<ModelComparison, 'verdict'>,
-): number {
+function compareSavings(a: Judged, b: Judged): number {
   if (a.verdict !== b.verdict) return RANK[a.verdict] - RANK[b.verdict];
-  return compareDescending(computeDailySaving(a), computeDailySaving(b));
+  if (a.saving_per_day === b.saving_per_day) return 0;
+  if (a.saving_per_day > b.saving_per_day) return -1;
+  return 1;
 }
 
-function compareDescending(a: bigint, b: bigint): number {
-  if (a === b) return 0;
-  return a > b ? -1 : 1;
-}
-
-function toSide(outcome: Outcome, tierOf: (model: string) => SideOfComparison['tier'] | undefined): SideOfComparison {
-  const { model, sample_size, scored_turns, score_mean, sum_cost_pusd, recent_turns } = outcome;
+function toSide(outcome: Outcome, tierOf: FindTier): SideOfComparison {
+  const { model, sample_size, scored_turns, score_mean, sum_cost_pusd, cost_count, recent_turns } = outcome;
   return {
     model,
     tier: tierOf(model) ?? null,
     turns: sample_size,
     scored_turns,
     score_mean: scored_turns === 0 ? null : score_mean,
-    avg_cost_usd: fromPusd(sum_cost_pusd / BigInt(sample_size)),
+    avg_cost_usd: fromPusd(sum_cost_pusd / BigInt(cost_count)),
     recent_turns,
   };
 }

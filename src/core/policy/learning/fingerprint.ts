@@ -11,9 +11,9 @@ import type { StoredMessage } from '#protocol/message.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';
 import { createBeginnings } from '../context/beginnings.ts';
-import { readDefaults, sparse, whole } from '../journal/stored-payload.ts';
+import { omitDefaults, readDefaults, restoreDefaults } from '../journal/stored-payload.ts';
 
-// What tools a session called and which files they touched, summed up message by message (12 §12.2).
+// Collects the tools that a session called and the files that they touched, message by message (12 §12.2).
 
 interface Traces {
   readonly tools: ReadonlySet<string>;
@@ -29,7 +29,7 @@ interface Summing {
 }
 type Place = Pick<Summing, 'extensions' | 'buckets'>;
 
-/** Of each kind, the first ones: names come from models, and each is kept with every turn. */
+/** Maximum names of each kind: they come from models and are stored with every turn. */
 export const MAX_NAMES = 64;
 const MAX_NAME_LENGTH = 100;
 
@@ -41,7 +41,7 @@ export function readTraces(
   workspace: string,
   definition: (name: string) => ToolDefinition | null,
 ): Traces {
-  const begun = beginnings.of(history);
+  const begun = beginnings.find(history);
   const sum = begun?.state ?? { tools: new Set(), extensions: new Set(), buckets: new Set() };
   for (let i = begun?.count ?? 0; i < history.length; i += 1) {
     const { role, metadata, content } = history[i]!;
@@ -57,7 +57,7 @@ export function readTraces(
   return sum;
 }
 
-/** The same with these files touched beside. */
+/** The same with additional touched files. */
 export function addPaths(traces: Traces, paths: readonly string[], workspace: string): Traces {
   if (paths.length === 0) return traces;
   const more = { tools: traces.tools, extensions: new Set(traces.extensions), buckets: new Set(traces.buckets) };
@@ -86,14 +86,15 @@ function toRelative(file: string, workspace: string): string | null {
   const root = workspace.replaceAll('\\', '/').replace(/\/$/, '');
   const inside = plain.startsWith(`${root}/`) ? plain.slice(root.length + 1) : plain;
   const outside = inside === '.' || inside === '' || inside === '..' || /^(\.\.\/|\/|~)/.test(inside);
-  return outside ? null : inside.replace(/\/$/, '');
+  if (outside) return null;
+  return inside.replace(/\/$/, '');
 }
 
 function addName(set: Set<string>, name: string): void {
   if (name.length <= MAX_NAME_LENGTH && set.size < MAX_NAMES) set.add(name);
 }
 
-// What a message seems to be about, by the words in it (12 §12.2).
+// Guesses the intent of a message from its words (12 §12.2).
 
 const WORDS: Readonly<Record<Intent, RegExp>> = {
   commit: /\b(commit|stage|git add)\b/i,
@@ -103,7 +104,7 @@ const WORDS: Readonly<Record<Intent, RegExp>> = {
   doc: /\b(docs?|document|readme|comment|docstring)\b/i,
   test: /\b(tests?|pytest|unit ?test|e2e)\b/i,
 };
-/** What is looked at of a message, as by the predicates of rules. */
+/** Maximum characters that are searched, as for the predicates of rules. */
 const MAX_LENGTH = 20_000;
 
 /** In the order of the table. */
@@ -118,7 +119,7 @@ interface FingerprintFacts {
   readonly has_images: boolean;
   readonly estimated_input_tokens: number;
   readonly workspace_hash: string;
-  /** Of the session before this turn. */
+  /** Traces of the session before this turn. */
   readonly traces: Traces;
 }
 
@@ -155,9 +156,9 @@ export function signFingerprint(fingerprint: Fingerprint): {
 
 const DEFAULTS = readDefaults(FingerprintSchema);
 
-/** What has to be stored of a shape. */
+/** The fields of a shape that have to be stored. */
 export function toStoredFingerprint({ workspace_hash: _, ...shape }: Fingerprint): Record<string, unknown> {
-  return sparse(DEFAULTS, shape);
+  return omitDefaults(DEFAULTS, shape);
 }
 
 /**
@@ -165,5 +166,5 @@ export function toStoredFingerprint({ workspace_hash: _, ...shape }: Fingerprint
  * @param workspaceHash of its session
  */
 export function restoreFingerprint(stored: Readonly<Record<string, unknown>>, workspaceHash: string): Fingerprint {
-  return whole(DEFAULTS, { workspace_hash: workspaceHash, ...stored }) as Fingerprint;
+  return restoreDefaults(DEFAULTS, { workspace_hash: workspaceHash, ...stored }) as Fingerprint;
 }

@@ -1,9 +1,16 @@
-// Which model did best with turns of this shape (12 §12.4).
-import { EFFECT_CLASSES, type Fingerprint, INTENTS, type PatternOutcome } from '#protocol/learned-pattern.ts';
-import type { Recommendation } from '#protocol/route.ts';
-import type { PatternConfig } from '../routing/policy-file.ts';
+// Recommends the model that did best with turns of this shape (12 §12.4).
 
-// How alike two shapes are (12 §12.2), over numbers instead of names: a workspace holds thousands of them.
+import {
+  EFFECT_CLASSES,
+  type Fingerprint,
+  INTENTS,
+  type PatternConfig,
+  type PatternOutcome,
+} from '#protocol/learned-pattern.ts';
+import type { ModelEvidence, Recommendation, ScoreShare } from '#protocol/route.ts';
+import { compareText } from '#protocol/text/compare-text.ts';
+
+// Similarity of two shapes (12 §12.2), computed over numbers instead of names: a workspace has thousands of shapes.
 
 /** A shape as it is compared. Lists hold numbers of names, ascending. */
 export interface Shape {
@@ -17,7 +24,7 @@ export interface Shape {
   readonly buckets: readonly number[];
 }
 
-/** Names seen so far, each with its number; shapes are comparable when they were made with the same one. */
+/** Numbers of the names seen so far. Shapes are comparable if they use the same table. */
 export type Names = Map<string, number>;
 
 /** @param learn false: names not seen yet get unique numbers for this call alone */
@@ -50,8 +57,8 @@ export function computeSimilarity(a: Shape, b: Shape, atLeast = 0): number {
   const cheap =
     0.3 * computeBitOverlap(a.intents, b.intents) +
     0.1 * computeBitOverlap(a.effects, b.effects) +
-    (a.token_bucket === b.token_bucket ? 0.1 : 0) +
-    (a.images === b.images ? 0.05 : 0);
+    0.1 * Number(a.token_bucket === b.token_bucket) +
+    0.05 * Number(a.images === b.images);
   if (cheap + 0.45 < atLeast - 1e-6) return 0;
   const lists =
     0.2 * computeOverlap(a.extensions, b.extensions) +
@@ -61,11 +68,12 @@ export function computeSimilarity(a: Shape, b: Shape, atLeast = 0): number {
 }
 
 function toBits<T>(all: readonly T[], some: readonly T[]): number {
-  return all.reduce((sum, one, i) => (some.includes(one) ? sum | (1 << i) : sum), 0);
+  return all.reduce((bits, one, i) => bits | (Number(some.includes(one)) << i), 0);
 }
 
 function computeBitOverlap(a: number, b: number): number {
-  return a === b ? 1 : countBits(a & b) / countBits(a | b);
+  if (a === b) return 1;
+  return countBits(a & b) / countBits(a | b);
 }
 function countBits(value: number): number {
   let n = 0;
@@ -86,7 +94,7 @@ function computeOverlap(a: readonly number[], b: readonly number[]): number {
   return shared / (a.length + b.length - shared);
 }
 
-/** Nearest outcomes that are looked at. */
+/** Number of nearest outcomes that are used. */
 const NEAREST = 10;
 const MIN_SIMILARITY = 0.75;
 const MIN_SUCCESS = 0.5;
@@ -95,7 +103,7 @@ const PUSD = 1e12;
 export interface Neighbour {
   readonly fingerprint_id: string;
   readonly shape: Shape;
-  /** By model. */
+  /** By model and kind of session. */
   readonly outcomes: ReadonlyMap<string, PatternOutcome>;
 }
 interface Near {
@@ -104,29 +112,37 @@ interface Near {
   readonly outcome: PatternOutcome;
 }
 
-/**
- * Null without neighbours.
- * @param known whether the registry of today has the model: outcomes of another are passed over
- */
+/** Which outcomes advise. */
+interface Advisers {
+  /** A worker's turn is advised by turns of workers, a top-level turn by top-level ones. */
+  readonly is_worker: boolean;
+  /** Whether the registry of today has the model: outcomes of another are passed over. */
+  readonly isKnown: (model: string) => boolean;
+}
+
+/** Null without neighbours. */
 export function recommendModel(
   shape: Shape,
   patterns: Iterable<Neighbour>,
-  { cost_weight, min_confidence, min_sample_size }: PatternConfig,
-  known: (model: string) => boolean,
+  config: PatternConfig,
+  advisers: Advisers,
 ): Recommendation | null {
-  const cluster = findNearest(shape, patterns, known);
+  const { cost_weight, min_confidence, min_sample_size } = config;
+  const cluster = findNearest(shape, patterns, advisers);
   if (cluster.length === 0) return null;
   const models = groupByModel(cluster);
   const candidates = models.filter(({ quality }) => quality !== null);
-  const costs = candidates.map(({ avg_cost_usd }) => avg_cost_usd);
+  const costs = candidates.flatMap(({ avg_cost_usd }) => avg_cost_usd ?? []);
   const [cheapest, costliest] = [Math.min(...costs), Math.max(...costs)];
   const scored = models
     .map(({ quality, ...model }) => {
-      const efficiency = costliest > cheapest ? (costliest - model.avg_cost_usd) / (costliest - cheapest) : 0;
-      const score = quality === null ? 0 : (1 - cost_weight) * quality + cost_weight * efficiency;
+      if (quality === null) return { ...model, score: 0, success_score_mean: null };
+      const cost = model.avg_cost_usd ?? costliest;
+      const efficiency = costliest > cheapest ? (costliest - cost) / (costliest - cheapest) : 0;
+      const score = (1 - cost_weight) * quality + cost_weight * efficiency;
       return { ...model, score, success_score_mean: quality };
     })
-    .sort((a, b) => b.score - a.score || (a.model < b.model ? -1 : 1));
+    .sort((a, b) => b.score - a.score || compareText(a.model, b.model));
   const [top, second] = scored.filter(({ success_score_mean }) => success_score_mean !== null);
   const confidence = computeConfidence(top?.score ?? 0, second?.score ?? null);
   const good =
@@ -140,6 +156,8 @@ export function recommendModel(
     sample_size: top?.sample_size ?? 0,
     k_cluster_size: cluster.length,
     alternatives: scored.map(({ model, score, sample_size }) => ({ model, score, sample_size })),
+    config,
+    evidence: new Map(scored.map(({ model, evidence }) => [model, evidence])),
   };
 }
 
@@ -149,16 +167,17 @@ function computeConfidence(top: number, second: number | null): number {
   return (top - second) / top;
 }
 
-/** The first K by similarity, then id, then model; kept short while it is made, since thousands may be alike. */
-function findNearest(shape: Shape, patterns: Iterable<Neighbour>, known: (model: string) => boolean): Near[] {
+/** The first K by similarity, then id, then model. The list is kept short while it is built, since thousands may be similar. */
+function findNearest(shape: Shape, patterns: Iterable<Neighbour>, { is_worker, isKnown }: Advisers): Near[] {
   const found: Near[] = [];
   for (const { fingerprint_id, shape: other, outcomes } of patterns) {
     const similar = computeSimilarity(shape, other, MIN_SIMILARITY);
     if (similar < MIN_SIMILARITY) continue;
     for (const outcome of outcomes.values()) {
+      if (outcome.is_worker !== is_worker) continue;
       const near = { similarity: similar, fingerprint_id, outcome };
       const last = found[NEAREST - 1];
-      if ((last !== undefined && compareNear(last, near) <= 0) || !known(outcome.model)) continue;
+      if ((last !== undefined && compareNear(last, near) <= 0) || !isKnown(outcome.model)) continue;
       const place = found.findIndex((one) => compareNear(near, one) < 0);
       found.splice(place === -1 ? found.length : place, 0, near);
       found.length = Math.min(found.length, NEAREST);
@@ -169,8 +188,9 @@ function findNearest(shape: Shape, patterns: Iterable<Neighbour>, known: (model:
 
 function compareNear(a: Near, b: Near): number {
   if (a.similarity !== b.similarity) return b.similarity - a.similarity;
-  if (a.fingerprint_id !== b.fingerprint_id) return a.fingerprint_id < b.fingerprint_id ? -1 : 1;
-  return a.outcome.model < b.outcome.model ? -1 : 1;
+  const byId = compareText(a.fingerprint_id, b.fingerprint_id);
+  if (byId !== 0) return byId;
+  return compareText(a.outcome.model, b.outcome.model);
 }
 
 function groupByModel(cluster: readonly Near[]) {
@@ -180,12 +200,25 @@ function groupByModel(cluster: readonly Near[]) {
     const sumOutcomes = (read: (outcome: PatternOutcome) => number) =>
       rows.reduce((total, row) => total + read(row.outcome), 0);
     const sample_size = sumOutcomes((o) => o.sample_size);
-    const scored = sumOutcomes((o) => o.success_score_count);
+    const costed = sumOutcomes((o) => o.cost_count);
+    const evidence: ModelEvidence = {
+      turns: sample_size,
+      scored: joinShares(rows.map(({ outcome: o }) => ({ count: o.success_score_count, mean: o.success_score_mean }))),
+      verified: joinShares(rows.map(({ outcome: o }) => ({ count: o.verified_count, mean: o.verified_mean }))),
+    };
     return {
       model,
       sample_size,
-      quality: scored === 0 ? null : sumOutcomes((o) => o.success_score_mean * o.success_score_count) / scored,
-      avg_cost_usd: sumOutcomes((o) => Number(o.sum_cost_pusd)) / PUSD / sample_size,
+      quality: evidence.scored.count === 0 ? null : evidence.scored.mean,
+      /** Null where no turn shows what the work costs. */
+      avg_cost_usd: costed === 0 ? null : sumOutcomes((o) => Number(o.sum_cost_pusd)) / PUSD / costed,
+      evidence,
     };
   });
+}
+
+function joinShares(shares: readonly ScoreShare[]): ScoreShare {
+  const count = shares.reduce((sum, share) => sum + share.count, 0);
+  if (count === 0) return { count, mean: 0 };
+  return { count, mean: shares.reduce((sum, share) => sum + share.mean * share.count, 0) / count };
 }

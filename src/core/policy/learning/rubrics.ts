@@ -18,7 +18,7 @@ export const JUDGED_TYPES = [
 /** In hundredths, so that their sum is exact. */
 const ALL = 150;
 const MANY_TOOL_CALLS = 20;
-/** By the number of negative flags; 0.5 beyond them. */
+/** Confidence by the number of negative flags; 0.5 for more. */
 const CONFIDENCE_BY_FAULTS = [0.9, 0.55];
 const EMPTY = 'empty_assistant_response';
 const REFUSAL = 'assistant_refusal_detected';
@@ -40,14 +40,12 @@ export function judgeTurn(completed: PayloadOf<'turn.completed'>, events: readon
   ];
   const flags = checks.filter(([, , , holds]) => holds).map(([good]) => good);
   const weight = checks.filter(([, , , holds]) => holds).reduce((sum, [, , points]) => sum + points, 0);
+  const negative = checks.filter(([, , , holds]) => !holds).map(([, bad]) => bad);
   const content = detectContentFlag(text);
-  const negative = [
-    ...checks.filter(([, , , holds]) => !holds).map(([, bad]) => bad),
-    ...(content === null ? [] : [content]),
-  ];
+  if (content !== null) negative.push(content);
   return {
-    score: (weight / ALL) * (content === null ? 1 : CONTENT[content]!),
-    // Never below what enters means: the worst turns count most.
+    score: (weight / ALL) * (CONTENT[content ?? ''] ?? 1),
+    // Never below the confidence that a score needs to count in means: the worst turns matter most.
     confidence: CONFIDENCE_BY_FAULTS[negative.length] ?? 0.5,
     rubric_id: TURN_RUBRIC,
     rubric_version: '1.2.0',
@@ -63,7 +61,7 @@ function readTurnFacts(events: readonly AnyEvent[]) {
       .filter((call) => call.purpose === 'compaction')
       .map((call) => call.request_id),
   );
-  // What became of a worker counts once, in the verdict on the session.
+  // The outcome of a worker counts once, in the score of the session.
   const delegations = new Set(
     [...listPayloads('delegate.started'), ...listPayloads('delegate.failed')].map((call) => call.tool_use_id),
   );
@@ -83,10 +81,11 @@ function readTurnFacts(events: readonly AnyEvent[]) {
 function detectContentFlag(text: string): string | null {
   const opening = text.trim().slice(0, OPENING_LENGTH).toLowerCase().replaceAll(/[‘’]/g, "'");
   if (opening === '') return EMPTY;
-  return REFUSALS.test(opening) ? REFUSAL : null;
+  if (REFUSALS.test(opening)) return REFUSAL;
+  return null;
 }
 
-// How well a session went: its turns' verdicts, its end, and how many of its delegations failed (12 §12.5).
+// Scores a session by its turns' scores, its end, and its failed delegations (12 §12.5).
 
 export const SESSION_RUBRIC = 'session-aggregate-v1';
 
@@ -98,7 +97,7 @@ export interface TurnVerdict {
 
 interface SessionFacts {
   readonly disposition: Disposition;
-  /** Of its own turns, ascending; never those of its workers. */
+  /** Verdicts on the session's own turns, ascending, without its workers' turns. */
   readonly turns: readonly TurnVerdict[];
   /** Without cancelled ones. */
   readonly delegations_total: number;
@@ -111,12 +110,9 @@ const UNKNOWN = 0.5;
 const MAX_NAMED = 100;
 
 export function judgeSession({ disposition, turns, delegations_total, delegations_failed }: SessionFacts): Verdict {
-  const scores = turns.map(({ score }) => score);
-  const judged = scores.length > 0;
-  const mean = judged ? scores.reduce((sum, score) => sum + score, 0) / scores.length : UNKNOWN;
-  const min = judged ? scores.reduce((least, score) => Math.min(least, score)) : UNKNOWN;
+  const { mean, min } = summariseScores(turns.map(({ score }) => score));
   const completed = disposition === 'completed';
-  const base = 0.5 * mean + 0.3 * min + (completed ? 0.2 : 0);
+  const base = 0.5 * mean + 0.3 * min + 0.2 * Number(completed);
   const failed = delegations_total === 0 ? 0 : delegations_failed / delegations_total;
   const checks: readonly (readonly [good: string, bad: string, holds: boolean])[] = [
     ['completed', 'not_completed', completed],
@@ -124,7 +120,7 @@ export function judgeSession({ disposition, turns, delegations_total, delegation
   ];
   return {
     score: base * (1 - 0.4 * failed),
-    confidence: judged ? 0.7 : 0.4,
+    confidence: turns.length > 0 ? 0.7 : 0.4,
     rubric_id: SESSION_RUBRIC,
     rubric_version: '1.1.0',
     signals: {
@@ -139,4 +135,10 @@ export function judgeSession({ disposition, turns, delegations_total, delegation
       delegations_failed,
     },
   };
+}
+
+function summariseScores(scores: readonly number[]): { readonly mean: number; readonly min: number } {
+  if (scores.length === 0) return { mean: UNKNOWN, min: UNKNOWN };
+  const mean = scores.reduce((sum, score) => sum + score, 0) / scores.length;
+  return { mean, min: scores.reduce((least, score) => Math.min(least, score)) };
 }

@@ -1,4 +1,4 @@
-// The tools that an MCP server lists, as definitions of ours: name, description, class, limit (09 §11).
+// Converts the tools that an MCP server lists to tool definitions: name, description, class, limit (09 §11).
 import type { McpServerConfig } from '#protocol/mcp.ts';
 import type { JsonSchema, ToolDefinition } from '#protocol/tool.ts';
 import { isMapping } from '../parsing/yaml.ts';
@@ -19,7 +19,7 @@ export interface ListedTool {
 
 export interface ListedTools {
   readonly tools: readonly ListedTool[];
-  /** One sentence for each tool that is left out, and for what is wrong with the list. */
+  /** One sentence for each omitted tool and each fault of the list. */
   readonly warnings: readonly string[];
 }
 
@@ -35,7 +35,8 @@ export function listedTools(server: string, config: McpServerConfig, listed: rea
   const entries = kept.flatMap((entry) => {
     const fault = faultOfEntry(entry);
     if (fault !== null) warnings.push(fault);
-    return fault === null ? [entry as Entry] : [];
+    if (fault === null) return [entry as Entry];
+    return [];
   });
   for (const entry of entries.sort((a, b) => Buffer.compare(Buffer.from(a.name), Buffer.from(b.name)))) {
     const settings = config.tools?.[entry.name];
@@ -57,7 +58,7 @@ export function listedTools(server: string, config: McpServerConfig, listed: rea
       requires_workspace: false,
       path_fields: [],
       timeout_seconds: settings?.timeout_seconds ?? config.call_timeout_seconds ?? null,
-      ...(config.allow_workers === false ? { planners_only: true } : {}),
+      ...(config.allow_workers === false && { planners_only: true }),
     };
     bytes += Buffer.byteLength(JSON.stringify(definition));
     if (bytes > MAX_BYTES) {
@@ -93,5 +94,6 @@ function plainDescription(given: unknown): string {
 
 /** A server's name for a tool, fit for one line of a log. */
 export function quoteName(name: string): string {
-  return JSON.stringify(name.length > 100 ? `${name.slice(0, 100)}...` : name);
+  if (name.length <= 100) return JSON.stringify(name);
+  return JSON.stringify(`${name.slice(0, 100)}...`);
 }

@@ -1,9 +1,11 @@
-// Reads a workspace's `.mcp.json`: the servers that a project brings along (09 §11, 18 §2).
+// Reads a workspace's `.mcp.json`, the MCP servers of a project (09 §11, 18 §2).
+
 import { type McpServerConfig, McpServerNameSchema, McpServerSchema } from '#protocol/mcp.ts';
+import { joinLines } from '#protocol/text/plain-text.ts';
 import { readJson } from '../parsing/json.ts';
-import { plainIssues } from '../parsing/plain-issue.ts';
+import { describeIssues } from '../parsing/plain-issue.ts';
 import { OUTSIDE } from '../parsing/text-limits.ts';
-import { isMapping } from '../parsing/yaml.ts';
+import { isMapping, toMapping } from '../parsing/yaml.ts';
 import { plainKey } from '../tools/tool-names.ts';
 
 /** Servers of one project file beyond these are left out. */
@@ -16,12 +18,12 @@ const TRANSPORTS: Readonly<Record<string, McpServerConfig['transport']>> = {
   streamableHttp: 'http',
   sse: 'sse',
 };
-/** What a workspace may say. How far its tools are trusted is not among it. */
+/** Settings that a workspace may make. Trust of tools is not one of them. */
 const KEYS = ['command', 'args', 'env', 'cwd', 'url', 'headers'];
 
 interface ProjectServers {
   readonly servers: ReadonlyMap<string, McpServerConfig>;
-  /** One sentence per fault, without the file's name. What is faulty is left out, the rest serves. */
+  /** One sentence per fault, without the file's name. Faulty entries are omitted, the others are used. */
   readonly warnings: readonly string[];
 }
 
@@ -30,7 +32,7 @@ export function readProjectServers(text: string): ProjectServers {
   const servers = new Map<string, McpServerConfig>();
   const json = readJson(text, OUTSIDE);
   if (!json.ok) return { servers, warnings: [json.error] };
-  const given = isMapping(json.value) ? json.value.mcpServers : undefined;
+  const given = toMapping(json.value).mcpServers;
   if (!isMapping(given)) return { servers, warnings: ['mcpServers: must be an object of servers by name'] };
   const warnings: string[] = [];
   const keys = new Map<string, string>();
@@ -67,7 +69,7 @@ function readServer(entry: unknown, where: string, warnings: string[]): McpServe
   // Other programs take an address alone for a server over HTTP.
   const { type = 'url' in entry && !('command' in entry) ? 'http' : 'stdio', ...about } = entry;
   const { disabled = false, enabled = true, ...rest } = about;
-  // Some programs write `enabled`. What is not plainly switched on starts no program.
+  // Some programs write `enabled`. A server that is not clearly enabled is not started.
   if (enabled !== true) {
     if (enabled !== false) warnings.push(`${where}.enabled: must be true or false; the server is not used`);
     return null;
@@ -76,23 +78,22 @@ function readServer(entry: unknown, where: string, warnings: string[]): McpServe
     if (disabled !== true) warnings.push(`${where}.disabled: must be true or false; the server is not used`);
     return null;
   }
-  const transport = typeof type === 'string' && Object.hasOwn(TRANSPORTS, type) ? TRANSPORTS[type] : undefined;
-  if (transport === undefined) {
+  if (typeof type !== 'string' || !Object.hasOwn(TRANSPORTS, type)) {
     warnings.push(`${where}.type: must be "stdio", "http", "streamable-http" or "sse"; the server is not used`);
     return null;
   }
   const known = Object.fromEntries(Object.entries(rest).filter(([key]) => KEYS.includes(key)));
   const ignored = Object.keys(rest).filter((key) => !KEYS.includes(key));
   if (ignored.length > 0) warnings.push(`${where}: ${shortenPath(ignored.join(', '))} is not read from a project file`);
-  const parsed = McpServerSchema.safeParse({ transport, ...known });
+  const parsed = McpServerSchema.safeParse({ transport: TRANSPORTS[type], ...known });
   if (parsed.success) return parsed.data;
-  const [issue] = plainIssues(parsed.error);
+  const [issue] = describeIssues(parsed.error);
   warnings.push(`${shortenPath([where, ...(issue?.path ?? [])].join('.'))}: ${issue?.message}; the server is not used`);
   return null;
 }
 
 function shortenPath(name: string): string {
-  const line = name.replaceAll(/\s+/g, ' ');
+  const line = joinLines(name);
   if (line.length <= 100) return line;
   return `${line.slice(0, 100)}...`;
 }
@@ -103,13 +104,13 @@ const VARIABLE = /\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}/g;
 
 interface Expanded {
   readonly server: McpServerConfig;
-  /** Variables that yielded nothing, each once. */
+  /** Missing variables, each once. */
   readonly missing: readonly string[];
 }
 
 /**
- * The settings with the variables of `command`, `args`, `env`, `url` and `headers` filled in; one that is not there yields
- * nothing.
+ * The settings with variables in `command`, `args`, `env`, `url` and `headers` expanded; a missing variable expands to
+ * an empty text.
  * @param lookup the value of a variable; undefined = not there, or not for this reader
  */
 export function expandVariables(server: McpServerConfig, lookup: (name: string) => string | undefined): Expanded {
@@ -120,16 +121,16 @@ export function expandVariables(server: McpServerConfig, lookup: (name: string) 
       if (value === undefined) missing.add(name);
       return value ?? '';
     });
-  const all = (texts: Readonly<Record<string, string>>) =>
+  const fillAll = (texts: Readonly<Record<string, string>>) =>
     Object.fromEntries(Object.entries(texts).map(([key, text]) => [key, fillText(text)]));
   const { command, args, env, url, headers } = server;
   const expanded: McpServerConfig = {
     ...server,
-    ...(command === undefined ? {} : { command: fillText(command) }),
-    ...(args === undefined ? {} : { args: args.map(fillText) }),
-    ...(env === undefined ? {} : { env: all(env) }),
-    ...(url === undefined ? {} : { url: fillText(url) }),
-    ...(headers === undefined ? {} : { headers: all(headers) }),
+    ...(command !== undefined && { command: fillText(command) }),
+    ...(args !== undefined && { args: args.map(fillText) }),
+    ...(env !== undefined && { env: fillAll(env) }),
+    ...(url !== undefined && { url: fillText(url) }),
+    ...(headers !== undefined && { headers: fillAll(headers) }),
   };
   return { server: expanded, missing: [...missing] };
 }

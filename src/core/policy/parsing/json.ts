@@ -1,6 +1,8 @@
 // JSON from outside: the limits are checked on the text, before a value is made of it.
 import secureJson from 'secure-json-parse';
 import { err, ok, type Result } from '#protocol/result.ts';
+import { readErrorMessage } from '#protocol/text/error-message.ts';
+import { joinLines } from '#protocol/text/plain-text.ts';
 import { BODY, type Limits, lineAt, tooDeep, tooLong, tooMany, tooManyKeys } from './text-limits.ts';
 
 /** Parses within the limits. The error is one line that goes after the name of the text. */
@@ -10,7 +12,7 @@ export function readJson(text: string, limits: Limits): Result<unknown, string> 
   try {
     return ok(JSON.parse(text));
   } catch (error) {
-    return err(`is not valid JSON: ${error instanceof Error ? oneLine(error.message) : String(error)}`);
+    return err(`is not valid JSON: ${joinLines(readErrorMessage(error))}`);
   }
 }
 
@@ -55,10 +57,6 @@ function endOfString(text: string, start: number): number {
     if (backslashes % 2 === 0) return end;
   }
   return text.length;
-}
-
-function oneLine(message: string): string {
-  return message.replaceAll(/\s+/g, ' ');
 }
 
 // The JSON body of a request, within its limits.

@@ -1,50 +1,52 @@
 // Suggests the known key that an unknown one was probably meant to be.
 import { z } from 'zod';
 
-/** Longer keys are no misspelling of ours. */
+/** Longer keys are not compared. */
 const MAX_LENGTH = 40;
 
 /** The keys that objects at this place may have, by the schema of the whole value. */
-export function knownKeys(schema: z.ZodType, path: readonly PropertyKey[]): readonly string[] {
+export function listKnownKeys(schema: z.ZodType, path: readonly PropertyKey[]): readonly string[] {
   let at: readonly z.ZodType[] = [schema];
-  for (const step of path) at = at.flatMap((one) => children(one, step));
-  return [...new Set(at.flatMap(objects).flatMap((object) => Object.keys(object.shape)))];
+  for (const step of path) at = at.flatMap((one) => listChildren(one, step));
+  return [...new Set(at.flatMap(listObjects).flatMap((object) => Object.keys(object.shape)))];
 }
 
-/** The one that is nearest, when it is near enough; null otherwise. */
-export function nearestKey(key: string, known: readonly string[]): string | null {
+/** The most similar key, if it is similar enough; else null. */
+export function findNearestKey(key: string, known: readonly string[]): string | null {
   if (key.length < 3 || key.length > MAX_LENGTH) return null;
   let best: string | null = null;
   let least = Math.max(1, Math.floor(key.length / 3)) + 1;
   for (const candidate of known) {
-    const away = candidate.startsWith(`${key}_`) ? 1 : distance(key.toLowerCase(), candidate.toLowerCase());
+    const away = candidate.startsWith(`${key}_`) ? 1 : computeDistance(key.toLowerCase(), candidate.toLowerCase());
     if (away < least) [best, least] = [candidate, away];
   }
   return best;
 }
 
 /** The forms a value may take: what wraps an object is taken off. */
-function forms(schema: z.ZodType): z.ZodType[] {
-  if (schema instanceof z.ZodUnion) return schema.options.flatMap((option) => forms(option as z.ZodType));
-  if (schema instanceof z.ZodPipe) return forms(schema.in as z.ZodType);
+function listForms(schema: z.ZodType): z.ZodType[] {
+  if (schema instanceof z.ZodUnion) return schema.options.flatMap((option) => listForms(option as z.ZodType));
+  if (schema instanceof z.ZodPipe) return listForms(schema.in as z.ZodType);
   const wraps = schema instanceof z.ZodOptional || schema instanceof z.ZodNullable || schema instanceof z.ZodDefault;
-  return wraps ? forms(schema.unwrap() as z.ZodType) : [schema];
+  if (wraps) return listForms(schema.unwrap() as z.ZodType);
+  return [schema];
 }
 
-function objects(schema: z.ZodType): z.ZodObject[] {
-  return forms(schema).filter((form) => form instanceof z.ZodObject);
+function listObjects(schema: z.ZodType): z.ZodObject[] {
+  return listForms(schema).filter((form) => form instanceof z.ZodObject);
 }
 
-function children(schema: z.ZodType, step: PropertyKey): z.ZodType[] {
-  return forms(schema).flatMap((form) => {
+function listChildren(schema: z.ZodType, step: PropertyKey): z.ZodType[] {
+  return listForms(schema).flatMap((form) => {
     if (form instanceof z.ZodArray) return [form.element as z.ZodType];
     const child = form instanceof z.ZodObject && Object.hasOwn(form.shape, step) ? form.shape[String(step)] : undefined;
-    return child === undefined ? [] : [child as z.ZodType];
+    if (child === undefined) return [];
+    return [child as z.ZodType];
   });
 }
 
-/** Letters to change, add or leave out. */
-function distance(a: string, b: string): number {
+/** Edit distance: characters to change, add or remove. */
+function computeDistance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, i) => i);
   for (let i = 1; i <= a.length; i++) {
     const next = [i];

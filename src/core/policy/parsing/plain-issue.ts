@@ -1,6 +1,6 @@
-// Faults that zod found, each with its place in the value and a sentence about what to write instead.
+// Converts zod's issues: each gets its path and a sentence about the expected value.
 import type { z } from 'zod';
-import { knownKeys, nearestKey } from './known-keys.ts';
+import { findNearestKey, listKnownKeys } from './known-keys.ts';
 
 /** A fault with the path of the faulty value. */
 interface PlainIssue {
@@ -11,7 +11,7 @@ interface PlainIssue {
 type ZodIssue = z.core.$ZodIssue;
 type UnionIssue = z.core.$ZodIssueInvalidUnion;
 
-/** A stranger may send thousands of keys. */
+/** Maximum unknown keys that get a suggestion: a request may have thousands. */
 const MAX_SUGGESTIONS = 10;
 /** Choices beyond these are only counted. */
 const MAX_CHOICES = 12;
@@ -31,36 +31,36 @@ const KINDS: Readonly<Record<string, string>> = {
  * Every fault in its order: unknown keys one by one, and of a union the faults of the branch that was meant.
  * @param schema of the whole value, to say what an unknown key was probably meant to be
  */
-export function plainIssues(error: z.core.$ZodError, schema: z.ZodType | null = null): PlainIssue[] {
-  return error.issues.flatMap((issue) => plain(issue, [], schema));
+export function describeIssues(error: z.core.$ZodError, schema: z.ZodType | null = null): PlainIssue[] {
+  return error.issues.flatMap((issue) => describeIssue(issue, [], schema));
 }
 
-function plain(issue: ZodIssue, at: readonly PropertyKey[], schema: z.ZodType | null): PlainIssue[] {
+function describeIssue(issue: ZodIssue, at: readonly PropertyKey[], schema: z.ZodType | null): PlainIssue[] {
   const path = [...at, ...issue.path];
   if (issue.code === 'unrecognized_keys') {
-    const known = schema === null ? [] : knownKeys(schema, path);
+    const known = schema === null ? [] : listKnownKeys(schema, path);
     return issue.keys.map((key, i) => ({
       path: [...path, key],
       message: describeUnknownKey(key, i < MAX_SUGGESTIONS ? known : []),
     }));
   }
   // A map's key has its own rules; they are nested one level down.
-  if (issue.code === 'invalid_key') return issue.issues.flatMap((inner) => plain(inner, path, schema));
+  if (issue.code === 'invalid_key') return issue.issues.flatMap((inner) => describeIssue(inner, path, schema));
   if (issue.code === 'invalid_union' && issue.message === 'Invalid input') {
-    const meant = meantBranch(issue);
-    if (meant !== null) return meant.flatMap((inner) => plain(inner, path, schema));
+    const meant = findMeantBranch(issue);
+    if (meant !== null) return meant.flatMap((inner) => describeIssue(inner, path, schema));
   }
-  return [{ path, message: plainMessage(issue) }];
+  return [{ path, message: describeProblem(issue) }];
 }
 
 function describeUnknownKey(key: string, known: readonly string[]): string {
-  const meant = nearestKey(key, known);
+  const meant = findNearestKey(key, known);
   if (meant === null) return 'unknown key';
   return `unknown key; did you mean "${meant}"?`;
 }
 
 /** The first branch whose outer type fits the value; null when none does. */
-function meantBranch({ errors }: UnionIssue): readonly ZodIssue[] | null {
+function findMeantBranch({ errors }: UnionIssue): readonly ZodIssue[] | null {
   return errors.find((branch) => !branch.some(isOfAnotherType)) ?? null;
 }
 
@@ -69,7 +69,7 @@ function isOfAnotherType(issue: ZodIssue): boolean {
 }
 
 /** A schema's own message stays; zod's messages get plainer wording. */
-function plainMessage(issue: ZodIssue): string {
+function describeProblem(issue: ZodIssue): string {
   const { message } = issue;
   switch (issue.code) {
     case 'invalid_type':
@@ -85,10 +85,10 @@ function plainMessage(issue: ZodIssue): string {
       return nameKinds(issue);
     case 'too_small':
       if (!message.startsWith('Too small: ')) return message;
-      return lowerBound(issue);
+      return describeMinimum(issue);
     case 'too_big':
       if (!message.startsWith('Too big: ')) return message;
-      return upperBound(issue);
+      return describeMaximum(issue);
     case 'invalid_format':
       return message.replace(/^Invalid string: /, '');
     default:
@@ -105,7 +105,8 @@ function nameKinds({ errors }: UnionIssue): string {
   if (issues.some((issue) => issue.message.endsWith('received undefined'))) return 'is required';
   const kinds = issues.flatMap((issue) => {
     if (issue.code === 'invalid_type') return [nameKind(issue.expected)];
-    return issue.code === 'invalid_value' ? issue.values.map(quoteValue) : [];
+    if (issue.code === 'invalid_value') return issue.values.map(quoteValue);
+    return [];
   });
   if (kinds.length === 0) return 'must be of another form';
   return `must be ${[...new Set(kinds)].join(' or ')}`;
@@ -123,16 +124,18 @@ function quoteValue(value: unknown): string {
   return String(value);
 }
 
-function lowerBound({ origin, minimum, inclusive }: z.core.$ZodIssueTooSmall): string {
+function describeMinimum({ origin, minimum, inclusive }: z.core.$ZodIssueTooSmall): string {
   const measure = describeMeasure(origin, minimum);
-  if (measure === null) return `must be ${inclusive ? 'at least' : 'more than'} ${minimum}`;
+  if (measure === null && inclusive) return `must be at least ${minimum}`;
+  if (measure === null) return `must be more than ${minimum}`;
   if (Number(minimum) === 1) return 'must not be empty';
   return `must have at least ${minimum} ${measure}`;
 }
 
-function upperBound({ origin, maximum, inclusive }: z.core.$ZodIssueTooBig): string {
+function describeMaximum({ origin, maximum, inclusive }: z.core.$ZodIssueTooBig): string {
   const measure = describeMeasure(origin, maximum);
-  if (measure === null) return `must be ${inclusive ? 'at most' : 'less than'} ${maximum}`;
+  if (measure === null && inclusive) return `must be at most ${maximum}`;
+  if (measure === null) return `must be less than ${maximum}`;
   return `must have at most ${maximum} ${measure}`;
 }
 
@@ -142,22 +145,25 @@ const MEASURES: Readonly<Record<string, string>> = { string: 'character', array:
 function describeMeasure(origin: string, count: number | bigint): string | null {
   const noun = MEASURES[origin];
   if (noun === undefined) return null;
-  return Number(count) === 1 ? noun : `${noun}s`;
+  if (Number(count) === 1) return noun;
+  return `${noun}s`;
 }
 
-// Faults that zod found, as lines a person can act on: `<key path>: <problem>`.
+// Formats zod's issues as lines: `<key path>: <problem>`.
 
 /**
  * One line per fault.
  * @param at key path of the value that was checked
  */
 export function issueLines(error: z.ZodError, at: string): string[] {
-  return plainIssues(error).map(({ path, message }) => `${formatIssuePath(path, at)}: ${message}`);
+  return describeIssues(error).map(({ path, message }) => `${formatIssuePath(path, at)}: ${message}`);
 }
 
 function formatIssuePath(path: readonly PropertyKey[], at: string): string {
-  return path.reduce<string>(
-    (prefix, key) => (typeof key === 'number' ? `${prefix}[${key}]` : `${prefix}.${String(key)}`),
-    at,
-  );
+  return [at, ...path.map(formatKey)].join('');
+}
+
+function formatKey(key: PropertyKey): string {
+  if (typeof key === 'number') return `[${key}]`;
+  return `.${String(key)}`;
 }

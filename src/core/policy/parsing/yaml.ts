@@ -5,9 +5,9 @@ import { shortenText } from '#protocol/text/plain-text.ts';
 import { faultOfValue, type Limits, lineAt, tooDeep, tooLong, tooMany } from './text-limits.ts';
 
 const MAX_ALIASES = 100;
-/** A message may quote a name of the text. */
+/** Maximum length of an error, which may quote a name from the text. */
 const MAX_MESSAGE = 200;
-/** Such a line begins a document anywhere in the text. */
+/** A line that starts a new document. */
 const DOCUMENT_START = /^---(?=\s|$)/gm;
 const SEVERAL = 'malformed YAML: holds more than one document';
 
@@ -28,9 +28,10 @@ export function readYaml(text: string, limits: Limits): Result<unknown, string> 
     if (documents > 1) return err(SEVERAL);
     const [value] = constructFromEvents(events, { source: text, maxAliases: MAX_ALIASES });
     const fault = faultOfValue(value, limits);
-    return fault === null ? ok(value ?? null) : err(fault);
+    if (fault === null) return ok(value ?? null);
+    return err(fault);
   } catch (error) {
-    return err(reason(error, limits));
+    return err(describeError(error, limits));
   }
 }
 
@@ -39,12 +40,25 @@ export function isMapping(value: unknown): value is Readonly<Record<string, unkn
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-function reason(error: unknown, limits: Limits): string {
+/** The mapping, or an empty one in place of another value. */
+export function toMapping(value: unknown): Readonly<Record<string, unknown>> {
+  if (isMapping(value)) return value;
+  return {};
+}
+
+/** The list, or an empty one in place of another value. */
+export function toList(value: unknown): readonly unknown[] {
+  if (Array.isArray(value)) return value;
+  return [];
+}
+
+function describeError(error: unknown, limits: Limits): string {
   if (!(error instanceof YAMLException)) return `malformed YAML: ${shortenText(String(error), MAX_MESSAGE)}`;
-  const line = error.mark === undefined ? undefined : error.mark.line + 1;
-  if (error.reason.startsWith('nesting exceeded')) return tooDeep(limits, line);
-  const place = error.mark === undefined ? '' : ` at line ${line}, column ${error.mark.column + 1}`;
-  return `malformed YAML: ${shortenText(error.reason, MAX_MESSAGE)}${place}`;
+  const { mark } = error;
+  if (error.reason.startsWith('nesting exceeded')) return tooDeep(limits, mark && mark.line + 1);
+  const fault = `malformed YAML: ${shortenText(error.reason, MAX_MESSAGE)}`;
+  if (mark === undefined) return fault;
+  return `${fault} at line ${mark.line + 1}, column ${mark.column + 1}`;
 }
 
 /** The line that an error of `readYaml` names; null where it names none. */
@@ -54,24 +68,22 @@ export function lineOfError(error: string): number | null {
   return Number(line);
 }
 
-/** Unknown for an empty value without an anchor, which has no place of its own. */
+type PlaceName = 'valueStart' | 'start' | 'anchorStart';
+
+/** Undefined for an empty value without an anchor, which has no position. */
 function findLine(event: ReturnType<typeof parseEvents>[number], text: string): number | undefined {
-  const places = [
-    'valueStart' in event ? event.valueStart : -1,
-    'start' in event ? event.start : -1,
-    'anchorStart' in event ? event.anchorStart : -1,
-  ];
-  const at = places.find((place) => place >= 0);
+  const { valueStart = -1, start = -1, anchorStart = -1 } = event as Partial<Record<PlaceName, number>>;
+  const at = [valueStart, start, anchorStart].find((place) => place >= 0);
   if (at === undefined) return undefined;
   return lineAt(text, at);
 }
 
-// Where in a YAML or JSON text a value stands, for messages about it.
+// Finds the line of a value in a YAML or JSON text, for error messages.
 
 type Event = ReturnType<typeof parseEvents>[number];
 
 /**
- * Finds lines by key path; of a path that is not in the text the line of its longest part that is. Null where there is none.
+ * Finds lines by key path. For a path that is not in the text, returns the line of its longest existing prefix; null if none.
  * @param text which `readYaml` has read within the same limits
  */
 export function lineFinder(text: string, limits: Limits): (path: readonly PropertyKey[]) => number | null {

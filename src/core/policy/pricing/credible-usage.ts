@@ -1,8 +1,8 @@
-// Which reported token counts can be true; the others count as not reported (08 §4.1, 11.3 rule 10).
+// Replaces reported token counts that cannot be true (08 §4.1, 11.3 rule 10).
 import type { ModelEntry } from '#protocol/model.ts';
 import { promptTokens, type TokenUsage } from '#protocol/usage.ts';
 
-/** How many times a model's window in the registry a count may be: windows there are rounded, guessed or old. */
+/** A count may exceed the model's window in the registry by this factor: windows there are rounded, guessed or old. */
 const MARGIN = 10;
 
 /** Estimates in tokens for a side that the provider did not report; computed only when needed. */
@@ -13,7 +13,7 @@ export interface Estimates {
 
 /**
  * The usage with each impossible side, prompt or answer, replaced by its estimate.
- * A count is impossible when it is no whole number from 0, or more than ten times what the model takes and gives together.
+ * A count is impossible if it is not a whole number from 0, or above ten times the model's input and output limits together.
  * @returns `faults`: one line for each count that was not believed; empty when the usage is as it was
  */
 export function replaceIncredibleCounts(

@@ -1,7 +1,9 @@
-// From the data of a public price collection to a table of ours: a pure mapping, run when the table is made (08 §10).
+// Converts a public price collection to this server's price table; pure, run when the table is generated (08 §10).
 import { Decimal } from 'decimal.js';
 import { getProvider } from '#protocol/model.ts';
 import type { RawEntry, RawTable } from './price-file.ts';
+import { buildPriceTable } from './price-table.ts';
+import { PUBLISHED, SCRIPTED } from './published-prices.ts';
 
 /** A rate in US dollars per million tokens; a tier holds for the whole call above `start` prompt tokens. */
 type SourceRate = number | { readonly base: number; readonly tiers: readonly { start: number; price: number }[] };
@@ -30,69 +32,50 @@ const FIELDS = {
 type SourceField = keyof typeof FIELDS;
 const SOURCE_FIELDS = Object.keys(FIELDS) as SourceField[];
 
-/** Made-up rates of the scripted provider, one model a class, so that a demo shows money. */
-const SCRIPTED: Readonly<Record<string, RawEntry>> = {
-  'scripted:deep': toRates(['5', '25', '0.5', '6.25', '10']),
-  'scripted:balanced': toRates(['3', '15', '0.3', '3.75', '6']),
-  'scripted:fast': toRates(['1', '5', '0.1', '1.25', '2']),
-};
-
-/** Rates of models that the collection lacks, with the provider's page that lists them. A row of the collection replaces its row here. */
-export const PUBLISHED: Readonly<Record<string, { readonly page: string; readonly entry: RawEntry }>> = {
-  'anthropic:claude-haiku-5-5': {
-    page: 'https://platform.claude.com/docs/en/models/haiku-5-5/overview',
-    entry: {
-      ...toRates(['0.1', '0.5', '0.01', '0.125', '0.2']),
-      long_context: [{ above_prompt_tokens: 100_000, ...toRates(['0.5', '2.5', '0.05', '0.625', '1']) }],
-    },
-  },
-  'openai:gpt-6.1-sol': {
-    page: 'https://developers.openai.com/api/docs/models/gpt-6.1-sol',
-    entry: {
-      ...toRates(['2', '10', '0.1', '2.5']),
-      long_context: [{ above_prompt_tokens: 272_000, ...toRates(['4', '15', '0.2', '5']) }],
-    },
-  },
-};
-
 /**
- * A table with a row for every id that the collection knows or a page lists, and for the scripted models.
- * @param from.date `YYYY-MM-DD`: the table's version and the date of its rates
+ * A table with a row for every id that a provider's page or else the collection lists, and for the scripted models.
+ * @param from.date `YYYY-MM-DD`: the date of its rates; its version is the date and a digest of the content
  * @param from.source package name and version
- * @returns the table and one note per thing a person should know
+ * @param from.page where the collection is published
+ * @returns the table, and notes for the operator
  */
 export function importPrices(from: {
   readonly ids: readonly string[];
   readonly lookup: (provider: string, name: string) => SourceHit | null;
   readonly date: string;
   readonly source: string;
+  readonly page: string;
 }): { readonly table: RawTable; readonly notes: readonly string[] } {
   const models: Record<string, RawEntry> = { ...SCRIPTED };
   const notes: string[] = [];
-  const sources = [from.source];
+  const collected = { url: from.page, read_on: from.date };
   for (const id of new Set(from.ids)) {
     if (Object.hasOwn(SCRIPTED, id)) continue;
-    const provider = getProvider(id);
-    const hit = from.lookup(provider, id.slice(provider.length + 1));
-    const published = Object.hasOwn(PUBLISHED, id) ? PUBLISHED[id] : undefined;
-    if (hit === null && published !== undefined) {
-      models[id] = published.entry;
-      sources.push(published.page);
-      notes.push(`${id}: rates of ${published.page}`);
+    if (Object.hasOwn(PUBLISHED, id)) {
+      models[id] = PUBLISHED[id]!;
       continue;
     }
-    if (published !== undefined) notes.push(`${id}: known to ${from.source}; delete its row in PUBLISHED`);
+    const provider = getProvider(id);
+    const hit = from.lookup(provider, id.slice(provider.length + 1));
     if (hit === null) {
       notes.push(`${id}: unknown to ${from.source}`);
       continue;
     }
     const { entry, notes: remarks } = importEntry(hit);
     notes.push(...remarks.map((remark) => `${id}: ${remark}`));
-    if (entry !== null) models[id] = entry;
+    if (entry !== null) models[id] = { source: collected, ...entry };
   }
   const { date } = from;
-  const source = sources.join(', ');
-  return { table: { pricing_version: date, currency: 'USD', source, imported_on: date, models }, notes };
+  const source = `the providers' pages, ${from.source}`;
+  const table: RawTable = { pricing_version: date, currency: 'USD', source, imported_on: date, models };
+  return { table: { ...table, pricing_version: `${date}-${digestContent(table)}` }, notes };
+}
+
+const DIGEST_LENGTH = 8;
+
+/** No two contents are shipped under one version: a data folder that has stored the first would refuse the second. */
+function digestContent(table: RawTable): string {
+  return buildPriceTable(table, [], { freeProviders: [] }).contentHash.slice(0, DIGEST_LENGTH);
 }
 
 /** One model's rates in our fields; null when it has no input or output rate. */
@@ -117,7 +100,7 @@ export function importEntry(hit: SourceHit): { readonly entry: RawEntry | null; 
   return { entry, notes };
 }
 
-/** Of rates that change with the hour the most expensive counts, so that a cost is never understated. */
+/** Rates that change with the time of day count as the most expensive one, so that a cost is never understated. */
 function ratesForAllTimes(hit: SourceHit, notes: string[]): SourceRates {
   const { prices } = hit.model;
   if (!isVariants(prices) || !prices.some((variant) => variant.constraint?.type === 'time_of_date'))
@@ -149,11 +132,13 @@ function buildLongContext(source: SourceRates, notes: string[]): NonNullable<Raw
 }
 
 function listTiers(rate: SourceRate | undefined): readonly { readonly start: number; readonly price: number }[] {
-  return rate === undefined || typeof rate === 'number' ? [] : rate.tiers;
+  if (rate === undefined || typeof rate === 'number') return [];
+  return rate.tiers;
 }
 
 function readBase(rate: SourceRate): number {
-  return typeof rate === 'number' ? rate : rate.base;
+  if (typeof rate === 'number') return rate;
+  return rate.base;
 }
 
 /** Plain decimal text with at most 6 fraction digits. */
@@ -163,16 +148,4 @@ function formatRate(rate: number, notes: string[]): string {
   const rounded = exact.toDecimalPlaces(6, Decimal.ROUND_HALF_EVEN);
   notes.push(`${exact.toFixed()} has more than 6 fraction digits, rounded to ${rounded.toFixed()}`);
   return rounded.toFixed();
-}
-
-type Rates = readonly [input: string, output: string, read: string, write: string, write1h?: string];
-
-function toRates([input, output, read, write, write1h]: Rates): RawEntry {
-  return {
-    input_per_mtok_usd: input,
-    output_per_mtok_usd: output,
-    cached_read_per_mtok_usd: read,
-    cache_write_per_mtok_usd: write,
-    ...(write1h === undefined ? {} : { cache_write_1h_per_mtok_usd: write1h }),
-  };
 }

@@ -1,14 +1,23 @@
-// A price table file: parsed with one line per problem, and written in a form that never changes by itself (08 §2, §10).
+// Parses a price table file with one line per problem, and writes it in a stable form (08 §2, §10).
 import { z } from 'zod';
 import { MODEL_ID_PATTERN } from '#protocol/model.ts';
 import { fromPusd, type Pusd, toPusd } from '#protocol/money.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import type { TokenUsage } from '#protocol/usage.ts';
-import { plainIssues } from '../parsing/plain-issue.ts';
-import { OWN_FILE } from '../parsing/text-limits.ts';
+import { describeIssues } from '../parsing/plain-issue.ts';
+import { type Limits, OWN_FILE } from '../parsing/text-limits.ts';
 import { readYaml } from '../parsing/yaml.ts';
+import {
+  type Fees,
+  FeesSchema,
+  findFraction,
+  type Multipliers,
+  MultipliersSchema,
+  resolveFees,
+  resolveMultipliers,
+} from './fees.ts';
 
-// What tokens cost: exact integer arithmetic over token classes (08 §4, §7).
+// Computes the cost of tokens: exact integer arithmetic over token classes (08 §4, §7).
 
 /** Picodollars per token of each class. */
 export interface RateSet {
@@ -40,7 +49,7 @@ export function priceTokenSums(rates: RateSet, tokens: TokenSums): Pusd {
     tokens.output_tokens * rates.output) as Pusd;
 }
 
-/** What one call costs. Throws `RangeError` for a count that is not whole or negative; 1 h writes beyond all writes are clamped. */
+/** The cost of one call. Throws `RangeError` for a negative or fractional count; 1 h writes are clamped to the count of all writes. */
 export function priceUsage(rates: RateSet, usage: TokenUsage): Pusd {
   const written = toCount(usage.cache_creation_input_tokens);
   return priceTokenSums(rates, {
@@ -67,7 +76,8 @@ function toCount(tokens: number): bigint {
 }
 
 function takeSmaller(a: bigint, b: bigint): bigint {
-  return a < b ? a : b;
+  if (a < b) return a;
+  return b;
 }
 
 // One model's rates: as written in a file, and resolved with every default filled in (08 §2, §4.2).
@@ -94,7 +104,15 @@ const StepSchema = z.strictObject({
   cache_write_1h_per_mtok_usd: OptionalRate,
 });
 
-const RawEntrySchema = z.strictObject({
+const DaySchema = z.iso.date({ error: 'must be a date YYYY-MM-DD' });
+/** Where an entry's figures were read, and on which day. It is no part of the entry's content. */
+const EntrySourceSchema = z.strictObject({
+  url: z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }),
+  read_on: DaySchema,
+});
+
+const PlainEntrySchema = z.strictObject({
+  source: EntrySourceSchema.optional(),
   input_per_mtok_usd: RateSchema,
   output_per_mtok_usd: RateSchema,
   cached_read_per_mtok_usd: OptionalRate,
@@ -107,10 +125,30 @@ const RawEntrySchema = z.strictObject({
       'above_prompt_tokens must ascend from step to step',
     )
     .optional(),
+  fees: FeesSchema.optional(),
+  fees_source: EntrySourceSchema.optional(),
+  multipliers: MultipliersSchema.optional(),
+  multipliers_source: EntrySourceSchema.optional(),
+});
+const RawEntrySchema = PlainEntrySchema.superRefine((entry, context) => {
+  if (entry.multipliers === undefined || !PlainEntrySchema.safeParse(entry).success) return;
+  const { long_context, ...base } = resolveEntry(entry);
+  const rates = [base, ...long_context].flatMap((set) => RATE_FIELDS.map((field) => set[field]));
+  const fraction = findFraction(entry.multipliers, rates);
+  if (fraction === null) return;
+  const message = `${fraction} is no whole number of picodollars per token`;
+  context.addIssue({ code: 'custom', path: ['multipliers'], message });
 });
 /** As in a file: rates are decimal strings, absent ones take their default. */
-export type RawEntry = z.infer<typeof RawEntrySchema>;
+export type RawEntry = z.infer<typeof PlainEntrySchema>;
 
+const RATE_FIELDS = [
+  'input_per_mtok_usd',
+  'output_per_mtok_usd',
+  'cached_read_per_mtok_usd',
+  'cache_write_per_mtok_usd',
+  'cache_write_1h_per_mtok_usd',
+] as const;
 interface ResolvedRates {
   readonly input_per_mtok_usd: string;
   readonly output_per_mtok_usd: string;
@@ -121,6 +159,9 @@ interface ResolvedRates {
 /** Every rate present, as a decimal string in shortest form. */
 export interface ResolvedEntry extends ResolvedRates {
   readonly long_context: readonly ({ readonly above_prompt_tokens: number } & ResolvedRates)[];
+  /** USD per thousand uses by tool. Absent where there are none, likewise below. */
+  readonly fees?: Fees;
+  readonly multipliers?: Multipliers;
 }
 
 /** A parsed table file. */
@@ -134,8 +175,12 @@ export interface RawTable {
 
 /** Fills in the defaults. A step inherits what the entry writes; a cache rate written nowhere is the step's own input rate. */
 export function resolveEntry(entry: RawEntry): ResolvedEntry {
+  const fees = resolveFees(entry.fees);
+  const multipliers = resolveMultipliers(entry.multipliers);
   return {
     ...resolveRates([entry]),
+    ...(fees !== undefined && { fees }),
+    ...(multipliers !== undefined && { multipliers }),
     long_context: (entry.long_context ?? []).map((step) => ({
       above_prompt_tokens: step.above_prompt_tokens,
       ...resolveRates([step, entry]),
@@ -186,11 +231,7 @@ const FileSchema = z.strictObject({
     .regex(/^[A-Za-z0-9._-]{1,64}$/, 'must be 1 to 64 of A-Z a-z 0-9 . _ -'),
   currency: z.literal('USD', { error: 'must be USD; enter other currencies at a USD rate of your own' }).default('USD'),
   source: z.string().default(''),
-  imported_on: z
-    .string()
-    .regex(/^\d{4}-\d\d-\d\d$/, 'must be a date YYYY-MM-DD')
-    .nullable()
-    .default(null),
+  imported_on: DaySchema.nullable().default(null),
   models: z.record(z.string().regex(MODEL_ID_PATTERN, 'must be a model id <provider>:<name>'), RawEntrySchema, {
     error: 'is required and must be a map of model ids',
   }),
@@ -200,12 +241,19 @@ const FileSchema = z.strictObject({
  * Reads a table from JSON or YAML, all or nothing.
  * @param path only named in the problems, each of which is `<path>: <model>: <field>: <reason>`
  */
-export function parsePriceTable(text: string, path: string): Result<RawTable, string[]> {
-  const yaml = readYaml(text, OWN_FILE);
+export function parsePriceTable(text: string, path: string, limits: Limits = OWN_FILE): Result<RawTable, string[]> {
+  const yaml = readYaml(text, limits);
   if (!yaml.ok) return err([`${path}: ${yaml.error}`]);
+  if (hasPrototypeKey(yaml.value)) return err([`${path}: __proto__ is no name`]);
   const parsed = FileSchema.safeParse(yaml.value);
   if (parsed.success) return ok(parsed.data);
-  return err(plainIssues(parsed.error).map((issue) => `${path}: ${formatIssuePlace(issue.path)}${issue.message}`));
+  return err(describeIssues(parsed.error).map((issue) => `${path}: ${formatIssuePlace(issue.path)}${issue.message}`));
+}
+
+/** A schema passes over an entry with this key, and the rest would count as the whole table. */
+function hasPrototypeKey(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  return Object.hasOwn(value, '__proto__') || Object.values(value).some(hasPrototypeKey);
 }
 
 /** The file's text: models sorted by id, fields in their documented order, defaults left out. */
@@ -219,6 +267,11 @@ export function formatPriceTable(table: RawTable): string {
 // `models`, id, field, ... -> `id: field: `; other fields by their dotted path.
 function formatIssuePlace(path: readonly PropertyKey[]): string {
   const [first, model, ...field] = path.map(String);
-  const names = first === 'models' && model !== undefined ? [model, field.join('.')] : [path.map(String).join('.')];
-  return names.map((name) => (name === '' ? '' : `${name}: `)).join('');
+  if (first !== 'models' || model === undefined) return endWithColon(path.map(String).join('.'));
+  return `${endWithColon(model)}${endWithColon(field.join('.'))}`;
+}
+
+function endWithColon(name: string): string {
+  if (name === '') return '';
+  return `${name}: `;
 }

@@ -2,7 +2,8 @@
 import { getProvider, type ModelEntry } from '#protocol/model.ts';
 import { type Pusd, ZERO_PUSD } from '#protocol/money.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
-import { NO_TOKENS, promptTokens, type TokenUsage } from '#protocol/usage.ts';
+import { NO_TOKENS, promptTokens, type Terms, type TokenUsage } from '#protocol/usage.ts';
+import { largestMultiplier } from './fees.ts';
 import {
   priceUsage,
   type RateSet,
@@ -15,12 +16,12 @@ import {
   ZERO_RATES,
 } from './price-file.ts';
 
-// Versions of a price table: names, content hashes, and what a start must warn about (08 §2, §3).
+// Versions of a price table: names, content hashes, and warnings at the start (08 §2, §3).
 
-const STALE_DAYS = 90;
+const STALE_DAYS = 30;
 const DAY_MS = 86_400_000;
 
-/** Opaque to every reader: compared and joined on, never parsed. */
+/** Opaque to readers: compared and used as a key, never parsed. */
 function overlayVersion(base: string, overlay: string): string {
   return `${base}+${overlay}`;
 }
@@ -31,13 +32,14 @@ function contentHash(models: Readonly<Record<string, ResolvedEntry>>): string {
 }
 
 /**
- * The startup warning for rates older than 90 days, or null.
+ * What a person should know of rates older than 30 days, or null.
  * @param now Unix milliseconds
  */
 export function describeStaleRates(importedOn: string | null, now: number): string | null {
   if (importedOn === null) return null;
   const days = Math.floor((now - Date.parse(importedOn)) / DAY_MS);
-  if (days > STALE_DAYS) return `the price table's rates are ${days} days old (imported on ${importedOn})`;
+  if (days > STALE_DAYS)
+    return `the prices are ${days} days old (of ${importedOn}); metis prices update --from FILE|URL takes newer ones`;
   return null;
 }
 
@@ -45,9 +47,9 @@ export interface PriceTable {
   readonly version: string;
   readonly contentHash: string;
   readonly source: string;
-  /** Date of the base table's rates, `YYYY-MM-DD`. */
+  /** Date of the shipped rates, or of those that update them, `YYYY-MM-DD`. */
   readonly importedOn: string | null;
-  /** Every entry resolved, rates as decimal strings, by model id: for storage and for people. */
+  /** Resolved entries by model id, rates as decimal strings: for storage and display. */
   readonly models: Readonly<Record<string, ResolvedEntry>>;
   /** True also for a model of a free provider. */
   has(model: string): boolean;
@@ -57,6 +59,39 @@ export interface PriceTable {
   cost(model: string, usage: TokenUsage): { readonly cost_pusd: Pusd; readonly priced: boolean };
   /** A new table `old+version` whose entries for these ids replace the old ones whole. */
   withOverlay(version: string, models: Readonly<Record<string, RawEntry>>): PriceTable;
+}
+
+/** The active table of a server, which a newer version replaces while it runs (08 §3). */
+export interface LivePrices extends PriceTable {
+  replace(next: PriceTable): void;
+}
+
+export function createLivePrices(first: PriceTable): LivePrices {
+  let current = first;
+  return {
+    get version() {
+      return current.version;
+    },
+    get contentHash() {
+      return current.contentHash;
+    },
+    get source() {
+      return current.source;
+    },
+    get importedOn() {
+      return current.importedOn;
+    },
+    get models() {
+      return current.models;
+    },
+    has: (model) => current.has(model),
+    ratesFor: (model, prompt) => current.ratesFor(model, prompt),
+    cost: (model, usage) => current.cost(model, usage),
+    withOverlay: (version, models) => current.withOverlay(version, models),
+    replace(next) {
+      current = next;
+    },
+  };
 }
 
 interface Rates {
@@ -86,7 +121,7 @@ export function buildPriceTable(
   );
 }
 
-/** A table made again from what `price_versions` holds. */
+/** A table rebuilt from a row of `price_versions`. */
 export function storedPriceTable(
   stored: {
     readonly version: string;
@@ -119,7 +154,8 @@ function createTable(head: TableHead, models: Readonly<Record<string, ResolvedEn
   const ratesFor = (model: string, prompt: number): RateSet | null => {
     const known = rates.get(model);
     if (known !== undefined) return selectRateSet(known.base, known.steps, prompt);
-    return free.has(getProvider(model)) ? ZERO_RATES : null;
+    if (free.has(getProvider(model))) return ZERO_RATES;
+    return null;
   };
   return {
     version: head.version,
@@ -143,9 +179,9 @@ function resolveAll(models: Readonly<Record<string, RawEntry>>): Record<string, 
   return Object.fromEntries(Object.entries(models).map(([id, entry]) => [id, resolveEntry(entry)]));
 }
 
-// Which row of a price table prices a call (08 §5).
+// Selects the row of a price table for a call (08 §5).
 
-/** The id of the model that answered; null when the provider named none, or the one that was asked for. */
+/** The id of the model that answered; null when the provider named none or the requested one. */
 export function resolveServedModelId(
   model: Pick<ModelEntry, 'id' | 'wire_name'>,
   served: string | null,
@@ -154,7 +190,7 @@ export function resolveServedModelId(
   return `${getProvider(model.id)}:${served}`;
 }
 
-/** Whether another model than the one asked answered, one that has a price of its own. */
+/** Whether a model other than the requested one answered and has a price of its own. */
 export function isAnsweredByOther(
   table: Pick<PriceTable, 'models'>,
   model: Pick<ModelEntry, 'id' | 'wire_name'>,
@@ -165,44 +201,51 @@ export function isAnsweredByOther(
 }
 
 /**
- * Prices one call: the answered model where another one than asked for answered and has a row of its own,
- * else the asked model's `pricing_id`. An unknown model costs nothing and is `priced: false`.
- * @param call.servedModelId canonical id of the model that answered, null for the asked one (see `resolveServedModelId`)
+ * The row of the price table for a call: the row of the model that answered, if it is not the requested one and has a
+ * row of its own; else the requested model's `pricing_id`.
+ * @param call.servedModelId canonical id of the model that answered, null for the requested one (see `resolveServedModelId`)
  */
-export function priceCall(call: {
-  readonly table: PriceTable;
-  readonly servedModelId: string | null;
-  readonly pricingId: string;
-  readonly modelId: string;
-  readonly usage: TokenUsage;
-}): { readonly cost_pusd: Pusd; readonly priced: boolean } {
-  const { table, servedModelId: served } = call;
-  // Only a written row counts: the implicit zero of a free provider is no price of this very model.
-  const answeredByOther = served !== null && served !== call.modelId && Object.hasOwn(table.models, served);
-  return table.cost(answeredByOther ? served : call.pricingId, call.usage);
+export function selectPriceRow(
+  table: Pick<PriceTable, 'models'>,
+  call: { readonly servedModelId: string | null; readonly pricingId: string; readonly modelId: string },
+): string {
+  const { servedModelId: served } = call;
+  // Only an explicit row counts: the implicit zero of a free provider is not a price of this model.
+  if (served !== null && served !== call.modelId && Object.hasOwn(table.models, served)) return served;
+  return call.pricingId;
 }
 
-// The most a call can cost (14 §2).
+// The maximum cost of a call (14 §2).
 
 /** The most expensive class that a prompt can be billed as. */
 export type PromptClass = 'none' | 'write' | 'write_1h';
 
-/** The price of a call with so many tokens, its prompt in the most expensive class. */
+/** The price of a call with so many tokens, its prompt in the most expensive class, under the most expensive terms. */
 export function ceilingPrice(
-  prices: Pick<PriceTable, 'cost'>,
+  prices: Pick<PriceTable, 'cost' | 'models'>,
   pricingId: string,
-  call: { readonly prompt_tokens: number; readonly output_tokens: number; readonly cache: PromptClass },
+  call: {
+    readonly prompt_tokens: number;
+    readonly output_tokens: number;
+    readonly cache: PromptClass;
+    readonly terms: Terms;
+  },
 ): Pusd {
   const { prompt_tokens, output_tokens, cache } = call;
   const plain = prices.cost(pricingId, { ...NO_TOKENS, input_tokens: prompt_tokens, output_tokens }).cost_pusd;
-  if (cache === 'none') return plain;
-  const written = prices.cost(pricingId, {
-    ...NO_TOKENS,
-    cache_creation_input_tokens: prompt_tokens,
-    cache_creation_1h_input_tokens: cache === 'write_1h' ? prompt_tokens : 0,
-    output_tokens,
-  }).cost_pusd;
-  return written > plain ? written : plain;
+  let most = plain;
+  if (cache !== 'none') {
+    const written = prices.cost(pricingId, {
+      ...NO_TOKENS,
+      cache_creation_input_tokens: prompt_tokens,
+      cache_creation_1h_input_tokens: cache === 'write_1h' ? prompt_tokens : 0,
+      output_tokens,
+    }).cost_pusd;
+    if (written > plain) most = written;
+  }
+  if (!Object.hasOwn(prices.models, pricingId)) return most;
+  const { by, over } = largestMultiplier(prices.models[pricingId]!.multipliers, call.terms);
+  return ((most * by + over - 1n) / over) as Pusd;
 }
 
 // Sizes of prompts that share their rates, so that calls can be priced together (08 §4.2, §7).

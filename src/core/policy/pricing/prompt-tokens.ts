@@ -8,23 +8,23 @@ export interface PromptPart {
   /** UTF-8 bytes of its JSON, without the data of its images. */
   readonly bytes: number;
   readonly images: number;
-  /** Only the model's window bounds it: a document, which is billed by page, or what the provider keeps. */
+  /** Bounded by the model's window only: a document, which is billed by page, or content that the provider stores. */
   readonly unbounded: boolean;
-  /** Every text that the model reads of it; null where only its bytes are a bound. */
+  /** Every text of the part that the model reads; null where only its bytes bound it. */
   readonly texts: (() => readonly string[]) | null;
 }
 
 export interface Prompt {
-  /** What changes how a provider reads all parts: nothing is known of a prompt with other settings. */
+  /** Settings that change how a provider reads all parts: known counts do not apply to other settings. */
   readonly settings: string;
   /** System texts, tools and schemas. */
   readonly head: readonly PromptPart[];
   readonly messages: readonly PromptPart[];
   /** Bytes outside of all parts. */
   readonly frame_bytes: number;
-  /** Bytes of parts that their keys leave out, and images outside of all parts: they count beside what is known, too. */
+  /** Bytes of parts that their keys omit, and images outside of all parts: they are added to known counts too. */
   readonly unkeyed: { readonly bytes: number; readonly images: number };
-  /** The provider adds to the prompt what no length of the request bounds. */
+  /** The provider adds content to the prompt that the size of the request does not bound. */
   readonly unbounded: boolean;
 }
 
@@ -36,25 +36,44 @@ export interface KnownPrompt {
   readonly messages: number;
 }
 
-/** What a provider can count beside what is known of a prompt. */
+/** The part of a prompt whose tokens are not known yet. */
 export interface NewText {
   readonly known: number;
   readonly parts: readonly PromptPart[];
+  /** How many of the parts are messages. */
+  readonly messages: number;
   readonly bytes: number;
   readonly images: number;
   readonly unbounded: boolean;
 }
 
-/** Parts that meet at another place can be cut into tokens another way there. */
+/** What a provider writes around each message: its role, its borders. */
+const MESSAGE_TOKENS = 16;
+/** Extra tokens per boundary between known and new parts, where tokenization may differ. */
 const SEAM_TOKENS = 16;
 
-/** What of the prompt is new; `known` null = all of it. */
+/** The new part of the prompt; all of it where `known` is null. */
 export function selectNewText(prompt: Prompt, known: KnownPrompt | null): NewText {
-  const parts =
-    known === null
-      ? [...prompt.head, ...prompt.messages]
-      : [...prompt.head.filter(({ key }) => !known.head.has(key)), ...prompt.messages.slice(known.messages)];
-  let bytes = known === null ? prompt.frame_bytes : prompt.unkeyed.bytes;
+  if (known === null) {
+    const { head, messages } = prompt;
+    const start = { known: 0, bytes: prompt.frame_bytes, messages: messages.length };
+    return sumParts(prompt, [...head, ...messages], start);
+  }
+  const head = prompt.head.filter(({ key }) => !known.head.has(key));
+  const messages = prompt.messages.slice(known.messages);
+  return sumParts(prompt, [...head, ...messages], {
+    known: known.tokens + SEAM_TOKENS,
+    bytes: prompt.unkeyed.bytes,
+    messages: messages.length,
+  });
+}
+
+function sumParts(
+  prompt: Prompt,
+  parts: readonly PromptPart[],
+  start: { readonly known: number; readonly bytes: number; readonly messages: number },
+): NewText {
+  let { bytes } = start;
   let { images } = prompt.unkeyed;
   let { unbounded } = prompt;
   for (const part of parts) {
@@ -62,7 +81,7 @@ export function selectNewText(prompt: Prompt, known: KnownPrompt | null): NewTex
     images += part.images;
     unbounded ||= part.unbounded;
   }
-  return { known: known === null ? 0 : known.tokens + SEAM_TOKENS, parts, bytes, images, unbounded };
+  return { known: start.known, parts, messages: start.messages, bytes, images, unbounded };
 }
 
 /**
@@ -76,10 +95,11 @@ export function computeTokenBound(
   overhead: number,
 ): number {
   if (text.unbounded) return model.max_context_tokens;
-  return Math.min(text.known + text.bytes + text.images * model.max_image_tokens + overhead, model.max_context_tokens);
+  const added = text.images * model.max_image_tokens + text.messages * MESSAGE_TOKENS + overhead;
+  return Math.min(text.known + text.bytes + added, model.max_context_tokens);
 }
 
-/** What identifies the settings, and the messages up to each of these counts, for one model. */
+/** Hashes of the settings and of the messages up to each of these counts, for one model. */
 export function hashPromptChains(
   modelId: string,
   { settings, messages }: Pick<Prompt, 'settings' | 'messages'>,
@@ -95,7 +115,7 @@ export function hashPromptChains(
   }
 }
 
-/** Strings and numbers of a value, keys included: all that a provider can take from it into a prompt. */
+/** Strings and numbers of a value, keys included: everything that a provider can put into a prompt. */
 export function collectTexts(value: unknown): readonly string[] {
   const texts: string[] = [];
   const open: unknown[] = [value];
@@ -121,7 +141,7 @@ type ReadPart = Omit<PromptPart, 'texts'> & {
   readonly texts: readonly string[] | null;
 };
 
-/** Of all texts that are handed over: beyond them a tokenizer would not count in time. */
+/** Maximum number and length of transferred texts: a tokenizer could not count more in time. */
 const MAX_TEXTS = 50_000;
 const MAX_TEXT_LENGTH = 8_388_608;
 
@@ -132,7 +152,8 @@ const MAX_TEXT_LENGTH = 8_388_608;
 export function readPrompt(prompt: Prompt, withTexts: boolean): ReadPrompt {
   let [texts, length] = withTexts ? [MAX_TEXTS, MAX_TEXT_LENGTH] : [0, 0];
   const readPart = (part: PromptPart): ReadPart => {
-    const found = part.bytes > length || texts <= 0 ? null : (part.texts?.() ?? null);
+    if (part.bytes > length || texts <= 0) return { ...part, texts: null };
+    const found = part.texts?.() ?? null;
     if (found === null || found.length > texts) return { ...part, texts: null };
     texts -= found.length;
     length -= part.bytes;
@@ -144,9 +165,9 @@ export function readPrompt(prompt: Prompt, withTexts: boolean): ReadPrompt {
 
 /** The prompt that `readPrompt` read. */
 export function restorePrompt(read: ReadPrompt): Prompt {
-  const restorePart = ({ texts, ...rest }: ReadPart) => ({
-    ...rest,
-    texts: texts === null ? null : () => texts,
-  });
+  const restorePart = ({ texts, ...rest }: ReadPart): PromptPart => {
+    if (texts === null) return { ...rest, texts };
+    return { ...rest, texts: () => texts };
+  };
   return { ...read, head: read.head.map(restorePart), messages: read.messages.map(restorePart) };
 }

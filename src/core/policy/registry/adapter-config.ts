@@ -13,6 +13,14 @@ const SILENCE_LIMIT_SECONDS = 300;
 const AdapterConfigSchema = z
   .strictObject({
     type: z.enum(['anthropic', 'openai', 'openrouter', 'scripted']),
+    /** How an adapter of type openai calls its server. */
+    wire: z.enum(['chat', 'responses']).default('chat'),
+    /** The `anthropic-version` of an adapter of type anthropic; null = the older one. */
+    api_version: z
+      .string()
+      .regex(/^\d{4}-\d\d-\d\d$/, 'must be a date such as "2026-10-21"')
+      .nullable()
+      .default(null),
     /** Null = the type's own address. */
     base_url: z
       .url({ protocol: /^https?$/, error: 'must be an http or https URL' })
@@ -36,6 +44,7 @@ const AdapterConfigSchema = z
       .strictObject({
         prompt_cache: z.boolean(),
         cache_ttl: z.enum(['5m', '1h']),
+        /** Earlier name of `api_version`. */
         anthropic_version: z.string().min(1),
         stream_usage: z.boolean(),
         max_tokens_field: z.enum(['max_completion_tokens', 'max_tokens']),
@@ -50,35 +59,56 @@ const AdapterConfigSchema = z
   .refine((a) => a.scenario === null || a.type === 'scripted', {
     path: ['scenario'],
     message: 'only an adapter of type scripted has a scenario',
+  })
+  .refine((a) => a.wire === 'chat' || a.type === 'openai', {
+    path: ['wire'],
+    message: 'only an adapter of type openai has a wire',
+  })
+  .refine((a) => a.api_version === null || a.type === 'anthropic', {
+    path: ['api_version'],
+    message: 'only an adapter of type anthropic has an api_version',
   });
 /** Every default filled in. */
 export type AdapterConfig = z.infer<typeof AdapterConfigSchema>;
 
-/** What providers write around a request: instructions for tools and schemas, the date, their own system text. */
+/**
+ * What providers write around a request: instructions for tools and schemas, the date, their own system text. 1,024, and
+ * 1,500 where no recorded exchange shows that less is enough (22 §3).
+ */
 const TYPE_OVERHEAD: Readonly<Record<AdapterConfig['type'], number>> = {
   anthropic: 1500,
-  openai: 500,
+  openai: 1024,
   openrouter: 1500,
   scripted: 0,
 };
+
+/** The version that is sent where the registry names none. */
+export const ANTHROPIC_VERSION = '2023-06-01';
+
+/** The API version that an adapter of type anthropic sends. */
+export function anthropicVersion({ api_version, options }: AdapterConfig): string {
+  return api_version ?? options.anthropic_version ?? ANTHROPIC_VERSION;
+}
 
 export function overheadTokens({ type, overhead_tokens }: AdapterConfig): number {
   return overhead_tokens ?? TYPE_OVERHEAD[type];
 }
 
-/** The most expensive class that the provider can bill a prompt of ours as. OpenAI's caches are written unasked. */
+/** The most expensive cache class of a prompt at this provider. OpenAI writes caches without a request. */
 export function promptClass({ type, options }: AdapterConfig, ttl: '5m' | '1h'): PromptClass {
   if (type === 'scripted' || (type === 'anthropic' && options.prompt_cache === false)) return 'none';
-  return type === 'anthropic' && (options.cache_ttl ?? ttl) === '1h' ? 'write_1h' : 'write';
+  if (type === 'anthropic' && (options.cache_ttl ?? ttl) === '1h') return 'write_1h';
+  return 'write';
 }
 
 /** The adapter of a provider that has a type of its own and needs no declaration; null for any other. */
 export function knownAdapter(provider: string): AdapterConfig | null {
   const parsed = AdapterConfigSchema.safeParse({ type: provider });
-  return parsed.success ? parsed.data : null;
+  if (parsed.success) return parsed.data;
+  return null;
 }
 
-/** What servers of a type offer (19 §2.1). */
+/** The wires that servers of a type offer (19 §2.1). */
 const TYPE_WIRES: Readonly<Record<AdapterConfig['type'], readonly ClientWire[]>> = {
   anthropic: ['messages'],
   openai: ['chat', 'responses'],
@@ -88,7 +118,8 @@ const TYPE_WIRES: Readonly<Record<AdapterConfig['type'], readonly ClientWire[]>>
 
 /** The wires on which clients of the gateway reach the adapter; a scripted one has no address to send anything to. */
 export function listWires({ type, options }: AdapterConfig): readonly ClientWire[] {
-  return type === 'scripted' ? [] : (options.wires ?? TYPE_WIRES[type]);
+  if (type === 'scripted') return [];
+  return options.wires ?? TYPE_WIRES[type];
 }
 
 /**
@@ -120,7 +151,7 @@ export function keyVariable(adapterId: string, named: string | null | undefined)
   return named ?? `${environmentStem(adapterId)}_API_KEY`;
 }
 
-/** How names of environment variables begin that belong to an adapter. */
+/** Prefix of an adapter's environment variables. */
 export function environmentStem(adapterId: string): string {
   return adapterId.toUpperCase().replaceAll(/[^A-Z0-9]/g, '_');
 }
@@ -132,14 +163,13 @@ export function environmentStem(adapterId: string): string {
  */
 export function keyAdvice({ base_url }: AdapterConfig, keyName: string, envFile: string): string {
   const advice = `set ${keyName} or add it to ${envFile}`;
-  return base_url === null
-    ? advice
-    : `${advice}; or key_optional: true in the registry, where ${base_url} needs no key`;
+  if (base_url === null) return advice;
+  return `${advice}; or key_optional: true in the registry, where ${base_url} needs no key`;
 }
 
 /**
  * The adapters that can serve calls. A real one needs its credentials, a scripted one with a scenario of its own
- * needs nothing; the built-in scenario steps in only where nothing else is usable.
+ * needs nothing; the built-in scenario is used only if no other adapter is usable.
  * @param hasCredentials whether a key was found for a real adapter, or none is needed
  */
 export function usableAdapters(
@@ -154,5 +184,6 @@ export function usableAdapters(
     } else if (config.scenario === null) standIns.push(id);
     else usable.add(id);
   }
-  return usable.size > 0 ? usable : new Set(standIns);
+  if (usable.size > 0) return usable;
+  return new Set(standIns);
 }

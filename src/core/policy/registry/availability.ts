@@ -1,4 +1,4 @@
-// Which models and providers are out, as a fold over the outcomes of model calls (03 §11). Pure: state in, state out.
+// Tracks unavailable models and providers as a fold over the outcomes of model calls (03 §11). Pure: state in, state out.
 
 import type { z } from 'zod';
 import { type AvailabilitySchema, getProvider, type ModelEntry } from '#protocol/model.ts';
@@ -13,7 +13,7 @@ const COUNTED: ReadonlySet<ErrorClass> = new Set(['rate_limit', 'server_error', 
 
 interface Outage {
   readonly scope: OutageScope;
-  /** Why it began. */
+  /** Cause of the outage. */
   readonly trigger: OutageTrigger;
   readonly provider: string;
   /** Its `providerKey`. */
@@ -44,9 +44,9 @@ export interface Recovered {
 export interface Availability {
   /** Times of each model's unbroken run of failures, oldest first, at most `FAILURES_TO_TRIP`. */
   readonly failures: ReadonlyMap<string, readonly number[]>;
-  /** By model id. */
+  /** Keyed by model id. */
   readonly models: ReadonlyMap<string, Outage>;
-  /** By `providerKey`. */
+  /** Keyed by `providerKey`. */
   readonly providers: ReadonlyMap<string, Outage>;
   /** Ended by a success and not yet reported by `expire`. */
   readonly recovered: readonly Recovered[];
@@ -60,11 +60,11 @@ export interface OpenOutage {
   readonly seconds_left: number;
 }
 
-/** What validation asks: what is out at one moment. */
+/** The unavailable models and providers at one moment. */
 export interface AvailabilitySnapshot {
-  /** By `providerKey`. */
+  /** Keyed by `providerKey`. */
   readonly providers: ReadonlyMap<string, OpenOutage>;
-  /** By model id. */
+  /** Keyed by model id. */
   readonly models: ReadonlyMap<string, OpenOutage>;
 }
 
@@ -116,7 +116,7 @@ export function recordOutcome(
   if (failure === null) {
     const healed = endOutages(
       current,
-      (outage) => (outage.scope === 'provider_wide' ? outage.key === key : outage.models[0] === id),
+      (outage) => getOutageKey(outage) === (outage.scope === 'provider_wide' ? key : id),
       () => now,
     );
     return { state: { ...healed, failures: withoutKeys(healed.failures, [id]) }, transitions: [] };
@@ -135,7 +135,7 @@ export function recordOutcome(
       since: now,
     } as const;
     const providers = new Map(current.providers).set(key, outage);
-    return { state: { ...current, providers }, transitions: [unavailable(outage)] };
+    return { state: { ...current, providers }, transitions: [createUnavailable(outage)] };
   }
   // Names that the registry does not list are the client's own: nothing is kept for them.
   if (effect === 'none' || !isListed || current.models.has(id)) return { state: current, transitions: [] };
@@ -152,26 +152,31 @@ export function recordOutcome(
       failures: withoutKeys(current.failures, [id]),
       models: new Map(current.models).set(id, outage),
     },
-    transitions: [unavailable(outage)],
+    transitions: [createUnavailable(outage)],
   };
 }
 
 type Effect = 'credentials' | 'model' | 'counted' | 'none';
 
-/** Whom a failure concerns: every model of the key, the model alone, the model after several, or the request alone. */
+/** Scope of a failure: every model of the key, the model, the model after several failures, or only the request. */
 function classifyFailure({ error_class, error_detail }: CallFailure): Effect {
   if (error_detail === 'model_denied' || error_detail === 'model_not_found') return 'model';
   if (error_detail === 'credit_too_low') return 'none';
-  if (error_class === 'auth') return error_detail === 'forbidden' ? 'counted' : 'credentials';
-  return COUNTED.has(error_class) ? 'counted' : 'none';
+  if (error_class === 'auth') {
+    if (error_detail === 'forbidden') return 'counted';
+    return 'credentials';
+  }
+  if (COUNTED.has(error_class)) return 'counted';
+  return 'none';
 }
 
 function findTrigger({ error_detail }: CallFailure): OutageTrigger {
   if (error_detail === 'model_denied' || error_detail === 'model_not_found') return error_detail;
-  return error_detail === 'quota_exhausted' ? 'quota_exhausted' : 'auth_error';
+  if (error_detail === 'quota_exhausted') return 'quota_exhausted';
+  return 'auth_error';
 }
 
-function unavailable({ provider, scope, models, trigger }: Outage): Unavailable {
+function createUnavailable({ provider, scope, models, trigger }: Outage): Unavailable {
   return { kind: 'unavailable', provider, scope, models, trigger_reason: trigger };
 }
 
@@ -185,7 +190,7 @@ export function expire(state: Availability, now: number): { state: Availability;
   return { state: { ...current, recovered: [] }, transitions: current.recovered };
 }
 
-/** The ids that are out at `now`; what has run its time is not among them, whether `expire` was asked or not. */
+/** The ids that are unavailable at `now`, without expired outages, whether `expire` was called or not. */
 export function snapshot(state: Availability, now: number): AvailabilitySnapshot {
   const open = (outages: ReadonlyMap<string, Outage>) =>
     new Map(
@@ -211,7 +216,8 @@ export function findOutage(snap: AvailabilitySnapshot, model: ModelKey): OpenOut
 /** A model's state as `GET /models` shows it. */
 export function describeAvailability(snap: AvailabilitySnapshot, model: ModelKey): z.infer<typeof AvailabilitySchema> {
   if (snap.providers.has(providerKey(model))) return 'provider_unavailable';
-  return snap.models.has(model.id) ? 'model_unavailable' : 'healthy';
+  if (snap.models.has(model.id)) return 'model_unavailable';
+  return 'healthy';
 }
 
 function endOutages(
@@ -230,16 +236,19 @@ function endOutages(
       downtime_seconds: (endOf(outage) - outage.since) / 1000,
     }),
   );
-  const keys = (scope: OutageScope) =>
-    ended
-      .filter((outage) => outage.scope === scope)
-      .map((outage) => (scope === 'provider_wide' ? outage.key : outage.models[0]!));
+  const keys = (scope: OutageScope) => ended.filter((outage) => outage.scope === scope).map(getOutageKey);
   return {
     failures: state.failures,
     providers: withoutKeys(state.providers, keys('provider_wide')),
     models: withoutKeys(state.models, keys('model_specific')),
     recovered: [...state.recovered, ...recovered],
   };
+}
+
+/** Key of an outage. */
+function getOutageKey(outage: Outage): string {
+  if (outage.scope === 'provider_wide') return outage.key;
+  return outage.models[0]!;
 }
 
 function withoutKeys<V>(map: ReadonlyMap<string, V>, keys: readonly string[]): ReadonlyMap<string, V> {

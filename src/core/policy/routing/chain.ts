@@ -14,8 +14,9 @@ import {
 import { describeUnlisted, listPriced } from '../gateway/model-names.ts';
 import { keyVariable } from '../registry/adapter-config.ts';
 import { type AvailabilitySnapshot, FAILURES_TO_TRIP, findOutage } from '../registry/availability.ts';
+import { findOwnWire, listEfforts } from '../registry/model-efforts.ts';
 import type { ModelRegistry } from '../registry/model-registry.ts';
-import { notEvaluated, type RouteEnv } from './candidate.ts';
+import { createNotEvaluated, type RouteEnv } from './candidate.ts';
 import { EVALUATE_SLOT } from './routing-slots.ts';
 
 // The part of a refusal's error about a model that is out: why, for how long, and what to do (03 §7).
@@ -35,8 +36,9 @@ interface Known {
 /** Null where the model is not out, or not known. */
 function describeOutage(modelId: string, known: Known): { text: string; detail: OutageDetail } | null {
   const model = known.registry.get(modelId);
-  const outage = model === null ? null : findOutage(known.availability, model);
-  if (model === null || outage === null) return null;
+  if (model === null) return null;
+  const outage = findOutage(known.availability, model);
+  if (outage === null) return null;
   const { trigger, seconds_since, seconds_left } = outage;
   const { cause, advice } = explain(trigger, model, known);
   const text = `${cause} ${seconds_since} s ago. Metis calls it again in ${seconds_left} s${advice}`;
@@ -77,7 +79,7 @@ export type { RouteEnv } from './candidate.ts';
 
 /** Slots that carry a person's own choice. */
 const EXPLICIT = new Set<SlotName>(['per_message_override', 'manual_sticky']);
-const NOTHING = { chosen_model: '', fallback_costlier: false } as const;
+const NOTHING = { chosen_model: '', chosen_effort: null, fallback_costlier: false } as const;
 
 /** Evaluates the chain: the first candidate that passes its checks wins. Deterministic; at most 5 ms at 100 rules. */
 export function decideRoute(ctx: TurnContext, env: RouteEnv): RouteDecision {
@@ -85,23 +87,24 @@ export function decideRoute(ctx: TurnContext, env: RouteEnv): RouteDecision {
   let winner: PolicyEvaluation | null = null;
   for (const name of SLOTS) {
     const isShown = winner === null || statesDelegation(name, ctx);
-    const entry: PolicyEvaluation = isShown ? EVALUATE_SLOT[name](ctx, env) : notEvaluated(name, winner!.policy);
+    const entry: PolicyEvaluation = isShown ? EVALUATE_SLOT[name](ctx, env) : createNotEvaluated(name, winner!.policy);
     if (entry.verdict === 'chose') winner = entry;
     chain.push(entry);
   }
   if (winner === null) return { ...NOTHING, winner_index: -1, refused: 'routing_failed', chain };
 
   const chosen_model = winner.candidate_model!;
+  const chosen_effort = winner.candidate_effort;
   const winner_index = SLOTS.indexOf(winner.policy);
   if (rejectedChoice(chain)) return { ...NOTHING, winner_index, refused: 'explicit_model_rejected', chain };
   const fallback_costlier = isCostlierFallback(chain, chosen_model, env);
   if (fallback_costlier && !env.allowCostlierFallback) {
-    return { chosen_model: '', winner_index: -1, refused: 'routing_failed', fallback_costlier, chain };
+    return { ...NOTHING, winner_index: -1, refused: 'routing_failed', fallback_costlier, chain };
   }
-  return { chosen_model, winner_index, refused: null, fallback_costlier, chain };
+  return { chosen_model, chosen_effort, winner_index, refused: null, fallback_costlier, chain };
 }
 
-/** Whether a slot cannot win and states, behind a winner too, what is so for every turn of its session (03 §5, §8). */
+/** Whether a slot can never win in this session. Its reason is recorded even after the winner (03 §5, §8). */
 function statesDelegation(name: SlotName, ctx: TurnContext): boolean {
   if (ctx.requested !== null) return false;
   if (ctx.is_worker) return name === 'pattern';
@@ -134,7 +137,8 @@ export function routeError(decision: RouteDecision, ctx: TurnContext, env: Route
   // Two slots may have proposed the same model: it is listed once.
   const lines = new Set(tried.map(({ model, reason }) => `${model} (${explainRejection(model, reason, ctx, env)})`));
   const listed = [...lines].join(', ');
-  let message = tried.length > 0 ? `no model can serve this turn: ${listed}` : 'no model is configured for this turn';
+  let message = `no model can serve this turn: ${listed}`;
+  if (tried.length === 0) message = 'no model is configured for this turn';
   if (decision.fallback_costlier) {
     const costlier = chain.find(({ verdict }) => verdict === 'chose')?.candidate_model;
     message = `${listed}; the fallback ${costlier} is more expensive, which delegation.allow_costlier_fallback forbids`;
@@ -149,16 +153,17 @@ export function routeError(decision: RouteDecision, ctx: TurnContext, env: Route
   });
 }
 
-/** What the assistant's message keeps of a decision that was not refused (01 §4.3). */
+/** The record of a successful decision, as the assistant's message stores it (01 §4.3). */
 export function routingRecord(decision: RouteDecision): RoutingDecisionRecord {
   const { chain, chosen_model } = decision;
   const winner = chain[decision.winner_index];
   if (!winner || chosen_model === '') throw new Error('a refused decision chose no model to record');
-  const considered = chain.flatMap((entry) => [
+  const proposed = chain.flatMap((entry) => [
     ...(entry.tried_rules ?? []).map((tried) => tried.candidate_model),
-    ...(entry.candidate_model === null ? [] : [entry.candidate_model]),
+    entry.candidate_model,
     ...(entry.pattern_alternatives ?? []).map((alternative) => alternative.model),
   ]);
+  const considered = proposed.filter((model) => model !== null);
   return {
     mode: ROUTING_MODE_OF[winner.policy],
     chosen_model,
@@ -212,9 +217,16 @@ function explainRejection(modelId: string, failure: string, ctx: TurnContext, en
   if (failure === 'not_configured' && env.registry.get(modelId) !== null)
     return `${failure}: the server has no key for ${getProvider(modelId)}`;
   if (failure === 'not_priced') return `${failure}: ${whyUnpriced(modelId, ctx, env)}`;
+  if (failure === 'no_such_effort') return `${failure}: here it takes ${listTakenEfforts(modelId, ctx, env) || 'none'}`;
   if (failure !== 'exceeds_context_window') return failure;
   const limit = env.registry.get(modelId)?.capabilities.max_context_tokens;
   return `${failure}: about ${ctx.smallest_input_tokens} tokens, it takes ${limit}`;
+}
+
+function listTakenEfforts(modelId: string, { requested }: TurnContext, { registry }: RouteEnv): string {
+  const model = registry.get(modelId);
+  if (model === null) return '';
+  return listEfforts(model, requested?.wire ?? findOwnWire(registry.adapters, model)).join(', ');
 }
 
 /** Nothing where no model is out. */
@@ -227,12 +239,11 @@ function outageDetails(models: readonly string[], env: RouteEnv): { outages?: re
 function whyUnpriced(modelId: string, { requested }: TurnContext, env: RouteEnv): string {
   const { registry, isPriced } = env;
   const isListed = registry.models.some(({ id }) => id === modelId);
-  const why =
-    requested?.model !== modelId || isListed
-      ? 'no limit can hold what has no price; add one to a file of pricing.tables'
-      : describeUnlisted(registry, requested.name);
-  if (requested === null) return why;
-  return `${why}; ${listPriced(registry, requested.wire, isPriced)}`;
+  const advice = 'no limit can hold what has no price; add one to a file of pricing.tables';
+  if (requested === null) return advice;
+  const priced = listPriced(registry, requested.wire, isPriced);
+  if (requested.model !== modelId || isListed) return `${advice}; ${priced}`;
+  return `${describeUnlisted(registry, requested.name)}; ${priced}`;
 }
 
 // Providers with a usable adapter and a model that is not out.

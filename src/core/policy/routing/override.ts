@@ -1,12 +1,13 @@
 // `@alias` at the start of a message, or the request's own field: a model for this one turn (03 §4.1).
 import type { ContentBlock } from '#protocol/message.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
-import { type ModelRegistry, unknownModel } from '../registry/model-registry.ts';
+import { findModel } from '../registry/find-model.ts';
+import type { ModelRegistry } from '../registry/model-registry.ts';
 
 export interface Override {
-  /** Canonical id; null = none asked for. */
+  /** A model reference; null = none requested. */
   readonly override: string | null;
-  /** What is stored: the message without the prefix or the escaping backslash. */
+  /** The stored message: without the prefix or the escaping backslash. */
   readonly content: ContentBlock[];
 }
 export interface OverrideFault {
@@ -19,7 +20,7 @@ const PREFIX = /^@(\S+)(?:\s+([\s\S]*))?$/;
 /**
  * Reads the override of a submitted message. The field wins over a prefix; a prefix counts only in a first text block.
  * Never called for a worker's own message.
- * @param field `per_message_override` of the request, id or alias
+ * @param field `per_message_override` of the request, id or alias, with an effort or without
  */
 export function parseOverride(input: {
   readonly content: ContentBlock[];
@@ -30,15 +31,15 @@ export function parseOverride(input: {
   const first = content[0];
   const text = first?.type === 'text' ? first.text : '';
   const prefix = PREFIX.exec(text);
-  const named = prefix ? registry.resolveAlias(prefix[1]!) : null;
+  const found = prefix ? findModel(registry, prefix[1]!) : null;
+  const named = found?.ok ? found.value : null;
   const body = prefix?.[2] ?? '';
 
   if (field !== null) {
-    const override = registry.resolveAlias(field);
-    if (override === null) {
-      return err({ code: 'unknown_alias', message: `per_message_override: ${unknownModel(field)}` });
-    }
-    return ok({ override, content: named !== null && body !== '' ? withText(content, body) : content });
+    const override = findModel(registry, field);
+    if (!override.ok) return err({ code: 'unknown_alias', message: `per_message_override: ${override.error}` });
+    if (named === null || body === '') return ok({ override: override.value, content });
+    return ok({ override: override.value, content: withText(content, body) });
   }
   if (text.startsWith('\\@')) return ok({ override: null, content: withText(content, text.slice(1)) });
   if (!prefix) return ok({ override: null, content });
@@ -48,10 +49,10 @@ export function parseOverride(input: {
       message: `content: "@${prefix[1]}" needs a message after it; write "\\@" for a literal @`,
     });
   }
-  if (named === null) {
+  if (found !== null && !found.ok) {
     return err({
       code: 'unknown_alias',
-      message: `content: "@${prefix[1]}": ${unknownModel(prefix[1]!)}; write "\\@" for a literal @`,
+      message: `content: "@${prefix[1]}": ${found.error} Write "\\@" for a literal @`,
     });
   }
   return ok({ override: named, content: withText(content, body) });

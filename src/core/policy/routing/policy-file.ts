@@ -1,19 +1,22 @@
 // Routing policy files: parsing one, laying the workspace's over the global one, and their common version (03 §6).
+
 import { createHash } from 'node:crypto';
-import { type Config, ConfigSchema, defaultConfig } from '#protocol/config.ts';
+import { ConfigSchema, defaultConfig } from '#protocol/config.ts';
+import type { PatternConfig } from '#protocol/learned-pattern.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { type Tier, TierSchema } from '#protocol/scalars.ts';
+import { joinLines } from '#protocol/text/plain-text.ts';
 import { issueLines } from '../parsing/plain-issue.ts';
 import { OUTSIDE } from '../parsing/text-limits.ts';
 import { isMapping, readYaml } from '../parsing/yaml.ts';
-import { type ModelRegistry, unknownModel } from '../registry/model-registry.ts';
+import { describeUnknownModel } from '../registry/find-model.ts';
+import type { ModelRegistry } from '../registry/model-registry.ts';
 import { compileRules, type Rule } from './rules.ts';
 
 export type PolicyKind = 'workspace' | 'global';
 type Tiers = Readonly<Record<Tier, string>>;
-export type PatternConfig = Config['pattern'];
 
-/** One valid file. Model references are canonical ids; null = the file does not define the section. */
+/** One valid file. Model references are canonical (22 §1); null = the file does not define the section. */
 export interface PolicyFile {
   /** `default` of a workspace file, `global_default` of the global one. */
   readonly default_model: string | null;
@@ -34,7 +37,7 @@ export interface RoutingPolicies {
   readonly faults: PolicyFaults;
 }
 
-/** What is wrong with a file on disk, in one line that the chain shows; null = nothing. */
+/** The fault of a file on disk, as one line that the chain shows; null = none. */
 interface PolicyFaults {
   readonly workspace: string | null;
   readonly global: string | null;
@@ -45,10 +48,10 @@ const EMPTY: PolicyFile = { default_model: null, tiers: null, pattern: null, rul
 const DEFAULT_KEY = { workspace: 'default', global: 'global_default' } as const;
 const SECTIONS = new Set(['schema_version', 'default', 'global_default', 'tiers', 'pattern', 'rules']);
 const TIERS = TierSchema.options;
-/** What is reported of a file that is wrong all over: it becomes an event. */
+/** Maximum faults that are reported, since they become an event. */
 const MAX_ERRORS = 100;
 const MAX_ERROR_LENGTH = 500;
-/** Where no default is written: the first configured model of these, in this order. */
+/** Without a configured default: the first configured model of these. */
 const FALLBACK_TIERS = ['balanced', 'deep', 'fast'] as const;
 
 /** Parses and checks one file. Errors: every fault found, at most 100 and counted beyond, each `<path in the file>: <problem>`, or the problem alone for the whole file. */
@@ -79,7 +82,7 @@ export function parsePolicy(
       return null;
     }
     const id = registry.resolveAlias(value);
-    if (id === null) errors.push(`${at}: ${unknownModel(value)}`);
+    if (id === null) errors.push(`${at}: ${describeUnknownModel(registry, value)}`);
     return id;
   };
   const unknown = Object.keys(root).filter((key) => !SECTIONS.has(key));
@@ -96,7 +99,7 @@ export function parsePolicy(
     default_model: root[key] == null ? null : modelRef(root[key], key),
     tiers: root.tiers == null ? null : readTiers(root.tiers, errors, modelRef),
     pattern: root.pattern == null ? null : readPattern(root.pattern, errors),
-    rules: root.rules == null ? [] : compileRules(root.rules, 'rules', errors, modelRef),
+    rules: compileRules(root.rules ?? [], 'rules', errors, modelRef),
   };
   if (errors.length > 0) return err(limitErrors(errors));
   return ok(file);
@@ -105,7 +108,7 @@ export function parsePolicy(
 /** One line each, though an error quotes names from the file. */
 function limitErrors(errors: readonly string[]): string[] {
   const lines = errors.slice(0, MAX_ERRORS).map((line) => {
-    const plain = line.replaceAll(/\s+/g, ' ');
+    const plain = joinLines(line);
     if (plain.length <= MAX_ERROR_LENGTH) return plain;
     return `${plain.slice(0, MAX_ERROR_LENGTH)}...`;
   });
@@ -115,11 +118,12 @@ function limitErrors(errors: readonly string[]): string[] {
 
 /** Which of the two files must be meant: only a workspace's has a `default`. */
 export function policyKind(yaml: Result<unknown, string>): PolicyKind {
-  return yaml.ok && isMapping(yaml.value) && 'default' in yaml.value ? 'workspace' : 'global';
+  if (yaml.ok && isMapping(yaml.value) && 'default' in yaml.value) return 'workspace';
+  return 'global';
 }
 
 /**
- * The nearest file that defines a section supplies it whole; rules are strung together, the workspace's first.
+ * The nearest file that defines a section supplies the whole section; rules are concatenated, the workspace's first.
  * @param configDefault `routing.global_default_model`, id or alias
  */
 export function mergePolicies(
@@ -179,35 +183,49 @@ function readTiers(
   const extra = Object.keys(value).filter((key) => !TIERS.some((tier) => tier === key));
   if (extra.length > 0) errors.push(`tiers: unknown key(s) [${extra.join(', ')}]`);
   if (TIERS.some((tier) => value[tier] == null)) errors.push('tiers: must define all three slots');
-  const [fast, balanced, deep] = TIERS.map((tier) =>
-    value[tier] == null ? null : modelRef(value[tier], `tiers.${tier}`),
-  );
+  const readTier = (tier: Tier) => {
+    if (value[tier] == null) return null;
+    return modelRef(value[tier], `tiers.${tier}`);
+  };
+  const [fast, balanced, deep] = TIERS.map(readTier);
   if (fast == null || balanced == null || deep == null) return null;
   return { fast, balanced, deep };
 }
 
 // A block is complete by itself: a missing key has the built-in default, not the configured value.
 function readPattern(value: unknown, errors: string[]): PatternConfig | null {
-  const block = isMapping(value) ? { ...defaultConfig('').pattern, ...value } : value;
+  const block = isMapping(value) ? { ...defaultConfig('').pattern, ...renameEnabled(value) } : value;
   const parsed = ConfigSchema.shape.pattern.safeParse(block);
   if (parsed.success) return parsed.data;
   errors.push(...issueLines(parsed.error, 'pattern'));
   return null;
 }
 
-// Models that a valid policy file names but this server cannot call.
+/** `enabled` is an earlier name: false was `mode: off`, true what is the default now. */
+function renameEnabled({ enabled, ...block }: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  if (enabled === false) return { mode: 'off', ...block };
+  if (enabled === true || enabled === undefined) return block;
+  return { enabled, ...block };
+}
 
-/** One line for each reference to a model without a usable adapter, `<path>: <problem>`. */
+// Models that a valid policy file names but this server cannot call, or that have a successor.
+
+/** One line for each reference to a model without a usable adapter, or with a newer one, `<path>: <remark>`. */
 export function policyWarnings(file: PolicyFile, kind: PolicyKind, registry: ModelRegistry): readonly string[] {
   const references: (readonly [string, string | null])[] = [
     [DEFAULT_KEY[kind], file.default_model],
     ...Object.entries(file.tiers ?? {}).map(([tier, model]) => [`tiers.${tier}`, model] as const),
     ...file.rules.map(({ use }, i) => [`rules[${i}].use`, use] as const),
   ];
-  return references
-    .filter(([, model]) => model !== null && !registry.isConfigured(model))
-    .map(
-      ([path, model]) =>
-        `${path}: ${model} is registered but its adapter has no credentials here; routing will pass it over`,
-    );
+  return references.flatMap(([path, model]) => {
+    if (model === null) return [];
+    const id = registry.findReference(model)?.id ?? model;
+    const newer = registry.get(id)?.superseded_by ?? null;
+    return [
+      ...(registry.isConfigured(id)
+        ? []
+        : [`${path}: ${model} is registered but its adapter has no credentials here; routing will pass it over`]),
+      ...(newer === null ? [] : [`${path}: ${model} goes on working; ${newer} is its successor`]),
+    ];
+  });
 }

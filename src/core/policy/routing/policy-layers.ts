@@ -52,7 +52,7 @@ export const UNREAD: PolicyLayer = { stamp: null, good: null, fault: null };
 
 /** Beyond it the first tree is forgotten and gets a second event. */
 const MAX_REPORTED_TREES = 1000;
-/** The most of a fault that a decision repeats. */
+/** Maximum characters of a fault in a decision. */
 const MAX_FAULT_LENGTH = 200;
 
 /** Takes one file as found at `now`. Rejected content leaves the last good parse in force, and keeps the trees with an event about it. */
@@ -74,25 +74,32 @@ export function nextLayer(
 
 /** The report of a rejected file that no event of this tree carries yet. */
 export function findUnreported({ fault }: PolicyLayer, root: SessionId): PolicyFault | null {
-  return fault === null || fault.reported_to.has(root) ? null : fault.report;
+  if (fault === null || fault.reported_to.has(root)) return null;
+  return fault.report;
 }
 
-export function asReported(layer: PolicyLayer, root: SessionId): PolicyLayer {
+export function markReported(layer: PolicyLayer, root: SessionId): PolicyLayer {
   if (layer.fault === null || layer.fault.reported_to.has(root)) return layer;
   const reported_to = new Set([...layer.fault.reported_to, root].slice(-MAX_REPORTED_TREES));
   return { ...layer, fault: { ...layer.fault, reported_to } };
 }
 
-/** A rejected file in one line, as the slots show it. */
-function inShort({ fault, good }: PolicyLayer, name: PolicyKind): string | null {
+/** The line about a rejected file that the slots show. */
+function describeFault({ fault, good }: PolicyLayer, name: PolicyKind): string | null {
   if (fault === null) return null;
-  const [first = '', ...more] = fault.report.errors;
-  const shown = first.length > MAX_FAULT_LENGTH ? `${first.slice(0, MAX_FAULT_LENGTH)}...` : first;
-  const rest = more.length > 0 ? ` (and ${more.length} more)` : '';
-  return `${name} file invalid${good === null ? '' : ', its last valid content is in force'}: ${shown}${rest}`;
+  const errors = shortenErrors(fault.report.errors);
+  if (good === null) return `${name} file invalid: ${errors}`;
+  return `${name} file invalid, its last valid content is in force: ${errors}`;
 }
 
-/** What the layers say together. `version` describes the parses in force, never rejected content. */
+function shortenErrors([first = '', ...more]: readonly string[]): string {
+  let shown = first;
+  if (first.length > MAX_FAULT_LENGTH) shown = `${first.slice(0, MAX_FAULT_LENGTH)}...`;
+  if (more.length === 0) return shown;
+  return `${shown} (and ${more.length} more)`;
+}
+
+/** The combined policies of the layers. `version` describes the parses in force, never rejected content. */
 export function policiesInForce(
   { workspace, global }: PolicyLayers,
   known: { readonly registry: ModelRegistry; readonly configDefault: string | null },
@@ -101,7 +108,7 @@ export function policiesInForce(
     workspace: workspace.good?.file ?? null,
     global: global.good?.file ?? null,
     configDefault: known.configDefault,
-    faults: { workspace: inShort(workspace, 'workspace'), global: inShort(global, 'global') },
+    faults: { workspace: describeFault(workspace, 'workspace'), global: describeFault(global, 'global') },
   };
   return {
     policies: mergePolicies(files, known.registry),
@@ -109,12 +116,12 @@ export function policiesInForce(
   };
 }
 
-/** Lines about one of two files, with which it is. */
+/** Lines about one of the two files, prefixed with its name. */
 export function addLocations(kind: PolicyKind, lines: readonly string[]): string[] {
   return lines.map((line) => `${kind} file: ${line}`);
 }
 
-/** Everything wrong with the files on disk, the workspace's first; empty = both are in force as they are. */
+/** All faults of the files on disk, the workspace's first; empty = both files are in force. */
 export function layerErrors(layers: PolicyLayers): string[] {
   const kinds = ['workspace', 'global'] as const;
   return kinds.flatMap((kind) => addLocations(kind, layers[kind].fault?.report.errors ?? []));

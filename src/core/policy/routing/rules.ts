@@ -1,26 +1,28 @@
 // Routing rules of one policy file: name, condition, model (03 §6.2, §6.3).
 
 import { Decimal } from 'decimal.js';
+import { type Pusd, toPusd, USD_DIGITS } from '#protocol/money.ts';
 import type { TurnContext } from '#protocol/route.ts';
+import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { createPatternSet, type PatternSet } from '../parsing/regular-expression.ts';
 import { isMapping } from '../parsing/yaml.ts';
 
-// The closed set of conditions a routing rule may ask (03 §6.3): compiled once at load, asked on every turn.
+// The closed set of conditions of routing rules (03 §6.3): compiled once at load, evaluated on every turn.
 
-/** How much of the message is searched, in characters. */
+/** Maximum characters of a message that are searched. */
 export const MATCH_LIMIT = 20_000;
 const MAX_DEPTH = 32;
-/** Of all regular expressions of a file: they are matched while nothing else runs. */
+/** Maximum size of all regular expressions of a file: matching blocks the event loop. */
 const MAX_STEPS = 2000;
 const TOO_LARGE = 'the regular expressions of the file are too large together';
-/** Characters of all words of a file: each word is searched for by itself. */
+/** Maximum characters of all words of a file: each word is searched separately. */
 const MAX_WORDS = 10_000;
 /** Characters of a model's name with stars in it. */
 const MAX_GLOB = 256;
 /** `(?i)` and the like at the start: the only way to write flags into the pattern itself. */
 const LEADING_FLAGS = /^\(\?([ims]+)\)/;
 
-/** What predicates look at. Built once per decision. */
+/** Inputs of the predicates, built once per decision. */
 interface Facts {
   /** The message's first `MATCH_LIMIT` characters. */
   readonly text: string;
@@ -29,7 +31,7 @@ interface Facts {
   readonly findMatches: (patterns: PatternSet) => ReadonlySet<number>;
   readonly estimated_input_tokens: number;
   readonly message_has_images: boolean;
-  readonly cost_today_usd: string;
+  readonly cost_today_pusd: Pusd;
   readonly is_worker: boolean;
   /** Null outside the gateway. */
   readonly requested_model: string | null;
@@ -38,15 +40,15 @@ interface Facts {
 type Predicate = (facts: Facts) => boolean;
 type Compile = (value: unknown, at: string, errors: string[], scope: Scope) => Predicate;
 
-/** Where a predicate stands. */
+/** Position of a predicate. */
 interface Scope {
-  /** Predicates around it. */
+  /** Number of enclosing predicates. */
   readonly depth: number;
   readonly spent: Spent;
-  /** Of the whole file. */
+  /** Expressions of the whole file. */
   readonly patterns: PatternSet;
 }
-/** What searching a message for everything in the whole file costs, so far. */
+/** Cost so far of searching a message for all expressions and words of the file. */
 interface Spent {
   /** Steps of the regular expressions for a character. */
   steps: number;
@@ -54,7 +56,7 @@ interface Spent {
   words: number;
 }
 
-/** Where the predicates of a file begin. */
+/** The position of a file's outermost predicates. */
 export function fileScope(): Scope {
   return { depth: 0, spent: { steps: 0, words: 0 }, patterns: createPatternSet() };
 }
@@ -76,7 +78,7 @@ export function collectFacts(ctx: TurnContext): Facts {
     },
     estimated_input_tokens: ctx.estimated_input_tokens,
     message_has_images: ctx.message_has_images,
-    cost_today_usd: ctx.cost_today_usd,
+    cost_today_pusd: ctx.cost_today_pusd,
     is_worker: ctx.is_worker,
     requested_model: ctx.requested?.name ?? null,
   };
@@ -84,12 +86,12 @@ export function collectFacts(ctx: TurnContext): Facts {
 
 /**
  * Compiles one predicate mapping; several keys must all hold.
- * Faults are appended to `errors` as `<path>: <problem>`; the result is then of no use.
+ * Faults are appended to `errors` as `<path>: <problem>`; the result must then be ignored.
  */
 export function compilePredicate(value: unknown, at: string, errors: string[], scope: Scope = fileScope()): Predicate {
-  if (scope.depth > MAX_DEPTH) return fault(errors, `${at}: nested deeper than ${MAX_DEPTH} predicates`);
+  if (scope.depth > MAX_DEPTH) return reportFault(errors, `${at}: nested deeper than ${MAX_DEPTH} predicates`);
   if (!isMapping(value) || Object.keys(value).length === 0) {
-    return fault(errors, `${at}: must be a mapping with at least one predicate`);
+    return reportFault(errors, `${at}: must be a mapping with at least one predicate`);
   }
   const unknown = Object.keys(value).filter((key) => !Object.hasOwn(COMPILERS, key));
   if (unknown.length > 0) errors.push(`${at}: unknown predicate key(s) [${unknown.join(', ')}]`);
@@ -99,51 +101,65 @@ export function compilePredicate(value: unknown, at: string, errors: string[], s
   return combineAll(parts);
 }
 
+function isInteger(value: unknown): value is number {
+  return Number.isInteger(value);
+}
+
+function isWordList(value: unknown): value is readonly string[] {
+  if (!Array.isArray(value) || value.length === 0) return false;
+  return value.every((word) => typeof word === 'string' && word !== '');
+}
+
 const COMPILERS: Readonly<Record<string, Compile>> = {
   message_matches(value, at, errors, { spent, patterns }) {
-    if (typeof value !== 'string') return fault(errors, `${at}: must be a regular expression as a string`);
-    if (spent.steps > MAX_STEPS) return fault(errors, `${at}: ${TOO_LARGE}`);
+    if (typeof value !== 'string') return reportFault(errors, `${at}: must be a regular expression as a string`);
+    if (spent.steps > MAX_STEPS) return reportFault(errors, `${at}: ${TOO_LARGE}`);
     try {
-      const flags = LEADING_FLAGS.exec(value);
-      const pattern = patterns.add(flags ? value.slice(flags[0].length) : value, flags?.[1]);
+      const [prefix = '', flags] = LEADING_FLAGS.exec(value) ?? [];
+      const pattern = patterns.add(value.slice(prefix.length), flags);
       spent.steps += pattern.steps;
-      if (spent.steps > MAX_STEPS) return fault(errors, `${at}: ${TOO_LARGE}`);
+      if (spent.steps > MAX_STEPS) return reportFault(errors, `${at}: ${TOO_LARGE}`);
       return ({ findMatches: matched }) => matched(patterns).has(pattern.at);
     } catch (thrown) {
-      return fault(errors, `${at}: ${thrown instanceof Error ? thrown.message : 'not a regular expression'}`);
+      return reportFault(errors, `${at}: ${readErrorMessage(thrown)}`);
     }
   },
   message_contains_any(value, at, errors, { spent }) {
-    const words = Array.isArray(value) && value.every((v) => typeof v === 'string' && v !== '') ? value : [];
-    if (words.length === 0) return fault(errors, `${at}: must be a list of at least one non-empty string`);
-    for (const word of words as string[]) spent.words += word.length;
+    if (!isWordList(value)) return reportFault(errors, `${at}: must be a list of at least one non-empty string`);
+    for (const word of value) spent.words += word.length;
     if (spent.words > MAX_WORDS)
-      return fault(errors, `${at}: the words of the file have more than ${MAX_WORDS} characters together`);
-    const lower = words.map((word: string) => word.toLowerCase());
+      return reportFault(errors, `${at}: the words of the file have more than ${MAX_WORDS} characters together`);
+    const lower = value.map((word) => word.toLowerCase());
     return ({ lowerText }) => lower.some((word) => lowerText().includes(word));
   },
-  estimated_input_tokens_gt: (value, at, errors) =>
-    typeof value === 'number' && Number.isInteger(value)
-      ? (facts) => facts.estimated_input_tokens > value
-      : fault(errors, `${at}: must be an integer`),
-  estimated_input_tokens_lt: (value, at, errors) =>
-    typeof value === 'number' && Number.isInteger(value)
-      ? (facts) => facts.estimated_input_tokens < value
-      : fault(errors, `${at}: must be an integer`),
-  has_images: (value, at, errors) =>
-    typeof value === 'boolean'
-      ? (facts) => facts.message_has_images === value
-      : fault(errors, `${at}: must be true or false`),
-  cost_today_exceeds_usd(value, at, errors) {
-    if (typeof value !== 'number' || !Number.isFinite(value)) return fault(errors, `${at}: must be a number`);
-    const limit = new Decimal(value);
-    return (facts) => limit.lt(facts.cost_today_usd);
+  estimated_input_tokens_gt(value, at, errors) {
+    if (!isInteger(value)) return reportFault(errors, `${at}: must be an integer`);
+    return (facts) => facts.estimated_input_tokens > value;
   },
-  is_worker: (value, at, errors) =>
-    typeof value === 'boolean' ? (facts) => facts.is_worker === value : fault(errors, `${at}: must be true or false`),
+  estimated_input_tokens_lt(value, at, errors) {
+    if (!isInteger(value)) return reportFault(errors, `${at}: must be an integer`);
+    return (facts) => facts.estimated_input_tokens < value;
+  },
+  has_images(value, at, errors) {
+    if (typeof value !== 'boolean') return reportFault(errors, `${at}: must be true or false`);
+    return (facts) => facts.message_has_images === value;
+  },
+  cost_today_exceeds_usd(value, at, errors) {
+    if (typeof value !== 'number' || !Number.isFinite(value)) return reportFault(errors, `${at}: must be a number`);
+    // Rounded down to whole picodollars: a cost is above the limit exactly if it is above this.
+    const limit = toPusd(new Decimal(value).toDecimalPlaces(USD_DIGITS, Decimal.ROUND_FLOOR).toFixed());
+    return (facts) => facts.cost_today_pusd > limit;
+  },
+  is_worker(value, at, errors) {
+    if (typeof value !== 'boolean') return reportFault(errors, `${at}: must be true or false`);
+    return (facts) => facts.is_worker === value;
+  },
   requested_model(value, at, errors) {
     if (typeof value !== 'string' || value === '' || value.length > MAX_GLOB)
-      return fault(errors, `${at}: must be a name of at most ${MAX_GLOB} characters, in which * matches any text`);
+      return reportFault(
+        errors,
+        `${at}: must be a name of at most ${MAX_GLOB} characters, in which * matches any text`,
+      );
     const parts = value.split('*');
     return ({ requested_model: name }) => name !== null && matchesGlob(name, parts);
   },
@@ -153,7 +169,7 @@ const COMPILERS: Readonly<Record<string, Compile>> = {
   },
   all_of: (value, at, errors, scope) => combineAll(compileList(value, at, errors, scope)),
   not(value, at, errors, scope) {
-    const part = compilePredicate(value, at, errors, inside(scope));
+    const part = compilePredicate(value, at, errors, enterScope(scope));
     return (facts) => !part(facts);
   },
 };
@@ -180,16 +196,16 @@ function combineAll(parts: readonly Predicate[]): Predicate {
 
 function compileList(value: unknown, at: string, errors: string[], scope: Scope): Predicate[] {
   if (!Array.isArray(value) || value.length === 0) {
-    return [fault(errors, `${at}: must be a list of at least one predicate`)];
+    return [reportFault(errors, `${at}: must be a list of at least one predicate`)];
   }
-  return value.map((item, i) => compilePredicate(item, `${at}[${i}]`, errors, inside(scope)));
+  return value.map((item, i) => compilePredicate(item, `${at}[${i}]`, errors, enterScope(scope)));
 }
 
-function inside(scope: Scope): Scope {
+function enterScope(scope: Scope): Scope {
   return { ...scope, depth: scope.depth + 1 };
 }
 
-function fault(errors: string[], line: string): Predicate {
+function reportFault(errors: string[], line: string): Predicate {
   errors.push(line);
   return () => false;
 }

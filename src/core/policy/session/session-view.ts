@@ -1,6 +1,6 @@
-// The wire object of a session: its record and what other tables say of it (01 §7.1).
+// Builds the wire object of a session from its record and facts of other tables (01 §7.1).
 import { isoTime } from '#protocol/clock.ts';
-import { fromPusd, type Pusd, toPusd, ZERO_PUSD } from '#protocol/money.ts';
+import { fromPusd, fromPusdOrNull, type Pusd, ZERO_PUSD } from '#protocol/money.ts';
 import type { BudgetView, Session, SessionRecord, SessionStatus, Waiting } from '#protocol/session.ts';
 
 // A session's title: the first line of its first user message, a worker's of its task (01 §7.1).
@@ -11,7 +11,7 @@ const MAX_CODE_POINTS = 80;
 export function firstLine(text: string): string | null {
   const line = text.trimStart().split(/\r?\n/, 1)[0]?.trimEnd() ?? '';
   if (line === '') return null;
-  // A line may be of megabytes: no more of it is looked at than could count.
+  // A line may be megabytes long: only the part that can count is read.
   const points = Array.from(line.slice(0, 2 * MAX_CODE_POINTS + 2));
   if (points.length <= MAX_CODE_POINTS) return line;
   return `${points
@@ -20,10 +20,11 @@ export function firstLine(text: string): string | null {
     .trimEnd()}…`;
 }
 
-/** Money that calls cost, and whether one of them had no price. */
+/** Money that calls cost, and whether one of them had no price or was simulated. */
 export interface Spent {
   readonly cost_pusd: Pusd;
   readonly unpriced: boolean;
+  readonly simulated: boolean;
 }
 
 export interface SessionFacts {
@@ -38,32 +39,36 @@ export interface SessionFacts {
   readonly workers: Spent;
   /** Model of its newest turn. */
   readonly last_model: string | null;
+  readonly last_effort: Session['last_effort'];
   /** Its descendants, and those of them that have not ended. */
   readonly descendants: { readonly count: number; readonly active: number };
-  /** What a worker was opened for; null for a session of one's own. `max_cost_usd` is in decimal US dollars. */
-  readonly delegation: { readonly task: string; readonly max_cost_usd: string | null } | null;
+  /** The delegation of a worker; null for a top-level session. */
+  readonly delegation: { readonly task: string; readonly max_cost_pusd: Pusd | null } | null;
   /** Title of its first user message; a worker's comes from its task. */
   readonly title: string | null;
   readonly waiting_on: Waiting[];
+  readonly failure: Session['failure'];
 }
 
-const NOTHING_SPENT: Spent = { cost_pusd: ZERO_PUSD, unpriced: false };
+const NOTHING_SPENT: Spent = { cost_pusd: ZERO_PUSD, unpriced: false, simulated: false };
 
-/** Of a top-level session that has done nothing yet. */
+/** Facts of a new top-level session. */
 export const NOTHING_YET: SessionFacts = {
   open_turn: null,
   own: NOTHING_SPENT,
   workers: NOTHING_SPENT,
   last_model: null,
+  last_effort: null,
   descendants: { count: 0, active: 0 },
   delegation: null,
   title: null,
   waiting_on: [],
+  failure: null,
 };
 
 export function sessionView(record: SessionRecord, facts: SessionFacts): Session {
   const { open_turn, own, workers, delegation } = facts;
-  const limit = record.is_worker ? (delegation?.max_cost_usd ?? null) : record.max_cost_usd;
+  const limit = record.is_worker ? (delegation?.max_cost_pusd ?? null) : record.max_cost_pusd;
   return {
     id: record.id,
     workspace_path: record.workspace_path,
@@ -74,7 +79,9 @@ export function sessionView(record: SessionRecord, facts: SessionFacts): Session
     cost_so_far_usd: fromPusd(own.cost_pusd),
     workers_cost_usd: fromPusd(workers.cost_pusd),
     has_unpriced_calls: own.unpriced || workers.unpriced,
+    has_simulated_calls: own.simulated || workers.simulated,
     last_model: facts.last_model,
+    last_effort: facts.last_effort,
     worker_count: facts.descendants.count,
     active_worker_count: facts.descendants.active,
     turn_count: record.turn_count,
@@ -90,6 +97,7 @@ export function sessionView(record: SessionRecord, facts: SessionFacts): Session
     is_worker: record.is_worker,
     root_session_id: record.root_session_id,
     delegation_depth: record.delegation_depth,
+    continues_session_id: record.continues_session_id,
     worker_name: record.worker_name,
     worker_digest: record.worker_digest,
     worker_origin: record.worker_origin,
@@ -101,9 +109,10 @@ export function sessionView(record: SessionRecord, facts: SessionFacts): Session
     // The first message of a worker is the same for all of them.
     title: delegation === null ? facts.title : firstLine(delegation.task),
     task: delegation?.task ?? null,
-    max_cost_usd: record.max_cost_usd,
+    max_cost_usd: fromPusdOrNull(record.max_cost_pusd),
     on_reached: record.on_reached,
     budget: limit === null ? null : viewBudget(limit, own.cost_pusd, workers.cost_pusd),
+    failure: facts.failure,
     waiting_on: facts.waiting_on,
   };
 }
@@ -111,15 +120,16 @@ export function sessionView(record: SessionRecord, facts: SessionFacts): Session
 function findStatus({ ended_at }: SessionRecord, openTurn: SessionFacts['open_turn']): SessionStatus {
   if (ended_at !== null) return 'ended';
   if (openTurn === null) return 'idle';
-  return openTurn.status === 'interrupted' ? 'interrupted' : 'running';
+  if (openTurn.status === 'interrupted') return 'interrupted';
+  return 'running';
 }
 
 /** The sums of the ledger; reservations are in memory, and the engine adds them (14 §4). */
-function viewBudget(limit: string, own: bigint, workers: bigint): BudgetView {
+function viewBudget(limit: Pusd, own: bigint, workers: bigint): BudgetView {
   const spent = own + workers;
-  const remaining = toPusd(limit) - spent;
+  const remaining = limit - spent;
   return {
-    max_cost_usd: limit,
+    max_cost_usd: fromPusd(limit),
     spent_usd: fromPusd(spent),
     reserved_usd: '0',
     remaining_usd: fromPusd(remaining > 0n ? remaining : 0n),

@@ -43,14 +43,17 @@ export interface ApprovalQuestion {
 }
 
 /** The rule of a session for a tool: under its own name, else under its group's (13 §7.1). */
-export function ruleFor(
+export function findToolRule(
   rules: Readonly<Record<string, ToolRule>>,
   tool: Pick<ToolDefinition, 'name' | 'group'>,
 ): ToolRule | null {
-  const group = tool.group !== undefined && Object.hasOwn(rules, tool.group) ? tool.group : null;
-  const key = keyOfTool(rules, tool.name) ?? group;
-  if (key === null) return null;
-  return rules[key] ?? null;
+  return getEntry(rules, keyOfTool(rules, tool.name)) ?? getEntry(rules, tool.group) ?? null;
+}
+
+/** An own entry of the map. */
+function getEntry<T>(map: Readonly<Record<string, T>>, key: string | null | undefined): T | undefined {
+  if (key == null || !Object.hasOwn(map, key)) return undefined;
+  return map[key];
 }
 
 /** The first line of 09 §5.2 that matches. */
@@ -66,8 +69,12 @@ export function decideApproval(q: ApprovalQuestion): ApprovalDecision {
   }
   if (q.approvalMode === 'strict') return 'deny_strict';
   // A broken trust file may hide a deny entry, and this mode has no approval request.
-  if (q.approvalMode === 'approve_all') return q.trust.malformed ? 'deny_policy' : 'approve_all';
-  return q.granted ? 'allow' : 'ask';
+  if (q.approvalMode === 'approve_all') {
+    if (q.trust.malformed) return 'deny_policy';
+    return 'approve_all';
+  }
+  if (q.granted) return 'allow';
+  return 'ask';
 }
 
 /** An entry is a tool's name, or a prefix with one final `*`; a bare `*` matches nothing. */
@@ -76,16 +83,15 @@ export function trustMatches(entries: readonly string[], name: string): boolean 
 }
 
 /** A tool's own entry beats its group's, which beats the default of its class. */
-export function toolMode(
+export function resolveToolMode(
   config: Pick<Config['tool_confirmation'], 'default' | 'per_tool'>,
   tool: Pick<ToolDefinition, 'name' | 'side_effects' | 'group'>,
 ): ToolMode {
-  const group = tool.group ?? null;
-  const key =
-    keyOfTool(config.per_tool, tool.name) ?? (group !== null && Object.hasOwn(config.per_tool, group) ? group : null);
-  const mode = key === null ? undefined : config.per_tool[key];
+  const { per_tool } = config;
+  const { group } = tool;
+  const mode = getEntry(per_tool, keyOfTool(per_tool, tool.name)) ?? getEntry(per_tool, group);
   if (mode !== undefined) return mode;
-  // What a worker does is confirmed by itself, so calling one is not.
+  // A worker's own calls are approved one by one, so calling the worker needs no approval.
   if (group === 'worker.call' || group === 'sandbox.read') return 'auto';
   return config.default[tool.side_effects];
 }
@@ -142,8 +148,10 @@ export function approvalPayload(
   input: Readonly<Record<string, unknown>>,
   secrets: readonly string[],
 ): Record<string, unknown> | null {
-  const shortenValue = (value: unknown, most: number) =>
-    typeof value === 'string' ? scrubExcerpt(value, most, secrets) : null;
+  const shortenValue = (value: unknown, most: number) => {
+    if (typeof value === 'string') return scrubExcerpt(value, most, secrets);
+    return null;
+  };
   if (tool.group === 'sandbox.write') {
     const content = input.content ?? input.new;
     const bytes = typeof content === 'string' ? Buffer.byteLength(content) : 0;

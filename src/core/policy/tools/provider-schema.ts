@@ -4,8 +4,8 @@ import type { Issue } from '#protocol/errors.ts';
 import { ok, type Result } from '#protocol/result.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import type { JsonSchema } from '#protocol/tool.ts';
-import { isMapping } from '../parsing/yaml.ts';
-import { flatSchema } from './flat-schema.ts';
+import { isMapping, toMapping } from '../parsing/yaml.ts';
+import { flattenSchema } from './flat-schema.ts';
 
 /** Anthropic refuses other names of properties at the root; names below it may be any. */
 const PROPERTY_NAME = /^[a-zA-Z0-9_.-]{1,64}$/;
@@ -33,37 +33,35 @@ export interface ProviderSchema {
  * One form for all wires: a session may change its model between two calls, and one wire leads to many vendors.
  * @param schema of 2020-12; it need not be valid
  */
-export function providerSchema(schema: JsonSchema): Result<ProviderSchema, string> {
-  const flat = flatSchema(schema);
+export function toProviderSchema(schema: JsonSchema): Result<ProviderSchema, string> {
+  const flat = flattenSchema(schema);
   if (!flat.ok) return flat;
-  const properties = isMapping(flat.value.properties) ? flat.value.properties : {};
-  const shown = shownNames(Object.keys(properties));
+  const properties = toMapping(flat.value.properties);
+  const shown = listShownNames(Object.keys(properties));
   if (shown.size === 0) return ok({ schema: flat.value, names: new Map() });
-  // What is closed but for a pattern would be closed to names that fit it.
+  // An object that is closed except for a pattern would reject names that match the pattern.
   const dropped = 'patternProperties' in flat.value ? [...BY_NAME, 'additionalProperties'] : BY_NAME;
   const rest = Object.fromEntries(Object.entries(flat.value).filter(([key]) => !dropped.includes(key)));
   const named = Object.entries(properties).map(([name, property]) => {
     const other = shown.get(name);
     if (other === undefined) return [name, property];
-    return [other, isMapping(property) ? { title: name, ...property } : property];
+    if (!isMapping(property)) return [other, property];
+    return [other, { title: name, ...property }];
   });
-  const required = Array.isArray(rest.required)
-    ? { required: rest.required.map((name) => shown.get(name) ?? name) }
-    : {};
-  return ok({
-    schema: { ...rest, properties: Object.fromEntries(named), ...required },
-    names: new Map([...shown].map(([name, other]) => [other, name])),
-  });
+  const renamed: Record<string, unknown> = { ...rest, properties: Object.fromEntries(named) };
+  if (Array.isArray(rest.required)) renamed.required = rest.required.map((name) => shown.get(name) ?? name);
+  return ok({ schema: renamed, names: new Map([...shown].map(([name, other]) => [other, name])) });
 }
 
-/** What a model sees in place of names that a provider refuses. */
-function shownNames(names: readonly string[]): ReadonlyMap<string, string> {
+/** Replacement names for properties that a provider rejects. */
+function listShownNames(names: readonly string[]): ReadonlyMap<string, string> {
   const taken = new Set(names.filter((name) => PROPERTY_NAME.test(name)));
   const shown = new Map<string, string>();
   for (const name of names.filter((name) => !taken.has(name)).sort()) {
     const plain = name.replaceAll(/[^a-zA-Z0-9_.-]+/g, '_');
-    const fits = plain !== '' && plain.length <= MAX_NAME && !taken.has(plain);
-    const other = fits ? plain : `${plain.slice(0, HEAD)}_${sha256Hex(name).slice(0, 8)}`;
+    let other = plain;
+    if (plain === '' || plain.length > MAX_NAME || taken.has(plain))
+      other = `${plain.slice(0, HEAD)}_${sha256Hex(name).slice(0, 8)}`;
     taken.add(other);
     shown.set(name, other);
   }
@@ -71,7 +69,7 @@ function shownNames(names: readonly string[]): ReadonlyMap<string, string> {
 }
 
 /** The input under the tool's own names. */
-export function ownInput(
+export function toOwnInput(
   input: Readonly<Record<string, unknown>>,
   names: ProviderSchema['names'],
 ): Readonly<Record<string, unknown>> {
@@ -80,12 +78,14 @@ export function ownInput(
 }
 
 /** Issues of an input under the names that the model gave. */
-export function shownIssues(issues: readonly Issue[], names: ProviderSchema['names']): readonly Issue[] {
+export function toShownIssues(issues: readonly Issue[], names: ProviderSchema['names']): readonly Issue[] {
   if (names.size === 0) return issues;
   return issues.map(({ path, message }) => {
     const found = [...names].find(
       ([, own]) => path === own || path.startsWith(`${own}.`) || path.startsWith(`${own}[`),
     );
-    return { path: found === undefined ? path : `${found[0]}${path.slice(found[1].length)}`, message };
+    if (found === undefined) return { path, message };
+    const [name, own] = found;
+    return { path: `${name}${path.slice(own.length)}`, message };
   });
 }

@@ -8,7 +8,8 @@ const MCP_NAME = /^mcp__(.+?)__(.+)$/is;
 /** `mcp__<server>__<tool>` with the tool's own name, at most 64 characters. */
 export function mcpToolName(server: string, original: string): string {
   const name = `mcp__${server}__${original.replaceAll(/[^A-Za-z0-9_-]/g, '_')}`;
-  return name.length <= MAX_NAME ? name : `${name.slice(0, HEAD)}_${sha256Hex(original).slice(0, 8)}`;
+  if (name.length <= MAX_NAME) return name;
+  return `${name.slice(0, HEAD)}_${sha256Hex(original).slice(0, 8)}`;
 }
 
 /**
@@ -17,7 +18,10 @@ export function mcpToolName(server: string, original: string): string {
  */
 export function toolKey(name: string): string {
   const [, server, original] = MCP_NAME.exec(name) ?? [];
-  if (server === undefined || original === undefined) return isMcp(name) ? plainKey(name) : name;
+  if (server === undefined || original === undefined) {
+    if (isMcp(name)) return plainKey(name);
+    return name;
+  }
   return plainKey(mcpToolName(server, original));
 }
 

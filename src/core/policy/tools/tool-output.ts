@@ -1,14 +1,17 @@
-// How much of a tool's answer reaches the model: 256 KiB of text and five images (09 §10).
+// Limits the part of a tool's answer that reaches the model: 256 KiB of text and five images (09 §10).
 import type { ToolResultContent } from '#protocol/message.ts';
 import { type ToolOutput, toolText } from '#protocol/tool.ts';
-import { decodedBytes, MAX_IMAGE_BYTES } from '../context/image-blocks.ts';
+import { countDecodedBytes, MAX_IMAGE_BYTES } from '../context/image-blocks.ts';
 
 /** UTF-8 bytes of text kept of one answer. Notes about what was left out come on top. */
 export const MAX_OUTPUT_BYTES = 262_144;
 const MAX_OUTPUT_IMAGES = 5;
 
 /** An answer of a tool that applied the limit in its own way: its text is not cut again. */
-export function alreadyCut(text: string, rest: Partial<Omit<ToolOutput, 'content' | 'metadata'>> = {}): ToolOutput {
+export function createCutOutput(
+  text: string,
+  rest: Partial<Omit<ToolOutput, 'content' | 'metadata'>> = {},
+): ToolOutput {
   return toolText(text, { ...rest, metadata: { cut_by_tool: true } });
 }
 
@@ -16,17 +19,18 @@ export function alreadyCut(text: string, rest: Partial<Omit<ToolOutput, 'content
 export function truncateOutput(output: ToolOutput): ToolOutput {
   const content = withoutExcessImages(output.content);
   if (output.metadata?.cut_by_tool === true) return { ...output, content };
-  return { ...output, content: withinBytes(content) };
+  return { ...output, content: truncateTexts(content) };
 }
 
 function withoutExcessImages(content: readonly ToolResultContent[]): readonly ToolResultContent[] {
   let images = 0;
   return content.map((block) => {
     if (block.type !== 'image') return block;
-    const bytes = decodedBytes(block.source.data);
+    const bytes = countDecodedBytes(block.source.data);
     if (bytes > MAX_IMAGE_BYTES) return note(`[image omitted: ${bytes} bytes, at most ${MAX_IMAGE_BYTES} are shown]`);
     images += 1;
-    return images > MAX_OUTPUT_IMAGES ? note(`[image omitted: at most ${MAX_OUTPUT_IMAGES} are shown]`) : block;
+    if (images > MAX_OUTPUT_IMAGES) return note(`[image omitted: at most ${MAX_OUTPUT_IMAGES} are shown]`);
+    return block;
   });
 }
 
@@ -34,7 +38,7 @@ function note(text: string): ToolResultContent {
   return { type: 'text', text };
 }
 
-function withinBytes(content: readonly ToolResultContent[]): readonly ToolResultContent[] {
+function truncateTexts(content: readonly ToolResultContent[]): readonly ToolResultContent[] {
   const sizes = content.map((block) => (block.type === 'text' ? Buffer.byteLength(block.text) : 0));
   const total = sizes.reduce((sum, size) => sum + size, 0);
   if (total <= MAX_OUTPUT_BYTES) return content;
@@ -55,7 +59,7 @@ function withinBytes(content: readonly ToolResultContent[]): readonly ToolResult
   return kept;
 }
 
-/** The line that stands where text was left out. */
+/** The line in place of omitted text. */
 export function omittedNote(bytes: number): string {
   return `\n... [output truncated: ${bytes} bytes omitted]`;
 }

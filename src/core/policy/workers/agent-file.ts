@@ -1,18 +1,18 @@
-// Reads `.claude/agents/**/*.md` as a definition: the head lists what it may use, the body is its prompt (13 §3.1, 18 §2).
+// Reads `.claude/agents/**/*.md` as a definition: the head lists its tools, the body is its prompt (13 §3.1, 18 §2).
 
 import { err, ok, type Result } from '#protocol/result.ts';
 import { type WorkerDefinition, WorkerDefinitionSchema, type WorkerProblem } from '#protocol/worker-definition.ts';
-import { plainIssues } from '../parsing/plain-issue.ts';
+import { describeIssues } from '../parsing/plain-issue.ts';
 import { OUTSIDE } from '../parsing/text-limits.ts';
 import { isMapping, lineFinder, readYaml } from '../parsing/yaml.ts';
 import { namesTool } from '../tools/tool-names.ts';
 import { type Fault, locateProblem, sortProblems } from './read-definition.ts';
 
-// What an agent's file lets it use, in terms of a definition: whatever cannot be expressed narrows it (13 §3.1).
+// Maps the tools of an agent's file to a definition. A restriction that a definition cannot express narrows the tools (13 §3.1).
 
 const READING: readonly string[] = ['Read', 'Grep', 'Glob'];
 const WRITING: readonly string[] = ['Write', 'Edit'];
-/** What an agent has that names none. */
+/** Tools of an agent whose file lists none. */
 const DEFAULT = [...READING, ...WRITING, 'Bash'];
 /** `Bash(git diff:*)`. */
 const SCOPED = /^([A-Za-z]+)\((.*)\)$/s;
@@ -43,7 +43,7 @@ function readAgentTools({ tools, disallowed, hasSkills, isPlanning }: AgentLists
   const warnings: string[] = [];
   const own = new Set<string>();
   const granted = new Set<string>();
-  // A star is all of them.
+  // `*` means all tools.
   for (const entry of tools?.flatMap((tool) => (tool === '*' ? DEFAULT : tool)) ?? DEFAULT) {
     const scope = SCOPED.exec(entry);
     if (entry === 'Skill' || scope?.[1] === 'Skill') granted.add('skill_load');
@@ -83,7 +83,8 @@ function readAgentTools({ tools, disallowed, hasSkills, isPlanning }: AgentLists
 
 /** A server's name alone means all its tools. */
 function toServerPrefix(entry: string): string {
-  return MCP_SERVER.test(entry) && !entry.endsWith('*') ? `${entry}__*` : entry;
+  if (MCP_SERVER.test(entry) && !entry.endsWith('*')) return `${entry}__*`;
+  return entry;
 }
 
 function withhold(entry: string, granted: Set<string>, denied: Set<string>, warnings: string[]): void {
@@ -122,15 +123,25 @@ function readAgentText(text: string): Result<AgentText, string> {
   const found = HEAD.exec(plain);
   if (found === null && plain.startsWith('---\n')) return err('a line of exactly "---" must end the head');
   const head = found?.[1] ?? '';
+  const keys = readKeys(head);
+  if (!keys.ok) return keys;
+  return ok({ head, keys: keys.value, body: plain.slice(found?.[0].length ?? 0).trim() });
+}
+
+function readKeys(head: string): Result<AgentText['keys'], string> {
   const yaml = readYaml(head, OUTSIDE);
-  const keys = yaml.ok ? (yaml.value ?? {}) : keysByLine(head);
-  if (keys === null) return err(`the head ${yaml.ok ? '' : yaml.error}`);
-  if (!isMapping(keys)) return err('the head must be a mapping');
-  return ok({ head, keys, body: plain.slice(found?.[0].length ?? 0).trim() });
+  if (yaml.ok) {
+    const keys = yaml.value ?? {};
+    if (!isMapping(keys)) return err('the head must be a mapping');
+    return ok(keys);
+  }
+  const keys = readKeysByLine(head);
+  if (keys === null) return err(`the head ${yaml.error}`);
+  return ok(keys);
 }
 
 /** Null where the text is too long, or no line begins with a key. */
-function keysByLine(head: string): Readonly<Record<string, unknown>> | null {
+function readKeysByLine(head: string): Readonly<Record<string, unknown>> | null {
   if (Buffer.byteLength(head) > OUTSIDE.bytes) return null;
   const entries: { readonly key: string; readonly lines: string[] }[] = [];
   for (const line of head.split('\n')) {
@@ -158,7 +169,7 @@ const KEYS: ReadonlySet<string> = new Set([
   'maxTurns',
   'skills',
   'permissionMode',
-  // How another program shows it.
+  // The colour in another program's display.
   'color',
 ]);
 const TIERS: Readonly<Record<string, 'fast' | 'balanced' | 'deep'>> = {
@@ -209,7 +220,7 @@ export function readAgent(
   const faults: Faults = { errors: [], warnings: [] };
   if (body === '') faults.errors.push({ path: [], message: 'has no instructions below its head' });
   const parsed = WorkerDefinitionSchema.safeParse({ name, ...readFields(keys, name, faults), instructions: body });
-  if (!parsed.success) faults.errors.push(...plainIssues(parsed.error));
+  if (!parsed.success) faults.errors.push(...describeIssues(parsed.error));
   // The head begins on the second line.
   const find = lineFinder(head, OUTSIDE);
   const locateFault = (fault: Fault) => {
@@ -249,7 +260,7 @@ function readFields(keys: Readonly<Record<string, unknown>>, name: string, fault
   };
 }
 
-/** Others write the ends of its lines as `\n` in one long line. */
+/** Some programs write line ends as `\n` in one long line. */
 function readDescription(given: unknown): string | null {
   if (typeof given !== 'string') return null;
   return given.trim().replaceAll('\\n', '\n').slice(0, MAX_DESCRIPTION);
@@ -264,7 +275,8 @@ function readModel(model: unknown): { readonly model?: unknown; readonly tier?: 
 /** A list, or names with commas between them that are in no parentheses; null when nothing is written. */
 function readList(value: unknown, key: string, faults: Faults): readonly string[] | null {
   if (value === undefined || value === null) return null;
-  const items = typeof value === 'string' ? value.split(/,(?![^()]*\))/) : value;
+  let items = value;
+  if (typeof value === 'string') items = value.split(/,(?![^()]*\))/);
   if (Array.isArray(items) && items.length <= MAX_TOOLS && items.every((item) => typeof item === 'string'))
     return items.map((item) => item.trim()).filter((item) => item !== '');
   faults.errors.push({

@@ -1,4 +1,4 @@
-// Files handed to a worker: how many and which, and what its model is given of each (13 §5).
+// Checks files that are passed to a worker, and converts each to a block for its model (13 §5).
 import { type ContentBlock, type ImageBlock, textBlock } from '#protocol/message.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { plainText } from '#protocol/text/plain-text.ts';
@@ -18,7 +18,7 @@ const PDF = 'application/pdf';
 /** Decoded bytes of all files of a call. No provider accepts a larger request, so no policy can raise it. */
 export const MAX_ATTACHED_BYTES = 32 * 1024 * 1024;
 
-/** Whether they are too many, before any is looked at; as `findPolicyFault`. */
+/** The fault of too many files, before any file is read; null = none. Message as in `findPolicyFault`. */
 export function findCountFault(files: number, policy: AttachmentPolicy, whose: string): string | null {
   if (files <= policy.max_attachments) return null;
   return `${files} attachments, the attachment policy of ${whose} takes ${policy.max_attachments} (max_attachments)`;
@@ -54,7 +54,8 @@ export function createAttachment(path: string, data: Buffer): Result<Attachment,
   if (image !== undefined) {
     const block: ImageBlock = { type: 'image', source: toBase64Source(data), media_type: image };
     const fault = checkImage(block.source.data, image);
-    return fault === null ? ok({ block, media_type: image }) : err(`unsupported_attachment_type: ${path}: ${fault}`);
+    if (fault === null) return ok({ block, media_type: image });
+    return err(`unsupported_attachment_type: ${path}: ${fault}`);
   }
   if (suffix === '.pdf') {
     if (!data.subarray(0, 1024).includes('%PDF-'))

@@ -1,4 +1,4 @@
-// Reads a definition: the text of a file or a value from a caller, with everything that is wrong with it (13 §2, §3.2).
+// Reads a definition from a file's text or a caller's value, with all of its faults (13 §2, §3.2).
 
 import { err, ok, type Result } from '#protocol/result.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
@@ -9,11 +9,11 @@ import {
   type WorkerProblem,
 } from '#protocol/worker-definition.ts';
 import { readJson } from '../parsing/json.ts';
-import { plainIssues } from '../parsing/plain-issue.ts';
+import { describeIssues } from '../parsing/plain-issue.ts';
 import { type Limits, OUTSIDE } from '../parsing/text-limits.ts';
-import { isMapping, lineFinder, lineOfError, readYaml } from '../parsing/yaml.ts';
+import { isMapping, lineFinder, lineOfError, readYaml, toMapping } from '../parsing/yaml.ts';
 
-// The spellings in which a definition may be written, brought into the one in which it is kept (13 §2).
+// Converts alternative spellings of a definition to the canonical one (13 §2).
 
 /** Tools of the old toolset that are no workers. */
 const DELEGATION_TOOLS: readonly string[] = ['worker_create', 'worker_call'];
@@ -32,9 +32,10 @@ function normaliseDefinition(given: Mapping, faults: Fault[]): Mapping {
   else if (isMapping(value.tool_rules)) value.tool_rules = nameEntries(value.tool_rules, 'tool_rules', faults);
   if (isMapping(value.sandboxes)) {
     const sandboxes = nameEntries(value.sandboxes, 'sandboxes', faults);
-    value.sandboxes = mapEntries(sandboxes, (entry, name) =>
-      isMapping(entry) ? normaliseSandbox(entry, name, faults) : entry,
-    );
+    value.sandboxes = mapEntries(sandboxes, (entry, name) => {
+      if (!isMapping(entry)) return entry;
+      return normaliseSandbox(entry, name, faults);
+    });
   }
   return value;
 }
@@ -65,7 +66,7 @@ function normaliseSandbox(entry: Mapping, name: string, faults: Fault[]): Mappin
 function indexRules(list: readonly unknown[], faults: Fault[]): Mapping {
   const rules = new Map<string, unknown>();
   for (const [index, rule] of list.entries()) {
-    const name = isMapping(rule) ? rule.name : undefined;
+    const { name } = toMapping(rule);
     if (typeof name !== 'string') faults.push({ path: ['tool_rules', index, 'name'], message: 'is required' });
     else if (rules.has(name)) faults.push({ path: ['tool_rules', index, 'name'], message: `"${name}" stands twice` });
     else rules.set(name, rule);
@@ -98,7 +99,7 @@ function spreadToolsets(value: Record<string, unknown>, toolsets: unknown, fault
   };
 }
 
-/** A list that is none stays as it is, for the schema to say so. */
+/** A value that is not a list is returned unchanged; the schema reports it. */
 function joinLists(list: unknown, more: readonly string[]): unknown {
   if (list !== undefined && !Array.isArray(list)) return list;
   return [...new Set([...(list ?? []), ...more])];
@@ -108,7 +109,7 @@ function mapEntries(map: Mapping, fn: (entry: unknown, key: string) => unknown):
   return Object.fromEntries(Object.entries(map).map(([key, entry]) => [key, fn(entry, key)]));
 }
 
-// What sandboxes may be, and which files belong into one (13 §4).
+// Rules for sandboxes, and which files belong to one (13 §4).
 
 /** The path below the workspace in one spelling, `.` for the workspace itself; null when it leads out of it. */
 export function normaliseSandboxPath(path: string): string | null {
@@ -121,10 +122,11 @@ export function normaliseSandboxPath(path: string): string | null {
     if (part !== '..') parts.push(part);
     else if (parts.pop() === undefined) return null;
   }
-  return parts.length === 0 ? '.' : parts.join('/');
+  if (parts.length === 0) return '.';
+  return parts.join('/');
 }
 
-/** A sandbox that is written to must not hold one that is only read: what is protected by the one would be open by the other. */
+/** A writable sandbox must not contain a read-only one: the writable one would bypass the protection. */
 function findSandboxFaults(sandboxes: Readonly<Record<string, Sandbox>>): readonly Fault[] {
   const faults: Fault[] = [];
   const roots = new Map<string, string>();
@@ -149,12 +151,13 @@ function findSandboxFaults(sandboxes: Readonly<Record<string, Sandbox>>): readon
 /** Whether a file of this name is one of these; no suffixes = every file is. `""` is a name without a dot after its first character. */
 export function hasSuffix(fileName: string, suffixes: readonly string[]): boolean {
   const name = fileName.toLowerCase();
-  return suffixes.some((suffix) =>
-    suffix === '' ? name.indexOf('.', 1) < 0 : name.length > suffix.length && name.endsWith(suffix),
-  );
+  return suffixes.some((suffix) => {
+    if (suffix === '') return name.indexOf('.', 1) < 0;
+    return name.length > suffix.length && name.endsWith(suffix);
+  });
 }
 
-// A fault of a definition by its key path, before it is known where that stands.
+// A fault of a definition by its key path; its line is added later.
 
 export interface Fault {
   readonly path: readonly PropertyKey[];
@@ -186,8 +189,10 @@ export function readDefinition(
     return { definition: null, errors: [{ path: '', message: parsed.error, file, line }] };
   }
   const { definition, faults } = checkDefinition(parsed.value, about.name);
-  const lineOf = faults.length === 0 ? () => null : lineFinder(text, LIMITS);
-  return { definition, errors: sortProblems(faults.map((fault) => locateProblem(fault, file, lineOf(fault.path)))) };
+  if (faults.length === 0) return { definition, errors: [] };
+  const findLine = lineFinder(text, LIMITS);
+  const errors = faults.map((fault) => locateProblem(fault, file, findLine(fault.path)));
+  return { definition, errors: sortProblems(errors) };
 }
 
 /** A definition that came as a value, such as the body of a request. */
@@ -201,15 +206,16 @@ export function checkDefinition(
   const named = given.name === undefined && name !== null ? { ...given, name } : given;
   const parsed = WorkerDefinitionSchema.safeParse(named);
   if (!parsed.success) {
-    const issues = plainIssues(parsed.error, WorkerDefinitionSchema);
+    const issues = describeIssues(parsed.error, WorkerDefinitionSchema);
     return { definition: null, faults: [...faults, ...issues, ...findOtherFaults(named, issues, name)] };
   }
   const definition = parsed.data;
   faults.push(...findRuleFaults(definition, name));
-  return { definition: faults.length === 0 ? definition : null, faults };
+  if (faults.length > 0) return { definition: null, faults };
+  return { definition, faults };
 }
 
-/** What is wrong with the keys that hold by themselves, so that a person sees everything at once. */
+/** Faults of each key on its own, so that all faults are reported at once. */
 function findOtherFaults(
   given: Readonly<Record<string, unknown>>,
   issues: readonly Fault[],
@@ -218,10 +224,11 @@ function findOtherFaults(
   const wrong = new Set(issues.map(({ path }) => path[0]));
   const sound = Object.fromEntries(Object.entries(given).filter(([key]) => !wrong.has(key)));
   const rest = WorkerDefinitionSchema.safeParse({ ...sound, name: sound.name ?? name ?? 'unnamed' });
-  return rest.success ? findRuleFaults(rest.data, sound.name === undefined ? null : name) : [];
+  if (rest.success) return findRuleFaults(rest.data, sound.name === undefined ? null : name);
+  return [];
 }
 
-/** What its form alone does not say. */
+/** Checks that go beyond the schema. */
 function findRuleFaults(definition: WorkerDefinition, name: string | null): readonly Fault[] {
   const faults: Fault[] = [];
   if (name !== null && definition.name !== name)
@@ -232,16 +239,22 @@ function findRuleFaults(definition: WorkerDefinition, name: string | null): read
   return [...faults, ...findSandboxFaults(definition.sandboxes)];
 }
 
-/** As the file is read, from its top; what has no line comes first. */
+/** Orders problems by line; those without a line come first. */
 export function sortProblems(problems: readonly WorkerProblem[]): readonly WorkerProblem[] {
   return problems.toSorted((a, b) => (a.line ?? 0) - (b.line ?? 0));
+}
+
+/** The message of a problem with the line it is on, where that is known. */
+export function appendLine(message: string, line: number | null): string {
+  if (line === null) return message;
+  return `${message} (line ${line})`;
 }
 
 export function locateProblem(fault: Fault, file: string | null, line: number | null): WorkerProblem {
   return { path: fault.path.map(String).join('.'), message: fault.message, file, line };
 }
 
-// A worker's prompt in a file of its own: raw text, or a template that knows one thing, to put in another file (13 §3.3).
+// A worker's prompt in a separate file: raw text, or a template whose only function inserts another file (13 §3.3).
 
 /** In this order; the first that exists counts. */
 export const PROMPT_SUFFIXES = ['jinja2', 'j2', 'txt', 'md'] as const;
@@ -255,7 +268,7 @@ const TAG = /\{\{\s*file\(\s*(?:"([^"\n]*)"|'([^'\n]*)')\s*\)\s*\}\}/g;
 const OTHER = /\{\{|\{%|\{#/;
 const MAX_PARTS = 64;
 
-/** What a template is made of. What `file` brings in is not looked at again. */
+/** Parts of a template. The inserted text of `file` is not expanded again. */
 export function parseTemplate(text: string): Result<readonly PromptPart[], string> {
   const parts: PromptPart[] = [];
   let last = 0;
@@ -270,7 +283,8 @@ export function parseTemplate(text: string): Result<readonly PromptPart[], strin
     return err(
       `unsupported_template_syntax: only {{ file("...") }} is known, not ${JSON.stringify(quoteTag(odd.text))}`,
     );
-  return parts.length > 2 * MAX_PARTS ? err(`brings in more than ${MAX_PARTS} files`) : ok(parts);
+  if (parts.length > 2 * MAX_PARTS) return err(`brings in more than ${MAX_PARTS} files`);
+  return ok(parts);
 }
 
 function quoteTag(text: string): string {
@@ -278,10 +292,11 @@ function quoteTag(text: string): string {
   return text.slice(at, at + 40).split('\n', 1)[0] ?? '';
 }
 
-// The fingerprint of a definition: what a worker runs with, independent of its author (13 §2).
+// The digest of a definition: everything that a worker runs with, independent of its author (13 §2).
 
 /** @param instructions as they are used, from the definition or its prompt file */
 export function hashDefinition(definition: WorkerDefinition, instructions: string): string {
-  const { locked: _, ...rest } = definition;
-  return sha256Hex(canonicalJson({ ...rest, instructions }));
+  const { locked: _, effort, ...rest } = definition;
+  // Digests of before there were efforts stay what they are.
+  return sha256Hex(canonicalJson({ ...rest, ...(effort !== null && { effort }), instructions }));
 }

@@ -1,4 +1,4 @@
-// A definition written into an existing file: comments and everything that did not change stay (13 §3.4).
+// Writes a definition into an existing file; comments and unchanged parts are preserved (13 §3.4).
 // Its own file, because `yaml` is loaded only for a saved worker.
 import { type Document, isMap, parseDocument } from 'yaml';
 import { canonicalJson } from '#protocol/text/canonical-json.ts';
@@ -31,7 +31,7 @@ export function reviseYaml(before: string, definition: WorkerDefinition): string
   if (document.errors.length > 0 || !isMap(document.contents)) return plain;
   const spread = document.has('toolsets') && OLD_LISTS.some((key) => isDifferent(old, definition, key));
   if (spread) document.delete('toolsets');
-  // Whatever is written in a form that this does not know, the content counts.
+  // If the file has a form that cannot be changed in place, the new content replaces it.
   try {
     applyChanges(document, [], {
       old: spread ? { ...old, allow_workers: null, tools: null } : old,
@@ -39,7 +39,8 @@ export function reviseYaml(before: string, definition: WorkerDefinition): string
       written: written.value,
     });
     const text = document.toString({ lineWidth: 0 });
-    return isSame(parseText(text), definition) ? text : plain;
+    if (isSame(parseText(text), definition)) return text;
+    return plain;
   } catch {
     return plain;
   }

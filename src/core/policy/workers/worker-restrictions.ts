@@ -1,8 +1,8 @@
-// What the file of a worker asks for beyond what the server would let it do without a question (20 §11).
+// Finds permissions in a worker's file that exceed what the server allows without approval (20 §11).
 import type { Config } from '#protocol/config.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';
 import type { WorkerDefinition } from '#protocol/worker-definition.ts';
-import { toolMode } from '../tools/approval.ts';
+import { resolveToolMode } from '../tools/approval.ts';
 
 /** Tools that a planner lacks while `workers.dynamic` is false. */
 const DYNAMIC_TOOLS = ['worker_create', 'worker_call'];
@@ -44,7 +44,7 @@ function isAutomatic(key: string, { tools, confirmation }: ServerPolicy): boolea
     ...tools.filter(({ name, group }) => name === key || group === key),
     ...GROUPS.filter(({ group }) => group === key),
   ];
-  return covered.length > 0 && covered.every((tool) => toolMode(confirmation, tool) === 'auto');
+  return covered.length > 0 && covered.every((tool) => resolveToolMode(confirmation, tool) === 'auto');
 }
 
 // Workers and tools share one space of names (13 §6.2).
@@ -65,5 +65,6 @@ const RESERVED: ReadonlySet<string> = new Set([
 export function reservedName(name: string, tools: readonly string[]): string | null {
   const lower = name.toLowerCase();
   if (RESERVED.has(lower) || lower.startsWith('mcp__') || name.startsWith('_')) return `"${name}" is a reserved name`;
-  return tools.some((tool) => tool.toLowerCase() === lower) ? `"${name}" is the name of a tool` : null;
+  if (tools.some((tool) => tool.toLowerCase() === lower)) return `"${name}" is the name of a tool`;
+  return null;
 }

@@ -1,9 +1,10 @@
 // The tools of a named worker, and named workers as tools (09 §2, 13 §6).
 
 import type { ModelEntry } from '#protocol/model.ts';
+import { compareText } from '#protocol/text/compare-text.ts';
 import { type JsonSchema, REQUEST_CONTEXT, type ToolDefinition } from '#protocol/tool.ts';
 import { type FoundWorker, STANDARD_POLICY, type WorkerDefinition } from '#protocol/worker-definition.ts';
-import { ruleFor } from '../tools/approval.ts';
+import { findToolRule } from '../tools/approval.ts';
 import { namesTool, toolKey } from '../tools/tool-names.ts';
 
 interface NamedToolSet {
@@ -32,7 +33,7 @@ export function selectNamedTools(session: {
   const isWanted = (tool: ToolDefinition): boolean => {
     if (tool.file_access === 'read') return boxes.length > 0;
     if (tool.file_access === 'write') return boxes.some((box) => box.mode === 'rw');
-    // They are there because it may call them.
+    // Tools of named workers are registered only where the session may call them.
     if (tool.spawns === 'worker_tool') return true;
     return isRequested(tool.name) && (creatorTools === null || creatorTools.includes(tool.name));
   };
@@ -40,7 +41,7 @@ export function selectNamedTools(session: {
     tool.name !== REQUEST_CONTEXT &&
     tool.spawns !== 'delegate' &&
     !(tool.planners_only && session.isWorker) &&
-    ruleFor(definition.tool_rules, tool)?.allowed !== false;
+    findToolRule(definition.tool_rules, tool)?.allowed !== false;
   const effective = session.registered.filter((tool) => isWanted(tool) && isPermitted(tool)).map(({ name }) => name);
   const dropped = session.registered.filter(
     ({ name }) => name !== REQUEST_CONTEXT && isRequested(name) && !effective.includes(name),
@@ -75,14 +76,13 @@ export function createWorkerTool(worker: FoundWorker & { readonly definition: Wo
 
 function createInputSchema(definition: WorkerDefinition): JsonSchema {
   const policy = definition.attachment_policy ?? STANDARD_POLICY;
-  const attachments =
-    policy.max_attachments === 0
-      ? {}
-      : { attachments: attachmentsSchema(policy.max_attachments, policy.allowed_suffixes) };
+  const properties: Record<string, JsonSchema> = { input: INPUT_SCHEMA };
+  if (policy.max_attachments !== 0)
+    properties.attachments = attachmentsSchema(policy.max_attachments, policy.allowed_suffixes);
   return {
     type: 'object',
     additionalProperties: false,
-    properties: { input: INPUT_SCHEMA, ...attachments },
+    properties,
     required: ['input'],
   };
 }
@@ -95,23 +95,25 @@ export const INPUT_SCHEMA: JsonSchema = {
 
 /** @param most how many are taken; null = as many as the worker takes */
 export function attachmentsSchema(most: number | null, suffixes: readonly string[]): JsonSchema {
-  const limit = most === null ? '' : ` At most ${most}.`;
-  const kinds =
-    suffixes.length === 0 ? '' : ` Only ${suffixes.map((s) => (s === '' ? 'names without a dot' : s)).join(', ')}.`;
+  const sentences = ['Paths of files to hand over.'];
+  if (most !== null) sentences.push(`At most ${most}.`);
+  const kinds = suffixes.map((suffix) => suffix || 'names without a dot');
+  if (kinds.length > 0) sentences.push(`Only ${kinds.join(', ')}.`);
   return {
     type: 'array',
     items: { type: 'string', minLength: 1 },
-    description: `Paths of files to hand over.${limit}${kinds}`,
+    description: sentences.join(' '),
   };
 }
 
 /** `input_data` is `input`, and what is no text is written as JSON: what models give instead of a text (13 §6.1). */
 export function normaliseInput(given: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   const { input_data, ...rest } = given;
-  const input = 'input' in given ? given.input : input_data;
-  if (input === undefined) return given;
   if ('input' in given && 'input_data' in given) return given;
-  return { ...rest, input: typeof input === 'string' ? input : JSON.stringify(sortKeys(input), null, 2) };
+  const { input = input_data } = given;
+  if (input === undefined) return given;
+  if (typeof input === 'string') return { ...rest, input };
+  return { ...rest, input: JSON.stringify(sortKeys(input), null, 2) };
 }
 
 function sortKeys(value: unknown): unknown {
@@ -161,7 +163,7 @@ export function listPlannerTools(session: {
     .map((tool) => tool.name)
     .filter((name) => name !== REQUEST_CONTEXT)
     .filter((name) => name !== DELEGATE || session.offerDelegate)
-    .sort(compareBytes);
+    .sort(compareText);
 }
 
 export interface WorkerToolSet {
@@ -174,7 +176,7 @@ export interface WorkerToolSet {
 }
 
 /**
- * What a worker of `delegate` gets: the planner's set of the calling turn, narrowed, less what only planners have.
+ * The tools of a `delegate` worker: the tools of the calling turn, narrowed, without those reserved for planners.
  * @param allowed_tools null = all
  * @param mayDelegate whether the worker's depth is below `delegation.delegate_depth`
  * @param registered the tools of the server; those that call or make named workers are not inherited
@@ -200,14 +202,25 @@ export function selectWorkerTools(call: {
   const found = new Set([REQUEST_CONTEXT, ...wanted].map(toolKey));
   const unknown = [...(asked ?? [])].filter(([key]) => !found.has(key)).map(([, name]) => name.slice(0, MAX_NAME));
   return {
-    effective: [...wanted.filter((name) => !isForbidden(name)), REQUEST_CONTEXT].sort(compareBytes),
-    dropped_tools: [...new Set([...wanted.filter(isForbidden), ...unknown.slice(0, MAX_UNKNOWN)])].sort(compareBytes),
+    effective: [...wanted.filter((name) => !isForbidden(name)), REQUEST_CONTEXT].sort(compareText),
+    dropped_tools: [...new Set([...wanted.filter(isForbidden), ...unknown.slice(0, MAX_UNKNOWN)])].sort(compareText),
     allowed_tool_count: asked?.size ?? null,
   };
 }
 
-// Tool names are ASCII, where the order of UTF-16 units is the order of bytes.
-function compareBytes(a: string, b: string): number {
-  if (a === b) return 0;
-  return a < b ? -1 : 1;
+/**
+ * The tools of a worker that continues another one: those that one had, narrowed (20 §3).
+ * @param allowed_tools null = all
+ */
+export function narrowWorkerTools(earlier: readonly string[], allowed_tools: readonly string[] | null): WorkerToolSet {
+  if (allowed_tools === null) return { effective: [...earlier], dropped_tools: [], allowed_tool_count: null };
+  const asked = new Map(allowed_tools.map((name) => [toolKey(name), name]));
+  const effective = earlier.filter((name) => name === REQUEST_CONTEXT || asked.has(toolKey(name)));
+  const found = new Set(effective.map(toolKey));
+  const missing = [...asked].filter(([key]) => !found.has(key)).map(([, name]) => name.slice(0, MAX_NAME));
+  return {
+    effective,
+    dropped_tools: [...new Set(missing.slice(0, MAX_UNKNOWN))].sort(compareText),
+    allowed_tool_count: asked.size,
+  };
 }

@@ -1,4 +1,4 @@
-// A definition as it is saved: the same text for the same content, defaults left out (13 §3.4).
+// Serialises a definition: equal content gives equal text, defaults are omitted (13 §3.4).
 import { dump } from 'js-yaml';
 import { z } from 'zod';
 import type { WorkerDetail, WorkerInfo } from '#protocol/api/worker-bodies.ts';
@@ -35,7 +35,7 @@ export function formatDefinition(definition: WorkerDefinition): string {
   return dump({ name, ...written }, { lineWidth: -1, noRefs: true, indent: 2 });
 }
 
-/** By name, each without what is standard; its name is its key. */
+/** Entries of a map by name (sandboxes, rules), each without default values. */
 function writeEntries(
   map: Readonly<Record<string, Fields>>,
   standard: (key: string) => Fields,
@@ -55,20 +55,20 @@ function withoutDefaults(value: Fields, standard: Fields, always: readonly strin
   return Object.fromEntries(Object.entries(value).filter(([key]) => always.includes(key) || differs(key)));
 }
 
-// From what a model proposes to a whole definition: what it may not say comes from the server's configuration (13 §2).
+// Completes a model's proposal to a definition: fields that a model may not set come from the configuration (13 §2).
 
-const text = (most: number) =>
+const createTextSchema = (most: number) =>
   z
     .string()
     .min(1)
     .max(most)
     .refine((t) => t.trim() !== '', 'must not be blank');
 
-/** What a model may say of a worker. */
+/** Fields of a worker that a model may set. */
 export const WorkerSpecSchema = z.strictObject({
   name: WorkerNameSchema,
-  instructions: text(200_000),
-  description: text(1024),
+  instructions: createTextSchema(200_000),
+  description: createTextSchema(1024),
   model: z.string().min(1).max(256).nullable().default(null),
   output_schema_ref: z.string().min(1).max(512).nullable().default(null),
   tools: z.array(z.string().min(1).max(128)).max(256).default([]),
@@ -85,7 +85,7 @@ export function expandSpec(spec: WorkerSpec, defaults: Config['workers']['creati
     model: spec.model ?? defaults.default_model,
     output_schema_ref: spec.output_schema_ref,
     sandboxes: defaults.default_sandboxes,
-    // Nothing configured is nothing written: an empty one would count as the worker's own for what it hands on.
+    // An unset policy is omitted: an empty one would count as the worker's own policy for files that it passes on.
     attachment_policy:
       Object.keys(defaults.default_attachment_policy).length === 0 ? null : defaults.default_attachment_policy,
     allow_workers: defaults.default_allow_workers,
@@ -95,7 +95,7 @@ export function expandSpec(spec: WorkerSpec, defaults: Config['workers']['creati
   };
 }
 
-/** What is wrong with the configured defaults, by key of `workers.creation`: every worker that a model makes would have it. */
+/** Faults of the configured defaults, by key of `workers.creation`: every worker that a model creates would have them. */
 export function findCreationFaults(defaults: Config['workers']['creation']): readonly Fault[] {
   const spec = { name: 'made', instructions: 'x', description: 'x', model: null, output_schema_ref: null };
   const { faults } = checkDefinition(expandSpec({ ...spec, tools: defaults.default_tools }, defaults, []), null);
@@ -107,7 +107,7 @@ export function findCreationFaults(defaults: Config['workers']['creation']): rea
 
 // A definition as callers see it (13 §10).
 
-/** What a session's worker has beside its definition. */
+/** Fields of a session's worker other than its definition. */
 export interface Made {
   readonly root_session_id: WorkerInfo['root_session_id'];
   readonly created_by_session_id: WorkerInfo['created_by_session_id'];
@@ -131,6 +131,7 @@ export function toWorkerInfo(worker: FoundWorker, made: Made | null): WorkerInfo
     path: worker.path,
     model: definition?.model ?? null,
     tier: definition?.tier ?? null,
+    effort: definition?.effort ?? null,
     accepts_attachments: definition !== null && acceptsAttachments(definition),
     output_schema_ref: definition?.output_schema_ref ?? null,
     sandboxes: Object.values(definition?.sandboxes ?? {}),
@@ -144,7 +145,7 @@ export function toWorkerInfo(worker: FoundWorker, made: Made | null): WorkerInfo
   };
 }
 
-/** The same with what it consists of. */
+/** The same with the whole definition. */
 export function toWorkerDetail(worker: FoundWorker, made: Made | null): WorkerDetail {
   const { definition, instructions, instructions_source } = worker;
   return {

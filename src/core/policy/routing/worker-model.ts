@@ -1,0 +1,30 @@
+// The model that a worker starts on: that of its definition or its tier, with the effort that was asked for (13 §8, 22 §1).
+import { err, ok, type Result } from '#protocol/result.ts';
+import type { Effort, Tier } from '#protocol/scalars.ts';
+import { describeUnknownModel } from '../registry/find-model.ts';
+import type { ModelRegistry } from '../registry/model-registry.ts';
+import { type RoutingPolicies, tierModel } from './policy-file.ts';
+
+export interface WorkerModelRequest {
+  /** Of a definition, id or alias; null = the tier decides. */
+  readonly model: string | null;
+  readonly tier: Tier | null;
+  /** Wins over that of the reference. */
+  readonly effort: Effort | null;
+}
+
+/** A model reference; null = no model. The error lists the efforts of a model that lacks the effort. */
+export function chooseWorkerModel(
+  { model, tier, effort }: WorkerModelRequest,
+  policies: RoutingPolicies,
+  registry: ModelRegistry,
+): Result<string | null, string> {
+  let reference: string | null = null;
+  if (model !== null) reference = registry.resolveAlias(model);
+  else if (tier !== null) reference = tierModel(policies, registry, tier);
+  if (reference === null || effort === null) return ok(reference);
+  const wanted = `${registry.findReference(reference)?.id ?? reference}:${effort}`;
+  const found = registry.resolveAlias(wanted);
+  if (found === null) return err(describeUnknownModel(registry, wanted));
+  return ok(found);
+}

@@ -1,4 +1,4 @@
-// Takes the answer to an approval: the first one wins; it may also become a rule for later calls (05 §3.3, 09 §6.2).
+// Stores the answer to an approval: the first answer wins, and it may also become a rule for later calls (05 §3.3, 09 §6.2).
 
 import type { Answer, Scope } from '#protocol/confirmation.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
@@ -17,7 +17,7 @@ export interface ConfirmationAnswer {
   /** At most 500 characters; shown to the model on a reject. */
   readonly reason: string | null;
   readonly modified_input: Input | null;
-  /** Model of a worker that is to be created. */
+  /** The approver's own definition of a worker that is to be created. */
   readonly modified_yaml?: string | null;
 }
 
@@ -62,10 +62,8 @@ async function checkEdit(open: OpenApproval, answer: ConfirmationAnswer): Promis
   const issues = await open.recheck(answer.modified_input ?? {});
   const [first] = issues;
   if (first === undefined) return;
-  const at = [
-    typeof answer.modified_input?.yaml === 'string' ? 'modified_yaml' : 'modified_input',
-    ...(first.path === '' ? [] : [first.path]),
-  ].join('.');
+  const field = typeof answer.modified_input?.yaml === 'string' ? 'modified_yaml' : 'modified_input';
+  const at = [field, first.path].filter((name) => name !== '').join('.');
   throw new AppError('invalid_modified_input', `${at}: ${first.message}`, { issues });
 }
 
@@ -140,12 +138,10 @@ async function storeScoped(
   answer: ConfirmationAnswer,
 ): Promise<Answer> {
   const { decision, reason, modified_input } = answer;
-  const toAnswer = (scope: Scope): Answer => ({
-    decision,
-    scope,
-    reason,
-    modified_input: decision === 'modify' ? modified_input : null,
-  });
+  const toAnswer = (scope: Scope): Answer => {
+    if (decision !== 'modify') return { decision, scope, reason, modified_input: null };
+    return { decision, scope, reason, modified_input };
+  };
   const store = (scope: Scope) =>
     storeAnswer(engine, row, { parent: open.request_event, answer: toAnswer(scope), by: 'user' });
   const session = await engine.store.sessions.record(row.session_id);
@@ -164,10 +160,10 @@ async function storeScoped(
   const kept = await engine.workspaces.persistTrust(session.workspace_path, change, (can) =>
     store(can ? 'always' : 'once'),
   );
-  if (!kept)
-    engine.log.warn(
-      { session_id: row.session_id, turn_id: row.turn_id, confirmation_request_id: row.id, list },
-      'trust.yaml was not changed; the answer holds once',
-    );
-  return toAnswer(kept ? 'always' : 'once');
+  if (kept) return toAnswer('always');
+  engine.log.warn(
+    { session_id: row.session_id, turn_id: row.turn_id, confirmation_request_id: row.id, list },
+    'trust.yaml was not changed; the answer holds once',
+  );
+  return toAnswer('once');
 }

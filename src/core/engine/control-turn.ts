@@ -40,7 +40,7 @@ export async function cancelTurn(
   const turn = await engine.store.turns.record(sessionId, turnId);
   if (!turn) throw new AppError('not_found', `no turn with id ${turnId} in this session`, { resource: 'turn' });
   if (turn.ended_at !== null) throw new AppError('turn_already_completed', `this turn has ended: ${turn.status}`);
-  if (engine.locks.reserve(session.id, turn.id).held) {
+  if (engine.locks.tryTake(session.id, turn.id).held) {
     // The turn is being admitted, resumed or ended right now: the call below cancels it, or finds that it has ended.
     await engine.locks.whenDecided(session.id);
     return cancelTurn(engine, sessionId, turnId, reason);
@@ -51,6 +51,43 @@ export async function cancelTurn(
     engine.locks.release(session.id);
   }
   return { turn_id: turn.id, cancellation_initiated: true };
+}
+
+// Concludes a turn: it answers with what it has, in one last model call (20 §3).
+
+interface ConcludeReply {
+  readonly turn_id: TurnId;
+  /** False where the conclusion was requested before. */
+  readonly applied: boolean;
+}
+
+/**
+ * Requests the conclusion of a running turn, a worker's too: no further tool starts, and one last model call is made,
+ * which may use none. An interrupted turn is concluded when it resumes. Throws `not_found` or `turn_not_running`.
+ */
+export async function concludeTurn(engine: Engine, sessionId: string, turnId: string): Promise<ConcludeReply> {
+  const session = await engine.store.sessions.record(sessionId);
+  if (!session) throw new AppError('not_found', `no session with id ${sessionId}`, { resource: 'session' });
+  const turn = await engine.store.turns.record(sessionId, turnId);
+  if (!turn) throw new AppError('not_found', `no turn with id ${turnId} in this session`, { resource: 'turn' });
+  if (turn.ended_at !== null) throw new AppError('turn_not_running', `this turn has ended: ${turn.status}`);
+  if (engine.locks.turn(turnId)?.scope.signal.aborted)
+    throw new AppError('turn_not_running', 'this turn is being cancelled');
+  if (turn.concluded_at !== null) return { turn_id: turn.id, applied: false };
+  try {
+    await engine.journal.commit({
+      writes: [{ kind: 'turn.request_conclusion', turn_id: turn.id, at: engine.clock.now() }],
+      emit: [],
+    });
+  } catch (error) {
+    if (!(error instanceof JournalConflict)) throw error;
+    // It has ended meanwhile, or another caller was faster.
+    return concludeTurn(engine, sessionId, turnId);
+  }
+  // A turn that is being admitted or resumed right now may have been read before.
+  if (engine.locks.turn(turnId) === null) await engine.locks.whenDecided(session.id);
+  engine.locks.turn(turnId)?.conclusion.abort();
+  return { turn_id: turn.id, applied: true };
 }
 
 // Resumes an interrupted turn: no routing, no second user message, no call is paid twice (04 §13).
@@ -67,7 +104,7 @@ interface ResumeReply {
 export async function resumeTurn(engine: Engine, sessionId: string, turnId: string): Promise<ResumeReply> {
   const session = await engine.store.sessions.record(sessionId);
   if (!session) throw new AppError('not_found', `no session with id ${sessionId}`, { resource: 'session' });
-  const delegation = session.is_worker ? await engine.store.delegations.ofWorker(session.id) : null;
+  const delegation = session.is_worker ? await engine.store.delegations.findByWorker(session.id) : null;
   // A delegation requested over the API has no turn above it.
   if (session.is_worker && delegation?.parent_turn_id !== null)
     throw new AppError('session_is_worker', "a worker's turn is resumed with its planner's turn");
@@ -116,7 +153,7 @@ export async function scoreTurn(
     return { turn_id: id, session_id, ...known, changed: false };
 
   const user_score: UserScore = { score, comment, scored_at: isoTime(engine.clock.now()) };
-  const end = (await engine.store.events.ofTurn(id, TERMINAL_TURN_EVENTS)).at(-1)?.id ?? null;
+  const end = (await engine.store.events.listOfTurn(id, TERMINAL_TURN_EVENTS)).at(-1)?.id ?? null;
   const verdict = draft({
     type: 'eval.completed',
     session_id,

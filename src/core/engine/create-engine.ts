@@ -1,5 +1,5 @@
 // Composes the engine: its ports, its state in memory, and the worker spawner that the lower rooms take.
-import { createWorkers } from './delegation/worker-spawner.ts';
+import { createWorkerPort } from './delegation/worker-spawner.ts';
 import { createSessionLocks, createTurnPlaces } from './state/concurrency.ts';
 import { createOutsideRuns } from './state/delegation-runs.ts';
 import type { Engine, EngineDeps } from './state/engine.ts';
@@ -20,7 +20,7 @@ export function createEngine(deps: EngineDeps): Engine {
     prompts: createKnownPrompts(),
     gateway: createGatewayMemory(),
     starts: new Map(),
-    workers: createWorkers(() => engine),
+    workers: createWorkerPort(() => engine),
     files: createFileLedger(),
     outside: createOutsideRuns(deps.config.tools.max_concurrent_per_session),
     ending: new Set(),

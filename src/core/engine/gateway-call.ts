@@ -1,8 +1,10 @@
-// One call of the gateway: routed, reserved, relayed, settled; the client's bytes go on as they are (19 §2.2).
+// Runs one gateway call: routed, reserved, relayed, settled. The client's bytes are sent unchanged (19 §2.2).
 import { Cancelled, cancelledBy, createScope } from '#protocol/abort.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import type { SessionId } from '#protocol/ids.ts';
+import type { Result } from '#protocol/result.ts';
 import type { SessionRecord } from '#protocol/session.ts';
+import { resolveCallEffort } from '../policy/gateway/call-effort.ts';
 import { clientPrompt } from '../policy/gateway/client-prompt.ts';
 import { readRequestFacts } from '../policy/gateway/request-facts.ts';
 import { type RelayAnswer, RelayFault, type RelayRequest } from '../ports/gateway-relay.ts';
@@ -26,7 +28,7 @@ import {
 import { type AnnouncedCall, settleCall } from './gateway/settle-gateway-call.ts';
 import { shuttingDownError } from './lifecycle.ts';
 import type { Engine, GatewayEngine, GatewayState } from './state/engine.ts';
-import type { GatewayCall } from './state/gateway-memory.ts';
+import type { GatewayCall, StandingDecision } from './state/gateway-memory.ts';
 import { forkMemory } from './state/memory.ts';
 
 export { findGatewayModel as gatewayModel, listGatewayModels as gatewayModels } from './gateway/choose-model.ts';
@@ -77,7 +79,8 @@ export async function relayCall(engine: Engine, request: GatewayRequest, sink: G
     const { call, outgoing } = await beginCall(engine, request, { signal: scope.signal, enter });
     await relayToProvider(engine, call, { outgoing, sink, signal: scope.signal, caller: request.client.caller });
   } catch (error) {
-    throw scope.signal.aborted && !(error instanceof AppError) ? toCancelledError(scope.signal) : error;
+    if (scope.signal.aborted && !(error instanceof AppError)) throw toCancelledError(scope.signal);
+    throw error;
   } finally {
     request.signal.removeEventListener('abort', abortCall);
     if (entered !== null) engine.gateway.calls.delete(entered);
@@ -103,7 +106,12 @@ async function beginCall(engine: GatewayEngine, request: GatewayRequest, how: Om
   const call = await openCall(engine, client, facts, { ...how, prompt });
   try {
     const adapter = engine.registry.adapters.get(call.model.adapter)!;
-    const sent = buildSentBody(bytes, facts, { model: call.sent, output_tokens: call.output_tokens }, adapter);
+    const sent = buildSentBody(
+      bytes,
+      facts,
+      { model: call.sent, output_tokens: call.output_tokens, effort: call.sent_effort },
+      adapter,
+    );
     const { withhold_usage } = sent;
     return { call, outgoing: buildRelayRequest(request, sent.pieces, { withhold_usage, request_id: call.request_id }) };
   } catch (error) {
@@ -112,7 +120,7 @@ async function beginCall(engine: GatewayEngine, request: GatewayRequest, how: Om
   }
 }
 
-/** Relays a question about a request's size: it costs nothing and leaves no trace. */
+/** Relays a request that counts tokens: it costs nothing and is not stored. */
 export async function relayCount(engine: Engine, request: GatewayRequest, sink: GatewaySink): Promise<void> {
   if (engine.draining.value) throw shuttingDownError();
   const { bytes, facts } = await readRequest(engine, request);
@@ -120,12 +128,12 @@ export async function relayCount(engine: Engine, request: GatewayRequest, sink: 
   const apart: Engine = { ...engine, routes: forkMemory(engine.routes) };
   const asked = resolveRequestedModel(apart, facts);
   const { session, new_root, fresh } = await openClientSession(apart, await placeClient(apart, request.client), null);
-  const stands = fresh.length > 0 ? null : await findStandingDecision(apart, session, asked);
-  const decided = stands === null ? await decideGatewayRoute(apart, session, { ...asked, new_root }) : null;
-  const model = stands?.model ?? decided!.model;
-  if (model === null) throw decided!.refusal!;
+  const standing = fresh.length > 0 ? null : await findStandingDecision(apart, session, asked);
+  const decided = standing ?? (await decideCount(apart, session, { ...asked, new_root }));
+  const { model, sent } = decided;
   const adapter = engine.registry.adapters.get(model.adapter)!;
-  const changes = { model: stands === null ? resolveSentName(asked.named, model) : stands.sent, output_tokens: null };
+  const effort = resolveCallEffort(facts.effort, facts.wire, asked.named?.model.id ?? null, decided).sent;
+  const changes = { model: sent, output_tokens: null, effort };
   const { pieces } = buildSentBody(bytes, facts, changes, adapter);
   const outgoing = buildRelayRequest(request, pieces, { withhold_usage: false, request_id: engine.ids.request() });
   const answer = await sendRelay(engine, model.adapter, outgoing, request.signal);
@@ -140,21 +148,34 @@ export async function relayAnswer(engine: Engine, request: AnswerRequest, sink: 
   await fetchAnswer(engine, request, sink);
 }
 
+async function decideCount(
+  engine: Engine,
+  session: SessionRecord,
+  asked: Parameters<typeof decideGatewayRoute>[2],
+): Promise<Pick<StandingDecision, 'model' | 'sent' | 'effort'>> {
+  const { decision, model, refusal } = await decideGatewayRoute(engine, session, asked);
+  if (model === null) throw refusal!;
+  return { model, effort: decision.chosen_effort, sent: resolveSentName(asked.named, model) };
+}
+
 /** The tree of a client's calls; null where the client's next call opens it. */
 export async function gatewayRoot(engine: Engine, client: GatewayClient): Promise<SessionId | null> {
   const ref = resolveRootRef(engine, await placeClient(engine, client));
-  return (await engine.store.sessions.ofClient(client.caller, ref))?.id ?? null;
+  return (await engine.store.sessions.findByClientRef(client.caller, ref))?.id ?? null;
 }
 
 /** The body and the facts that the gateway needs. Large bodies are parsed on another thread. */
 async function readRequest({ bodies }: Pick<GatewayState, 'bodies'>, { wire, takeBody }: GatewayRequest) {
   const body = takeBody();
-  const isLarge = bodies !== null && body.byteLength > bodies.above;
-  const { bytes, facts } = isLarge
-    ? await bodies.readRequest(wire, body)
-    : { bytes: body, facts: readRequestFacts(wire, body) };
+  if (bodies === null || body.byteLength <= bodies.above)
+    return { bytes: body, facts: requireFacts(readRequestFacts(wire, body)) };
+  const { bytes, facts } = await bodies.readRequest(wire, body);
+  return { bytes, facts: requireFacts(facts) };
+}
+
+function requireFacts<T>(facts: Result<T, string>): T {
   if (!facts.ok) throw validationError([{ path: '', message: facts.error }]);
-  return { bytes, facts: facts.value };
+  return facts.value;
 }
 
 /** Sends the call and relays its answer; the outcome is stored before the answer ends. */
@@ -178,7 +199,8 @@ async function relayToProvider(
     answer = await sendRelay(engine, call.model.adapter, outgoing, signal);
   } catch (error) {
     await settleCall(engine, call, { reading: null, ...describeBreak(error, signal) });
-    throw error instanceof RelayFault ? new RelayFault(error.error_class, error.message) : error;
+    if (error instanceof RelayFault) throw new RelayFault(error.error_class, error.message);
+    throw error;
   }
   const own = [['x-metis-session', call.session.id] as const, ['x-metis-model', call.model.id] as const];
   let broken: unknown = null;

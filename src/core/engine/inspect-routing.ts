@@ -2,14 +2,14 @@
 import type { TimeWindow } from '#protocol/analytics.ts';
 import type { Pattern } from '#protocol/api/model-bodies.ts';
 import { isoTime } from '#protocol/clock.ts';
-import type { Quality, StoredPattern } from '#protocol/learned-pattern.ts';
+import type { PatternConfig, PatternOutcome, Quality, StoredPattern } from '#protocol/learned-pattern.ts';
 import { fromPusd, type Usd } from '#protocol/money.ts';
 import type { PolicyEvaluation, Refusal } from '#protocol/route.ts';
-import type { Tier } from '#protocol/scalars.ts';
+import type { Effort, Tier } from '#protocol/scalars.ts';
 import { NO_TOKENS } from '#protocol/usage.ts';
 import { viewHistory } from '../policy/context/shown-history.ts';
+import { listEfforts } from '../policy/registry/model-efforts.ts';
 import {
-  type PatternConfig,
   type PolicyKind,
   parsePolicy,
   policyKind,
@@ -24,7 +24,7 @@ import { cacheLifetime, maxOutputTokens } from './model-call/model-request.ts';
 import { computeLeft, listLimits, readReserved, requireBudget } from './money/budget-limits.ts';
 import { computeCeiling, resolvePricingId } from './money/call-price.ts';
 import { readVolatilePrompt, selectOfferedTools } from './prompt/model-input.ts';
-import { readPolicies } from './routing/route-environment.ts';
+import { readPolicies, readRoutingFiles } from './routing/route-environment.ts';
 import { routeTurn } from './routing/route-turn.ts';
 import { buildSession, requireOpenTopLevelSession, resolveWorkspace } from './session/session-records.ts';
 import type { Engine, ModelCatalog, WorkspaceAccess } from './state/engine.ts';
@@ -69,9 +69,10 @@ export async function describePolicy(engine: Engine, workspace: string | null): 
     tiers: { fast: model('fast'), balanced: model('balanced'), deep: model('deep') },
     rules: policies.rules.map(({ name, when, use }) => ({ name, when, use })),
     pattern: policies.pattern ?? engine.config.pattern,
-    ...(errors.length === 0
-      ? {}
-      : { errors, using_last_known_good: files.some(({ good, fault }) => fault !== null && good !== null) }),
+    ...(errors.length !== 0 && {
+      errors,
+      using_last_known_good: files.some(({ good, fault }) => fault !== null && good !== null),
+    }),
   };
 }
 
@@ -96,9 +97,12 @@ export async function checkPolicy(engine: Engine, text: string | null, workspace
     const kind = given ?? policyKind(yaml);
     const parsed = parsePolicy(yaml, kind, engine.registry);
     // With a text, no other file counts.
-    const withFileNames = (lines: readonly string[]) => (text === null ? addLocations(kind, lines) : lines);
-    if (parsed.ok) warnings.push(...withFileNames(policyWarnings(parsed.value, kind, engine.registry)));
-    else errors.push(...withFileNames(parsed.error));
+    const addFileNames = (lines: readonly string[]) => {
+      if (text !== null) return lines;
+      return addLocations(kind, lines);
+    };
+    if (parsed.ok) warnings.push(...addFileNames(policyWarnings(parsed.value, kind, engine.registry)));
+    else errors.push(...addFileNames(parsed.error));
   }
   return { valid: errors.length === 0, errors, warnings };
 }
@@ -108,14 +112,13 @@ async function readContents(
   text: string | null,
   root: string | null,
 ): Promise<readonly (readonly [PolicyKind | null, string])[]> {
-  if (text !== null) return [[root === null ? null : 'workspace', text]];
-  const files =
-    root === null
-      ? { workspace: null, global: await workspaces.globalRoutingFile() }
-      : await workspaces.routingFiles(root);
+  if (text !== null && root === null) return [[null, text]];
+  if (text !== null) return [['workspace', text]];
+  const files = await readRoutingFiles(workspaces, root);
   return (['workspace', 'global'] as const).flatMap((kind) => {
     const bytes = files[kind]?.bytes ?? null;
-    return bytes === null ? [] : [[kind, new TextDecoder().decode(bytes)] as const];
+    if (bytes === null) return [];
+    return [[kind, new TextDecoder().decode(bytes)] as const];
   });
 }
 
@@ -131,6 +134,7 @@ interface RouteQuestion {
 interface RouteAnswer {
   /** '' when refused. */
   readonly chosen_model: string;
+  readonly chosen_effort: Effort | null;
   readonly winner_index: number;
   readonly refused: Refusal | null;
   readonly chain: readonly PolicyEvaluation[];
@@ -169,6 +173,7 @@ export async function explainRoute(engine: Engine, question: RouteQuestion): Pro
   });
   return {
     chosen_model: decision.chosen_model,
+    chosen_effort: decision.chosen_effort,
     winner_index: decision.winner_index,
     refused: decision.refused,
     chain: decision.chain,
@@ -195,6 +200,7 @@ interface CoveringLimit {
 
 interface CostEstimate {
   readonly chosen_model: string;
+  readonly chosen_effort: Effort | null;
   readonly chain: readonly PolicyEvaluation[];
   readonly estimated_input_tokens: number;
   /** Cost of the estimated input alone. */
@@ -257,12 +263,13 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
     (await listLimits(apart, session, [])).map(async (limit) => {
       const spent = await limit.readSpent();
       const reserved = readReserved(apart, limit.pool);
-      const left = computeLeft(limit.limit, spent, reserved);
+      const left = computeLeft({ limit: limit.limit, spent, reserved });
       return { scope: limit.scope, limit: limit.limit, spent, reserved, left };
     }),
   );
   return {
     chosen_model: model.id,
+    chosen_effort: decision.chosen_effort,
     chain: decision.chain,
     estimated_input_tokens: context.estimated_input_tokens,
     cost_floor_usd: fromPusd(least),
@@ -305,8 +312,28 @@ export async function compareQuality(
   window: TimeWindow,
 ): Promise<Quality> {
   const workspace_path = await resolveWorkspace(engine, workspace);
-  const tiers = new Map(engine.registry.models.map(({ id, tier }) => [id, tier]));
+  const tiers = new Map(
+    engine.registry.models.flatMap((model) => [
+      [model.id, model.tier] as const,
+      ...listEfforts(model, null).map((effort) => [`${model.id}:${effort}`, model.tier] as const),
+    ]),
+  );
   return analytics.quality({ workspace_path, since: window.from, tiers });
+}
+
+/** A reference that the registry does not have any more is shown as it is. */
+function describeOutcomeModel(
+  registry: ModelCatalog['registry'],
+  reference: string,
+): Pick<Pattern['outcomes'][number], 'model' | 'effort' | 'tier'> {
+  const known = registry.findReference(reference);
+  if (known === null) return { model: reference, effort: null, tier: null };
+  return { model: known.id, effort: known.effort, tier: registry.get(known.id)?.tier ?? null };
+}
+
+function averageCost({ sum_cost_pusd, cost_count }: PatternOutcome): string | null {
+  if (cost_count === 0) return null;
+  return fromPusd(sum_cost_pusd / BigInt(cost_count));
 }
 
 function toPattern(
@@ -322,12 +349,14 @@ function toPattern(
     estimated_input_tokens_bucket,
     has_images,
     outcomes: outcomes.map((outcome) => ({
-      model: outcome.model,
-      tier: registry.get(outcome.model)?.tier ?? null,
+      ...describeOutcomeModel(registry, outcome.model),
+      is_worker: outcome.is_worker,
       sample_size: outcome.sample_size,
       success_score_mean: outcome.success_score_count === 0 ? null : outcome.success_score_mean,
       success_score_count: outcome.success_score_count,
-      avg_cost_usd: fromPusd(outcome.sum_cost_pusd / BigInt(outcome.sample_size)),
+      verified_score_mean: outcome.verified_count === 0 ? null : outcome.verified_mean,
+      verified_score_count: outcome.verified_count,
+      avg_cost_usd: averageCost(outcome),
       avg_latency_ms: outcome.sum_latency_ms / outcome.sample_size,
       last_updated_at: isoTime(outcome.last_updated_at),
     })),

@@ -1,4 +1,4 @@
-// After a crash or a shutdown: closes open work, or keeps it for resumption, before the server listens (01 §11.5, 04 §13).
+// Recovery and shutdown: before the server listens, closes work that was left open or keeps it for resumption (01 §11.5, 04 §13).
 import { Cancelled } from '#protocol/abort.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import { AppError } from '#protocol/errors.ts';
@@ -30,7 +30,7 @@ export interface Recovery {
  */
 export async function recover(engine: Engine, root?: SessionId): Promise<Recovery> {
   const { store } = engine;
-  // A worker's last sign of life is its last own record, so its time is read before anything is closed.
+  // A worker's time ends with its last stored record, so it is read before any record is closed.
   for (const delegation of await store.delegations.allOpen(root)) await interruptDelegation(engine, delegation);
   if (root === undefined) await closeOpenModelCalls(engine);
   else await closeModelCallsInTree(engine, root);
@@ -55,6 +55,14 @@ export async function recover(engine: Engine, root?: SessionId): Promise<Recover
   return { ended: 0, interrupted: open.length };
 }
 
+/** Removes the temporary folders of workers that have ended: a process may die between a worker's end and that (20 §2). */
+export async function removeTemporaryFolders({ workspaces, store }: Engine): Promise<void> {
+  for (const id of await workspaces.temporary.list()) {
+    const session = await store.sessions.record(id);
+    if (session === null || session.ended_at !== null) await workspaces.temporary.remove(id);
+  }
+}
+
 async function interruptOpenTurn(engine: Storage & Budgets, turn: TurnRecord): Promise<void> {
   const session = await engine.store.sessions.record(turn.session_id);
   const totals = await engine.store.turns.totals(turn.id);
@@ -73,9 +81,9 @@ async function interruptOpenTurn(engine: Storage & Budgets, turn: TurnRecord): P
   });
 }
 
-/** Whether the turn, or a worker under it, made progress since its last resumption. Then the turn does not kill its nodes (16 §4.3). */
+/** Whether the turn, or a worker below it, made progress since its last resumption. Such a turn is not suspected of crashing its nodes (16 §4.3). */
 async function hasProgressed({ store }: Pick<Storage, 'store'>, root: SessionId, turn: TurnRecord): Promise<boolean> {
-  const begun = await store.events.lastOfTurn(turn.id, ['turn.started', 'turn.resumed']);
+  const begun = await store.events.findNewestOfTurn(turn.id, ['turn.started', 'turn.resumed']);
   const { rows } = await store.events.list({
     session_id: root,
     include_workers: true,
@@ -114,7 +122,7 @@ export async function resumeAll(engine: Engine, root?: SessionId): Promise<void>
   );
 }
 
-/** Stores how much of its time a worker has used: until its last sign of life, without open approvals. */
+/** Stores a worker's used time: until its last stored record, without open approvals. */
 async function interruptDelegation(engine: Storage, delegation: DelegationRecord): Promise<void> {
   if (delegation.status === 'interrupted' || delegation.worker_session_id === null) return;
   const { rows } = await engine.store.events.list({
@@ -125,23 +133,23 @@ async function interruptDelegation(engine: Storage, delegation: DelegationRecord
     until: null,
     limit: 10_000,
   });
-  const at = (iso: string) => Date.parse(iso);
+  const parseTime = (iso: string) => Date.parse(iso);
   const begun = Math.max(
     0,
     rows.findLastIndex((e) => e.type === 'turn.resumed'),
   );
-  let since = at(rows[begun]?.timestamp ?? '');
+  let since = parseTime(rows[begun]?.timestamp ?? '');
   if (Number.isNaN(since)) since = delegation.created_at;
   let paused = 0;
   let asked: number | null = null;
   for (const event of rows.slice(begun)) {
-    if (event.type === 'tool.confirmation_requested') asked ??= at(event.timestamp);
+    if (event.type === 'tool.confirmation_requested') asked ??= parseTime(event.timestamp);
     else if (event.type === 'tool.confirmation_resolved' && asked !== null) {
-      paused += at(event.timestamp) - asked;
+      paused += parseTime(event.timestamp) - asked;
       asked = null;
     }
   }
-  const last = at(rows.at(-1)?.timestamp ?? '') || since;
+  const last = parseTime(rows.at(-1)?.timestamp ?? '') || since;
   if (asked !== null) paused += last - asked;
   await engine.journal.commit({
     writes: [
@@ -185,7 +193,7 @@ export function createTreeWork(engine: Engine): TreeWork {
     running: () => engine.places.countTaken(),
     inUse: (root) =>
       engine.locks.isHeld(root) ||
-      engine.outside.sessions().includes(root) ||
+      engine.outside.listSessions().includes(root) ||
       // Open calls keep a tree without a request: calls that opened it themselves, and background answers.
       hasCalls(engine.gateway, root) ||
       engine.bus.isWatched(root),

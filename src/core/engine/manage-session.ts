@@ -1,11 +1,11 @@
-// Opening a top-level session (05 §3.1).
+// Opens, changes, ends and purges top-level sessions (05 §3.1).
 import path from 'node:path';
 import { Cancelled } from '#protocol/abort.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { draft } from '#protocol/event.ts';
 import type { SessionId, TurnId } from '#protocol/ids.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
-import { fromPusd, toPusd, ZERO_PUSD } from '#protocol/money.ts';
+import { fromPusd, fromPusdOrNull, toPusd, toPusdOrNull, ZERO_PUSD } from '#protocol/money.ts';
 import type { OnReached } from '#protocol/scalars.ts';
 import type { Session } from '#protocol/session.ts';
 import type { Turn } from '#protocol/turn.ts';
@@ -13,6 +13,7 @@ import { readStructured } from '../policy/delegation/worker-outcome.ts';
 import { NOTHING_YET, sessionView } from '../policy/session/session-view.ts';
 import type { Write } from '../ports/journal-writer.ts';
 import { endOutsideDelegations } from './delegation/outside-delegation.ts';
+import { discardTree } from './delegation/worker-tree.ts';
 import { endGatewayTree } from './gateway/client-session.ts';
 import { computeLeft, forgetLimit, readReserved } from './money/budget-limits.ts';
 import { takeNotices } from './routing/route-environment.ts';
@@ -37,7 +38,7 @@ import type {
   Storage,
   WorkspaceAccess,
 } from './state/engine.ts';
-import { listCallingSessions as calling, dropDecisions } from './state/gateway-memory.ts';
+import { dropDecisions, listCallingSessions } from './state/gateway-memory.ts';
 import { noteStart, secondsSince } from './state/memory.ts';
 import { endOpenTurn } from './turn/end-turn.ts';
 import { resumeIfPaid } from './turn/planner-turn.ts';
@@ -45,7 +46,7 @@ import { resumeIfPaid } from './turn/planner-turn.ts';
 type Claim = (status: number, body: unknown) => Write;
 
 /**
- * Opens a top-level session; the row and `session.created` commit together. An existing session of the client's name is
+ * Opens a top-level session; its row and `session.created` are one commit. If the client's name has a session already, it is
  * returned instead. Throws `not_found` (workspace), `workspace_not_allowed`, `model_not_configured`,
  * `approval_mode_not_allowed`.
  */
@@ -65,7 +66,7 @@ export async function createSession(engine: Engine, input: SessionInput, claim?:
 
 /** The tree of the session with this name, among callers without a key. */
 export async function findClientTree(engine: Engine, ref: string): Promise<SessionId | null> {
-  return (await engine.store.sessions.ofClient('', ref))?.id ?? null;
+  return (await engine.store.sessions.findByClientRef('', ref))?.id ?? null;
 }
 
 /** The session with this name, among callers without a key. A gateway session without a workspace gets one. */
@@ -74,7 +75,7 @@ async function findClientSession(
   ref: string,
   workspace: string,
 ): Promise<Session | null> {
-  const record = await engine.store.sessions.ofClient('', ref);
+  const record = await engine.store.sessions.findByClientRef('', ref);
   if (record === null) return null;
   if (record.ended_at === null && record.workspace_path === engine.gatewayFolder) {
     const workspace_path = await resolveWorkspace(engine, workspace);
@@ -128,7 +129,7 @@ export async function patchSession(engine: Engine, id: string, patch: SessionPat
   const at = engine.clock.now();
   const writes: Write[] = [];
   const open = await engine.store.turns.open(session.id);
-  let target = session.pending_active_model ? session.pending_active_model.model : session.active_model;
+  let { model: target } = session.pending_active_model ?? { model: session.active_model };
   let queued = session.pending_active_model !== null;
   if (patch.active_model !== undefined) {
     target = patch.active_model === null ? null : resolveModel(engine, patch.active_model);
@@ -144,11 +145,14 @@ export async function patchSession(engine: Engine, id: string, patch: SessionPat
   }
   // Only the fields that were sent are written, so that a concurrent change of other fields stays.
   const { max_cost_usd, on_reached } = patch;
-  if (max_cost_usd !== undefined) writes.push({ kind: 'session.set_limit', session_id: session.id, max_cost_usd, at });
+  if (max_cost_usd !== undefined) {
+    const max_cost_pusd = toPusdOrNull(max_cost_usd);
+    writes.push({ kind: 'session.set_limit', session_id: session.id, max_cost_pusd, at });
+  }
   if (on_reached !== undefined) writes.push({ kind: 'session.set_on_reached', session_id: session.id, on_reached, at });
   await engine.journal.commit({ writes, emit: [] });
   if (patch.active_model !== undefined && queued && (await engine.store.turns.open(session.id)) === null) {
-    // The turn ended while the swap was being stored: without this the swap would wait for the end of the next turn.
+    // The turn ended while the swap was being stored. Without this write the swap would wait for the end of the next turn.
     queued = false;
     const landed: Write = { kind: 'session.set_model', session_id: session.id, model: target, at };
     await engine.journal.commit({ writes: [landed], emit: [] });
@@ -161,7 +165,7 @@ export async function patchSession(engine: Engine, id: string, patch: SessionPat
     active_model: target,
     swap_queued: queued,
     swap_queued_until_turn: queued ? (open?.id ?? null) : null,
-    max_cost_usd: stored.max_cost_usd,
+    max_cost_usd: fromPusdOrNull(stored.max_cost_pusd),
     on_reached: stored.on_reached,
   };
 }
@@ -198,7 +202,7 @@ export async function endSession(engine: Engine, id: string): Promise<EndReply &
           payload: {
             disposition: 'completed',
             turn_count: now.turn_count,
-            total_cost_usd: fromPusd(await engine.store.spend.ofSession(session.id)),
+            total_cost_usd: fromPusd(await engine.store.spend.sumSession(session.id)),
             duration_seconds: secondsSince(engine, session.id, session.created_at),
           },
         }),
@@ -227,7 +231,9 @@ export async function purgeSession(
     engine.log.warn({ err, session_id: session.id }, 'copies of created workers could not be removed');
   });
   const ended = session.ended_at === null ? await endSession(engine, id) : { ended_at: isoTime(session.ended_at) };
+  const worktrees = await engine.store.worktrees.list(session.id);
   const purged_session_count = await engine.journal.purge(session.id);
+  for (const worktree of worktrees) await discardTree(engine, worktree);
   engine.recommender?.forget(session.workspace_path);
   return { id: session.id, ended_at: ended.ended_at, purged: true, purged_session_count };
 }
@@ -235,15 +241,14 @@ export async function purgeSession(
 // Sessions and turns for callers: with values that are not stored with them (14 §4, 13 §6.6).
 
 /** The session's API form, with the money that its calls hold right now. */
-export function withReserved(engine: Engine, stored: Session): Session {
-  const session = withOpenCalls(engine, stored);
+export function addReservedMoney(engine: Engine, stored: Session): Session {
+  const session = addOpenCalls(engine, stored);
   const { budget } = session;
   if (budget === null) return session;
   const key = session.is_worker ? `delegation:${session.parent_tool_use_id}` : `session:${session.id}`;
   const reserved = readReserved(engine, key);
   if (reserved === ZERO_PUSD) return session;
-  const limit = budget.max_cost_usd === null ? ZERO_PUSD : toPusd(budget.max_cost_usd);
-  const left = computeLeft(limit, toPusd(budget.spent_usd), reserved);
+  const left = computeLeft({ limit: toPusd(budget.remaining_usd), spent: ZERO_PUSD, reserved });
   return {
     ...session,
     budget: { ...budget, reserved_usd: fromPusd(reserved), remaining_usd: fromPusd(left) },
@@ -255,11 +260,11 @@ export function listSessionsWithoutTurn({
   gateway,
   outside,
 }: Pick<Engine, 'gateway' | 'outside'>): readonly SessionId[] {
-  return [...calling(gateway), ...outside.sessions()];
+  return [...listCallingSessions(gateway), ...outside.listSessions()];
 }
 
 /** A gateway session runs while one of its calls is open; the sessions above count it as active. */
-function withOpenCalls({ gateway, outside }: Delegations & GatewayState, session: Session): Session {
+function addOpenCalls({ gateway, outside }: Delegations & GatewayState, session: Session): Session {
   const open = listSessionsWithoutTurn({ gateway, outside });
   if (open.length === 0) return session;
   const below = [...gateway.calls].filter(
@@ -294,16 +299,18 @@ export async function countServerWork({ store, gateway }: Engine): Promise<Serve
 }
 
 /**
- * A session with an output schema answers with an object (13 §6.6, 01 §8). Depth 0 has no repair: an invalid answer
+ * The output of a turn, as an object if its session has an output schema (13 §6.6, 01 §8). A top-level session has no repair: an invalid answer
  * stays text.
  */
-export async function withCheckedOutput(engine: Engine, turn: Turn): Promise<Turn> {
+export async function addCheckedOutput(engine: Engine, turn: Turn): Promise<Turn> {
   if (typeof turn.output !== 'string') return turn;
   const session = await engine.store.sessions.record(turn.session_id);
-  const schema = session?.is_worker === false ? (session.worker_definition?.output_schema ?? null) : null;
+  if (session?.is_worker !== false) return turn;
+  const schema = session.worker_definition?.output_schema ?? null;
   if (schema === null) return turn;
   const compiled = engine.schemas.compile(schema);
-  const read = compiled.ok ? readStructured(turn.output, compiled.validate) : null;
-  if (!read?.ok) return turn;
+  if (!compiled.ok) return turn;
+  const read = readStructured(turn.output, compiled.validate);
+  if (!read.ok) return turn;
   return { ...turn, output: read.value };
 }

@@ -7,8 +7,9 @@ import { isoTime } from '#protocol/clock.ts';
 import { AppError, type Issue, validationError } from '#protocol/errors.ts';
 import { draft } from '#protocol/event.ts';
 import type { SessionId } from '#protocol/ids.ts';
+import { compareText } from '#protocol/text/compare-text.ts';
 import type { FoundWorker, SessionWorker, WorkerDefinition } from '#protocol/worker-definition.ts';
-import { checkDefinition, readDefinition } from '../policy/workers/read-definition.ts';
+import { appendLine, checkDefinition, readDefinition } from '../policy/workers/read-definition.ts';
 import { formatDefinition, type Made, toWorkerDetail, toWorkerInfo } from '../policy/workers/write-definition.ts';
 import {
   checkWorker,
@@ -29,7 +30,11 @@ interface GivenDefinition {
 }
 
 /** Throws `not_found` (workspace), `workspace_not_allowed`, `validation_error` or `worker_exists`. */
-export async function createWorker(engine: Engine, workspace: string, given: GivenDefinition): Promise<WorkerDetail> {
+export async function createWorkerDefinition(
+  engine: Engine,
+  workspace: string,
+  given: GivenDefinition,
+): Promise<WorkerDetail> {
   const root = await resolveWorkspace(engine, workspace);
   const worker = await engine.library.change(root, () => saveNewWorker(engine, root, given));
   await engine.journal.commit({
@@ -62,8 +67,8 @@ async function saveNewWorker(engine: DefinitionsEngine, root: string, given: Giv
   return saveDefinition(engine, root, definition);
 }
 
-/** Throws as `createWorker` without `worker_exists`, and `not_found` (worker), `worker_read_only`, `worker_locked`. */
-export async function replaceWorker(
+/** Throws as `createWorkerDefinition` without `worker_exists`, and `not_found` (worker), `worker_read_only`, `worker_locked`. */
+export async function replaceWorkerDefinition(
   engine: Engine,
   workspace: string,
   name: string,
@@ -78,7 +83,12 @@ export async function replaceWorker(
 }
 
 /** Throws `not_found` (workspace, worker), `workspace_not_allowed`, `worker_read_only`, `worker_locked`. */
-export async function deleteWorker(engine: Engine, workspace: string, name: string, force: boolean): Promise<void> {
+export async function deleteWorkerDefinition(
+  engine: Engine,
+  workspace: string,
+  name: string,
+  force: boolean,
+): Promise<void> {
   const root = await resolveWorkspace(engine, workspace);
   await engine.library.change(root, async () => {
     await requireChangeable(engine, root, name, force);
@@ -127,8 +137,8 @@ function parseDefinitionText(
 ): { definition: WorkerDefinition | null; issues: readonly Issue[] } {
   const { definition, errors } = readDefinition(yaml, { name, file: null, format: 'yaml' });
   const issues = errors.map(({ path, message, line }) => ({
-    path: `yaml${path === '' ? '' : `.${path}`}`,
-    message: line === null ? message : `${message} (line ${line})`,
+    path: ['yaml', path].filter((name) => name !== '').join('.'),
+    message: appendLine(message, line),
   }));
   return { definition, issues };
 }
@@ -170,7 +180,7 @@ async function saveDefinition(
  * @param session includes the workers that this session's tree made
  * @param callable only the project's workers that this session, or a new one, may call
  */
-export async function listWorkers(
+export async function listWorkerDefinitions(
   engine: Engine,
   workspace: string,
   session: SessionId | null,
@@ -185,11 +195,11 @@ export async function listWorkers(
       toWorkerInfo(await resolveSessionWorker(engine, { ...row, workspace_path: root }, row), describeOrigin(row)),
     ),
   );
-  return [...project, ...own].sort((a, b) => (a.name < b.name ? -1 : 1));
+  return [...project, ...own].sort((a, b) => compareText(a.name, b.name));
 }
 
-/** A worker of the project, or else of the session's tree. Throws as `listWorkers`, and `not_found` (worker). */
-export async function showWorker(
+/** A worker of the project, or else of the session's tree. Throws as `listWorkerDefinitions`, and `not_found` (worker). */
+export async function getWorkerDefinition(
   engine: Engine,
   workspace: string,
   { name, session }: { readonly name: string; readonly session: SessionId | null },
@@ -214,7 +224,7 @@ async function listCallableWorkers(
   const found = (await listProjectWorkers(engine, root)).filter(
     ({ name, errors }) => errors.length === 0 && (allowed.includes('*') || allowed.includes(name)),
   );
-  return found.map((worker) => toWorkerInfo(worker, null)).sort((a, b) => (a.name < b.name ? -1 : 1));
+  return found.map((worker) => toWorkerInfo(worker, null)).sort((a, b) => compareText(a.name, b.name));
 }
 
 function unknownSessionError(id: SessionId): AppError {

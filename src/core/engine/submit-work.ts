@@ -34,7 +34,7 @@ import {
   type PreparedMessage,
   prepareMessage,
   type SteeringReceipt,
-  steerOrReserve,
+  steerOrTakeLock,
 } from './turn/incoming-message.ts';
 import { startTopLevelTurn } from './turn/planner-turn.ts';
 
@@ -95,7 +95,7 @@ async function submitWithSlot(
 ): Promise<TurnReceipt> {
   if (engine.draining.value) throw shuttingDownError();
   const turnId = submission.turn_id ?? engine.ids.turn();
-  const lock = engine.locks.reserve(session.id, turnId);
+  const lock = engine.locks.tryTake(session.id, turnId);
   if (lock.held && submission.if_busy === 'reject')
     throw engine.ending.has(session.id) ? sessionEndedError() : turnInFlightError(lock.turn_id);
   let owned = !lock.held;
@@ -120,7 +120,8 @@ async function submitWithSlot(
  */
 async function acquireTurnSlot({ places, locks }: LiveSessions, sessionId: SessionId): Promise<() => void> {
   const isRunning = () => locks.activeTurns().some((turn) => turn.session_id === sessionId);
-  return !places.isFull() || isRunning() ? places.enter() : places.wait();
+  if (!places.isFull() || isRunning()) return places.enter();
+  return places.wait();
 }
 
 /** Only the client of a gateway session sends its messages. */
@@ -143,7 +144,7 @@ async function steerTurn(
   const checked = await prepareMessage(engine, session, submission);
   checkSteering(checked, submission.attachments ?? []);
   const message = { ...checked, turnId: submission.turn_id ?? engine.ids.turn(), claim };
-  const receipt = await steerOrReserve(engine, session, message);
+  const receipt = await steerOrTakeLock(engine, session, message);
   if (receipt !== null) return receipt;
   let release = () => {};
   try {
@@ -170,7 +171,8 @@ async function beginTurn(engine: TurnEngine, session: SessionRecord, message: Re
 async function toSubmitError(engine: Pick<Storage, 'store'>, sessionId: SessionId, error: unknown): Promise<unknown> {
   if (!(error instanceof JournalConflict)) return error;
   if (error.code === 'turn_in_flight') return turnInFlightError((await engine.store.turns.open(sessionId))?.id ?? null);
-  return error.code === 'session_ended' ? sessionEndedError() : error;
+  if (error.code === 'session_ended') return sessionEndedError();
+  return error;
 }
 
 async function startTurn(engine: TurnEngine, session: SessionRecord, message: ReadyMessage): Promise<TurnReceipt> {
@@ -190,6 +192,7 @@ async function startTurn(engine: TurnEngine, session: SessionRecord, message: Re
     content: message.content,
     override: message.override,
     scope,
+    conclusion: createScope(),
     worker: null,
     clocks: [],
     tree: { delegations: 0 },
@@ -305,7 +308,7 @@ export async function submitDelegation(
 /** The tool call with the same effect. */
 function toDelegateInput({ worker, input, attachments, ...rest }: SubmitDelegationBody): OutsideInput {
   if (worker === undefined) return { worker: null, input: rest };
-  return { worker, input: { input, ...(attachments === undefined ? {} : { attachments }) } };
+  return { worker, input: { input, ...(attachments !== undefined && { attachments }) } };
 }
 
 function toDelegationReceipt({

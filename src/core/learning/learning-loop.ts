@@ -26,7 +26,7 @@ const LEARNED: ReadonlySet<string> = new Set(LEARNED_TYPES);
 const OWN_RUBRICS: ReadonlySet<string> = new Set([TURN_RUBRIC, SESSION_RUBRIC]);
 
 interface Backlog {
-  /** To be subscribed to the bus. */
+  /** The subscriber for the bus. */
   receive(items: readonly Published[]): void;
   /** Number of waiting events. */
   size(): number;
@@ -192,7 +192,10 @@ function startLearningLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop 
         page.rows.map((event: AnyEvent) => ({ event, seen: null })),
         place,
       );
-      if (page.next === null) return until > place ? until : place;
+      if (page.next === null) {
+        if (until > place) return until;
+        return place;
+      }
       place = page.next;
     }
     return place;
@@ -274,7 +277,7 @@ interface LearningDeps extends Omit<LoopDeps, 'maxOutcomes'> {
 
 interface Learning {
   readonly recommender: Recommender;
-  /** To be called once, when the journal takes commits. */
+  /** Call once, when the journal accepts commits. */
   start(): LearningLoop;
 }
 
@@ -283,9 +286,10 @@ export function createLearning(deps: LearningDeps): Learning {
   const memory = createPatternMemory(store, alone ? null : { clock, ms: READ_AGAIN_MS });
   return {
     recommender: {
-      recommend: async ({ workspace_path, fingerprint, config }) => {
+      recommend: async ({ workspace_path, fingerprint, config, is_worker }) => {
         const patterns = memory.peek(workspace_path) ?? (await memory.load(workspace_path));
-        return recommendModel(patterns.buildQueryShape(fingerprint), patterns.listPatterns(), config, deps.hasModel);
+        const advisers = { is_worker, isKnown: deps.hasModel };
+        return recommendModel(patterns.buildQueryShape(fingerprint), patterns.listPatterns(), config, advisers);
       },
       forget: memory.forget,
     },

@@ -4,7 +4,8 @@ import { type AnyEvent, draft, type EventDraft, type PayloadOf } from '#protocol
 import type { IdGenerator, TurnId } from '#protocol/ids.ts';
 import { type PatternRecord, USER_RUBRIC, type Verdict } from '#protocol/learned-pattern.ts';
 import { joinText } from '#protocol/message.ts';
-import { fromPusd, type Usd } from '#protocol/money.ts';
+import { fromPusd, type Pusd, toPusd } from '#protocol/money.ts';
+import { isSimulated } from '#protocol/text/simulated.ts';
 import { signFingerprint } from '../policy/learning/fingerprint.ts';
 import { JUDGED_TYPES, judgeSession, judgeTurn, type TurnVerdict } from '../policy/learning/rubrics.ts';
 import type { Write } from '../ports/journal-writer.ts';
@@ -78,15 +79,18 @@ interface Learned extends Occasion {
 /** Recorded, judged and scored in one step. */
 async function learnTurn(deps: LearnDeps, learned: Learned, patternsOf: PatternsOf): Promise<Lesson | null> {
   const { event, seen, turn, turn_id } = learned;
-  const events = seen?.events ?? (await deps.store.events.ofTurn(turn_id, [...JUDGED_TYPES, 'eval.completed']));
+  const events = seen?.events ?? (await deps.store.events.listOfTurn(turn_id, [...JUDGED_TYPES, 'eval.completed']));
   const judged = deps.evalDisabled || events.some((one) => one.type === 'eval.completed' && !isUserVerdict(one));
   const completed = event.payload as PayloadOf<'turn.completed'>;
   const verdict = judged ? null : judgeTurn(completed, events, await readLastText(deps, events, seen));
   const emit: EventDraft[] = [];
   if (verdict !== null) emit.push(draftEvaluation(deps, event, { subject_kind: 'turn', subject_id: turn_id, verdict }));
   const { fingerprint, chosen_model } = turn;
-  if (fingerprint === null || chosen_model === null || turn.recorded !== null)
-    return emit.length === 0 ? null : { writes: [], emit };
+  // A script teaches nothing about models.
+  if (fingerprint === null || chosen_model === null || isSimulated(chosen_model) || turn.recorded !== null) {
+    if (emit.length === 0) return null;
+    return { writes: [], emit };
+  }
 
   const patterns = await patternsOf(turn.workspace_path);
   const shape = signFingerprint(fingerprint);
@@ -97,13 +101,16 @@ async function learnTurn(deps: LearnDeps, learned: Learned, patternsOf: Patterns
     fingerprint_id: known ?? deps.ids.next(),
     ...shape,
     primary_model: chosen_model,
-    cost_usd: completed.total_cost_usd,
+    is_worker: turn.is_worker,
+    cost_pusd: toPusd(completed.total_cost_usd),
+    has_cost: !wasCutShort(completed, events),
     latency_ms: completed.wall_time_seconds * 1000,
     pricing_version: readPricingVersion(events),
     score: verdict !== null && verdict.confidence >= MIN_EVAL_CONFIDENCE ? verdict.score : null,
     at: deps.clock.now(),
   };
-  const before = patterns.findOutcome({ sig: shape.structural_sig, model: chosen_model })?.sample_size ?? 0;
+  const place = { sig: shape.structural_sig, model: chosen_model, is_worker: turn.is_worker };
+  const before = patterns.findOutcome(place)?.sample_size ?? 0;
   patterns.addRecord(record, fingerprint);
   emit.push(
     draftRecorded(
@@ -124,20 +131,23 @@ async function learnVerdict(
   patternsOf: PatternsOf,
 ): Promise<Lesson | null> {
   const { subject_kind, score, confidence } = event.payload as PayloadOf<'eval.completed'>;
-  const { recorded: place, workspace_path } = turn;
+  const { recorded: place, workspace_path, is_worker } = turn;
   if (subject_kind !== 'turn' || confidence < MIN_EVAL_CONFIDENCE) return null;
   if (place === null) return null;
   const replaces = isUserVerdict(event);
-  if (place.score !== null && (!replaces || place.score === score)) return null;
+  if (place.score !== null && !replaces) return null;
+  if (place.score === score && place.is_verified) return null;
   const patterns = await patternsOf(workspace_path);
   const at = clock.now();
   const { structural_sig: sig, primary_model: model, fingerprint_id, pricing_version } = place;
-  patterns.addScore({ sig, model }, score, place.score, at);
-  const n = patterns.findOutcome({ sig, model })?.sample_size ?? 0;
-  const cost_usd = fromPusd((await store.turns.totals(turn_id)).cost_pusd);
-  const counted = { before: n, after: n, was_new: false, score, cost_usd };
+  const outcome = { sig, model, is_worker };
+  const verified = { is_verified: replaces, replaced: place.score, replaces_verified: place.is_verified };
+  patterns.addScore(outcome, { score, at, ...verified });
+  const n = patterns.findOutcome(outcome)?.sample_size ?? 0;
+  const { cost_pusd } = await store.turns.totals(turn_id);
+  const counted = { before: n, after: n, was_new: false, score, cost_pusd };
   return {
-    writes: [{ kind: 'pattern.score', turn_id, score, replaces, at }],
+    writes: [{ kind: 'pattern.score', turn_id, score, replaces, is_verified: replaces, at }],
     emit: [draftRecorded(event, { model, fingerprint_id, pricing_version }, counted)],
   };
 }
@@ -181,6 +191,12 @@ async function judgeEndedSession(deps: LearnDeps, event: AnyEvent): Promise<Less
   return { writes: [], emit: [evaluation] };
 }
 
+/** Such a turn's cost is not what its work costs (12 §12.3). */
+function wasCutShort({ stop_reason, concluded }: PayloadOf<'turn.completed'>, events: readonly AnyEvent[]): boolean {
+  if (stop_reason === 'budget_exceeded' || concluded) return true;
+  return events.some(({ type, payload }) => type === 'tool.failed' && payload.error_class === 'user_denied');
+}
+
 function isUserVerdict({ payload }: AnyEvent): boolean {
   return payload.rubric_id === USER_RUBRIC;
 }
@@ -193,7 +209,7 @@ function draftRecorded(
     readonly after: number;
     readonly was_new: boolean;
     readonly score: number | null;
-    readonly cost_usd: Usd;
+    readonly cost_pusd: Pusd;
   },
 ): EventDraft {
   return draft({
@@ -208,7 +224,7 @@ function draftRecorded(
       sample_size_after: counted.after,
       was_new_fingerprint: counted.was_new,
       success_score: counted.score,
-      cost_usd_at_record: counted.cost_usd,
+      cost_usd_at_record: fromPusd(counted.cost_pusd),
       pricing_version: about.pricing_version,
     },
   });
@@ -226,7 +242,7 @@ function draftEvaluation(
   return draft({ type: 'eval.completed', session_id, turn_id, parent: id, payload });
 }
 
-/** Of the answer of the turn's last model call. */
+/** The beginning of the answer of the turn's last model call. */
 async function readLastText(
   { store }: LearnDeps,
   events: readonly AnyEvent[],

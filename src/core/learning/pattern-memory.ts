@@ -1,7 +1,7 @@
 // The patterns of the workspaces used last. Reads and changes of one workspace take turns, so that neither misses the other.
 import type { Clock } from '#protocol/clock.ts';
 import type { PatternOutcome, PatternRecord, StoredPattern } from '#protocol/learned-pattern.ts';
-import { type Pusd, toPusd } from '#protocol/money.ts';
+import type { Pusd } from '#protocol/money.ts';
 import { type Names, type Neighbour, type Shape, toShape } from '../policy/learning/recommend-model.ts';
 import type { PatternReader } from '../ports/learned-turns.ts';
 
@@ -17,6 +17,18 @@ interface Pattern extends Neighbour {
 interface OutcomePlace {
   readonly sig: string;
   readonly model: string;
+  readonly is_worker: boolean;
+}
+
+interface NewScore {
+  readonly score: number;
+  /** Whether a check or a person gave it. */
+  readonly is_verified: boolean;
+  /** The turn's previous contribution; null = it had none. */
+  readonly replaced: number | null;
+  readonly replaces_verified: boolean;
+  /** Unix milliseconds. */
+  readonly at: number;
 }
 
 export class WorkspacePatterns {
@@ -53,42 +65,47 @@ export class WorkspacePatterns {
     return this.#patterns.get(sig)?.fingerprint_id ?? null;
   }
 
-  findOutcome({ sig, model }: OutcomePlace): PatternOutcome | null {
-    return this.#patterns.get(sig)?.outcomes.get(model) ?? null;
+  findOutcome(place: OutcomePlace): PatternOutcome | null {
+    return this.#patterns.get(place.sig)?.outcomes.get(outcomeKey(place)) ?? null;
   }
 
   addRecord(record: PatternRecord, fingerprint: StoredPattern['fingerprint']): void {
     const sig = record.structural_sig;
     const pattern =
       this.#patterns.get(sig) ?? this.#add(sig, record.fingerprint_id, toShape(fingerprint, this.#names, true));
-    const outcome = pattern.outcomes.get(record.primary_model) ?? emptyOutcome(record.primary_model);
+    const place = { model: record.primary_model, is_worker: record.is_worker };
+    const outcome = pattern.outcomes.get(outcomeKey(place)) ?? emptyOutcome(place);
     outcome.sample_size += 1;
-    outcome.sum_cost_pusd = (outcome.sum_cost_pusd + toPusd(record.cost_usd)) as Pusd;
+    if (record.has_cost) {
+      outcome.cost_count += 1;
+      outcome.sum_cost_pusd = (outcome.sum_cost_pusd + record.cost_pusd) as Pusd;
+    }
     outcome.sum_latency_ms += record.latency_ms;
     outcome.last_updated_at = record.at;
-    if (record.score !== null) addToMean(outcome, record.score, null);
+    if (record.score !== null) addScore(outcome, record.score, null);
     this.#touch(pattern, outcome);
   }
 
-  /** @param replaced the turn's previous contribution; null = it had none */
-  addScore({ sig, model }: OutcomePlace, score: number, replaced: number | null, at: number): void {
-    const pattern = this.#patterns.get(sig);
-    const outcome = pattern?.outcomes.get(model);
+  addScore(place: OutcomePlace, { score, is_verified, replaced, replaces_verified, at }: NewScore): void {
+    const pattern = this.#patterns.get(place.sig);
+    const outcome = pattern?.outcomes.get(outcomeKey(place));
     if (!pattern || !outcome) return;
-    addToMean(outcome, score, replaced);
+    addScore(outcome, score, replaced);
+    if (is_verified) addVerified(outcome, score, replaces_verified ? replaced : null);
     outcome.last_updated_at = at;
     this.#touch(pattern, outcome);
   }
 
   /** Removes the outcomes beyond `limit`, the least recently updated first. */
-  dropBeyond(limit: number): { readonly fingerprint_id: string; readonly primary_model: string }[] {
+  dropBeyond(limit: number): Pick<PatternRecord, 'fingerprint_id' | 'primary_model' | 'is_worker'>[] {
     const gone = [];
     for (const [key, { pattern, outcome }] of this.#recency) {
       if (this.#recency.size <= limit) break;
       this.#recency.delete(key);
-      pattern.outcomes.delete(outcome.model);
+      pattern.outcomes.delete(outcomeKey(outcome));
       if (pattern.outcomes.size === 0) this.#patterns.delete(pattern.sig);
-      gone.push({ fingerprint_id: pattern.fingerprint_id, primary_model: outcome.model });
+      const { model: primary_model, is_worker } = outcome;
+      gone.push({ fingerprint_id: pattern.fingerprint_id, primary_model, is_worker });
     }
     return gone;
   }
@@ -100,27 +117,47 @@ export class WorkspacePatterns {
   }
 
   #touch(pattern: Pattern, outcome: MutableOutcome): void {
-    const key = `${pattern.sig} ${outcome.model}`;
-    pattern.outcomes.set(outcome.model, outcome);
+    const own = outcomeKey(outcome);
+    const key = `${pattern.sig} ${own}`;
+    pattern.outcomes.set(own, outcome);
     this.#recency.delete(key);
     this.#recency.set(key, { pattern, outcome });
   }
 }
 
-function addToMean(outcome: MutableOutcome, score: number, replaced: number | null): void {
-  if (replaced === null) outcome.success_score_count += 1;
-  const before = replaced ?? outcome.success_score_mean;
-  const mean = outcome.success_score_mean + (score - before) / outcome.success_score_count;
-  outcome.success_score_mean = Math.max(0, Math.min(1, mean));
+function outcomeKey({ model, is_worker }: Pick<PatternOutcome, 'model' | 'is_worker'>): string {
+  return `${is_worker ? 'worker' : 'top'} ${model}`;
 }
 
-function emptyOutcome(model: string): MutableOutcome {
+/** @param replaced null = the turn had none */
+function addScore(outcome: MutableOutcome, score: number, replaced: number | null): void {
+  if (replaced === null) outcome.success_score_count += 1;
+  const { success_score_mean: mean, success_score_count: count } = outcome;
+  outcome.success_score_mean = clampShare(mean + (score - (replaced ?? mean)) / count);
+}
+
+/** @param replaced null = the turn had no verified score */
+function addVerified(outcome: MutableOutcome, score: number, replaced: number | null): void {
+  if (replaced === null) outcome.verified_count += 1;
+  const { verified_mean: mean, verified_count: count } = outcome;
+  outcome.verified_mean = clampShare(mean + (score - (replaced ?? mean)) / count);
+}
+
+function clampShare(share: number): number {
+  return Math.max(0, Math.min(1, share));
+}
+
+function emptyOutcome({ model, is_worker }: Pick<PatternOutcome, 'model' | 'is_worker'>): MutableOutcome {
   return {
     model,
+    is_worker,
     sample_size: 0,
     success_score_mean: 0,
     success_score_count: 0,
+    verified_mean: 0,
+    verified_count: 0,
     sum_cost_pusd: 0n as Pusd,
+    cost_count: 0,
     sum_latency_ms: 0,
     last_updated_at: 0,
   };

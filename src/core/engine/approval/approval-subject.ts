@@ -42,21 +42,21 @@ export async function describeCall(
   const input: Record<string, unknown> = { ...call.input };
   if (definition.requires_workspace) {
     const files = openSessionFiles(engine, session);
-    const resolvePathValue = async (value: unknown) =>
-      typeof value === 'string' ? (await files.resolve(value, 'list')).absolute : value;
-    for (const field of definition.path_fields) {
-      const value = input[field];
-      input[field] = Array.isArray(value)
-        ? await Promise.all(value.map(resolvePathValue))
-        : await resolvePathValue(value);
-    }
+    const resolvePathValue = async (value: unknown): Promise<unknown> => {
+      if (typeof value === 'string') return (await files.resolve(value, 'list')).absolute;
+      if (Array.isArray(value)) return Promise.all(value.map(resolvePathValue));
+      return value;
+    };
+    for (const field of definition.path_fields) input[field] = await resolvePathValue(input[field]);
   }
   if (shared.length > 0) input.attachments = shared.map(({ absolute }) => absolute);
   const attachments = shared.map(({ sha256 }) => sha256);
   const keyHash = sha256Hex(
     canonicalJson({ tool: call.name, worker_digest: session.worker_digest, input, attachments }),
   );
-  const payload = about.payload ?? approvalPayload(definition, call.input, engine.secrets);
+  let payload = about.payload ?? approvalPayload(definition, call.input, engine.secrets);
+  if (payload && shared.length > 0)
+    payload = { ...payload, attachments: shared.map(({ path, bytes }) => ({ path, bytes })) };
   const row = () =>
     createApprovalRow(engine, run, call, {
       keyHash,
@@ -67,10 +67,7 @@ export async function describeCall(
         projected_modifications: projectedModifications(definition, call.input),
         command_summary: commandSummary(definition, call.input, engine.secrets),
         rule: definition.group ?? null,
-        payload:
-          payload && shared.length > 0
-            ? { ...payload, attachments: shared.map(({ path, bytes }) => ({ path, bytes })) }
-            : payload,
+        payload,
         modifiable: true,
         allowed_scopes: definition.group === 'worker.create' ? ['once', 'identical'] : ['once', 'identical', 'always'],
       },

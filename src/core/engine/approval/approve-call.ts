@@ -1,5 +1,5 @@
-// Requests an approval for one call and takes the answer: one id, one row, one way in (09 §5, §6).
-import { type ApprovalDecision, decideApproval, ruleFor, toolMode } from '#core/policy/tools/approval.ts';
+// Requests the approval of one call and waits for its answer: one id, one row (09 §5, §6).
+import { type ApprovalDecision, decideApproval, findToolRule, resolveToolMode } from '#core/policy/tools/approval.ts';
 import type { ConfirmationRow } from '#core/ports/journal-writer.ts';
 import type { SharedFile } from '#core/ports/tool-port.ts';
 import type { Answer } from '#protocol/confirmation.ts';
@@ -34,7 +34,7 @@ function draftResolved(
     session_id: row.session_id,
     turn_id: row.turn_id,
     parent,
-    ...(by === 'policy' ? { actor: 'system' as const } : {}),
+    ...(by === 'policy' && { actor: 'system' as const }),
     payload: {
       tool_use_id: row.tool_use_id,
       confirmation_request_id: row.id,
@@ -96,8 +96,8 @@ async function decideSubject(
   const { session } = run;
   return decideApproval({
     inEffectiveSet: true,
-    rule: ruleFor(session.worker_definition?.definition.tool_rules ?? {}, covered),
-    mode: toolMode(engine.config.tool_confirmation, covered),
+    rule: findToolRule(session.worker_definition?.definition.tool_rules ?? {}, covered),
+    mode: resolveToolMode(engine.config.tool_confirmation, covered),
     trust: await engine.workspaces.readTrust(session.workspace_path),
     toolName: covered.name,
     approvalMode: session.approval_mode,
@@ -123,7 +123,8 @@ async function approveSubject(
     case 'deny_strict': {
       const yes = decision === 'approve_all';
       await answerByPolicy(engine, run, subject.row(), yes ? 'approve' : 'reject');
-      return yes ? ALLOWED : denyCall('user_denied', `Strict mode: tool '${subject.covered.name}' not pre-approved`);
+      if (yes) return ALLOWED;
+      return denyCall('user_denied', `Strict mode: tool '${subject.covered.name}' not pre-approved`);
     }
     case 'ask':
       return requestApproval(engine, run, subject.row(), recheck);
@@ -177,10 +178,10 @@ async function requestApproval(
   }
 }
 
-/** Resolves with the first of: the answer, the deadline, the turn's cancellation. */
+/** Resolves with the first of: the answer, the deadline, the turn's cancellation or conclusion. */
 function awaitAnswer(
   engine: Runtime & Storage & Approvals,
-  run: Pick<TurnPlan, 'signal'>,
+  run: Pick<TurnPlan, 'signal' | 'conclusion'>,
   row: ConfirmationRow,
   { requestEvent, recheck }: { readonly requestEvent: EventId; readonly recheck: Recheck },
 ): Promise<Answer> {
@@ -191,10 +192,11 @@ function awaitAnswer(
       void closeExpired(engine, row, decision);
     };
     const cancelApproval = () => closeAs('cancelled');
+    const signals = [run.signal, run.conclusion.signal];
     const timer = engine.clock.after(row.expires_at - row.requested_at, () => closeAs('timeout'));
     const stopWaiting = () => {
       timer.cancel();
-      run.signal.removeEventListener('abort', cancelApproval);
+      for (const signal of signals) signal.removeEventListener('abort', cancelApproval);
       engine.approvals.delete(row.id);
     };
     const open: OpenApproval = {
@@ -215,8 +217,8 @@ function awaitAnswer(
       },
     };
     engine.approvals.set(row.id, open);
-    if (run.signal.aborted || engine.draining.value) cancelApproval();
-    else run.signal.addEventListener('abort', cancelApproval, { once: true });
+    if (signals.some((signal) => signal.aborted) || engine.draining.value) cancelApproval();
+    else for (const signal of signals) signal.addEventListener('abort', cancelApproval, { once: true });
   });
 }
 
@@ -289,7 +291,7 @@ export async function closeOpenApprovals(
 ): Promise<void> {
   for (const row of await engine.store.confirmations.allOpen(root)) {
     if (!match(row)) continue;
-    const requests = await engine.store.events.ofTurn(row.turn_id, ['tool.confirmation_requested']);
+    const requests = await engine.store.events.listOfTurn(row.turn_id, ['tool.confirmation_requested']);
     const asked = requests.find((e) => e.payload.confirmation_request_id === row.id);
     await engine.journal.commit({
       writes: [

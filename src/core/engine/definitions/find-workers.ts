@@ -1,4 +1,5 @@
 // Finds the workers of a workspace: reads them and checks them against the configuration around them (13 §3).
+import { describeUnknownModel } from '#core/policy/registry/find-model.ts';
 import { namesTool } from '#core/policy/tools/tool-names.ts';
 import { readDefinition } from '#core/policy/workers/read-definition.ts';
 import { listWidenings, reservedName } from '#core/policy/workers/worker-restrictions.ts';
@@ -11,11 +12,12 @@ import {
   type FoundWorker,
   type SessionWorker,
   WORKER_NAME_PATTERN,
+  type WorkerDefinition,
   type WorkerProblem,
 } from '#protocol/worker-definition.ts';
 import type { DefinitionsEngine, ModelCatalog, Runtime, Storage, Toolbox } from '../state/engine.ts';
 
-// A worker file that lets more run without approval counts only when its bytes are trusted (20 §11).
+// A worker file that removes an approval is valid only while its bytes are trusted (20 §11).
 
 /** The worker with an error for each untrusted permission that its file requests. Only files need trust. */
 async function checkTrust(
@@ -67,12 +69,12 @@ interface Untrusted {
   readonly state: string;
 }
 
-// What a definition has to agree with beyond its own file: names, models, schemas and other workers of this server (13 §3.2).
+// Checks a definition against its environment: names, models, schemas and other workers of this server (13 §3.2).
 
 /** Compiled schemas by definition: compiling is slow, and an unchanged definition is the same object. */
 const schemaFaults = new WeakMap<FoundWorker, readonly string[]>();
 
-/** What all workers of a list are checked against, made once for the list. */
+/** The environment that the workers of a list are checked against, built once per list. */
 interface CheckContext {
   readonly tools: readonly string[];
   readonly known: ReadonlySet<string>;
@@ -106,8 +108,7 @@ export function checkWorker(
   if (other !== undefined && other !== worker.name)
     error('name', `differs from the worker "${other}" only in case; rename this one`);
   if (definition === null) return { ...worker, errors, warnings };
-  if (definition.model !== null && engine.registry.resolveAlias(definition.model) === null)
-    error('model', `${JSON.stringify(definition.model)} is neither a model id nor an alias of this server`);
+  for (const fault of findModelFaults(engine, definition)) error(fault.path, fault.message);
   if (worker.output_schema !== null)
     for (const fault of findSchemaFaults(engine, worker)) error('output_schema_ref', fault);
   for (const name of definition.allow_workers)
@@ -116,6 +117,22 @@ export function checkWorker(
   for (const entry of definition.tools)
     if (!offered.some((tool) => namesTool(entry, tool))) warn('tools', describeUnknownTool(entry));
   return { ...worker, errors, warnings };
+}
+
+function findModelFaults(
+  { registry }: ModelCatalog,
+  { model, tier, effort = null }: WorkerDefinition,
+): readonly { readonly path: string; readonly message: string }[] {
+  if (effort !== null && model === null && tier === null)
+    return [{ path: 'effort', message: 'needs a model or a tier that it belongs to' }];
+  if (model === null) return [];
+  const known = registry.findReference(model);
+  if (known === null) return [{ path: 'model', message: describeUnknownModel(registry, model) }];
+  if (effort === null) return [];
+  if (known.effort !== null) return [{ path: 'effort', message: 'is named by model already; write one of the two' }];
+  const wanted = `${known.id}:${effort}`;
+  if (registry.resolveAlias(wanted) !== null) return [];
+  return [{ path: 'effort', message: describeUnknownModel(registry, wanted) }];
 }
 
 /** Tools of an MCP server become known when a session of the workspace starts it. */
@@ -128,7 +145,8 @@ function findSchemaFaults(engine: Pick<Toolbox, 'schemas'>, worker: FoundWorker)
   let faults = schemaFaults.get(worker);
   if (faults === undefined) {
     const compiled = engine.schemas.compile(worker.output_schema);
-    faults = compiled.ok ? [] : compiled.problems.map(({ path, message }) => `${path}: ${message}`);
+    faults = [];
+    if (!compiled.ok) faults = compiled.problems.map(({ path, message }) => `${path}: ${message}`);
     schemaFaults.set(worker, faults);
   }
   return faults;
@@ -170,7 +188,8 @@ export async function findSessionWorker(
   name: string,
 ): Promise<FoundWorker | null> {
   const row = await engine.store.workers.get(tree.root_session_id, name);
-  return row === null ? null : resolveSessionWorker(engine, tree, row);
+  if (row === null) return null;
+  return resolveSessionWorker(engine, tree, row);
 }
 
 export async function resolveSessionWorker(
@@ -239,12 +258,16 @@ async function addWorkerTools(
   allowed: readonly string[],
 ): Promise<ToolSet> {
   if (allowed.length === 0) return toolset;
-  const found = allowed.includes('*')
-    ? await listProjectWorkers(engine, root)
-    : await Promise.all([...new Set(allowed)].map((name) => findProjectWorker(engine, root, name)));
+  const found = await findAllowedWorkers(engine, root, allowed);
   const tools = found.flatMap((worker) => {
     if (worker === null || worker.errors.length > 0 || worker.definition === null) return [];
     return [createWorkerTool({ ...worker, definition: worker.definition })];
   });
-  return tools.length === 0 ? toolset : engine.tools.withWorkers(toolset, tools);
+  if (tools.length === 0) return toolset;
+  return engine.tools.withWorkers(toolset, tools);
+}
+
+async function findAllowedWorkers(engine: DefinitionsEngine, root: string, allowed: readonly string[]) {
+  if (allowed.includes('*')) return listProjectWorkers(engine, root);
+  return Promise.all([...new Set(allowed)].map((name) => findProjectWorker(engine, root, name)));
 }

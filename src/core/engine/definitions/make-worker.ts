@@ -1,8 +1,8 @@
-// A model makes a worker: proposed, checked, approved as a whole definition, and kept with its session tree (13 §6.3).
+// Creates a worker for a model: proposed, checked, approved as a whole definition, stored with its session tree (13 §6.3).
 import path from 'node:path';
-import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
+import { describeIssues } from '#core/policy/parsing/plain-issue.ts';
 import { isSameTool } from '#core/policy/tools/tool-names.ts';
-import { checkDefinition, type Fault, readDefinition } from '#core/policy/workers/read-definition.ts';
+import { appendLine, checkDefinition, type Fault, readDefinition } from '#core/policy/workers/read-definition.ts';
 import { expandSpec, formatDefinition, WorkerSpecSchema } from '#core/policy/workers/write-definition.ts';
 import type { WorkerMaker, WorkerProposal } from '#core/ports/tool-port.ts';
 import type { Issue } from '#protocol/errors.ts';
@@ -100,8 +100,9 @@ function describeCreated(
   definition: WorkerDefinition,
   { asked, replaced }: { readonly asked: unknown; readonly replaced: boolean },
 ) {
-  const requested = asked === name ? {} : { requested_name: asked };
-  return { name, digest, path: copy, edited_by_user, replaced, ...requested, definition };
+  const created = { name, digest, path: copy, edited_by_user, replaced };
+  if (asked === name) return { ...created, definition };
+  return { ...created, requested_name: asked, definition };
 }
 
 /** A session may replace only workers that it made itself: not locked ones, and not those kept in the project. */
@@ -115,7 +116,7 @@ async function storeWorker(
   worker: SessionWorker,
   replaced: SessionWorker | null,
 ): Promise<void> {
-  const called = await engine.store.events.ofTurn(run.turn.id, ['tool.called']);
+  const called = await engine.store.events.listOfTurn(run.turn.id, ['tool.called']);
   const parent = called.find(({ payload }) => payload.tool_use_id === worker.created_by_tool_use_id)?.id ?? null;
   await engine.journal.commit({
     writes: [{ kind: replaced === null ? 'worker.insert' : 'worker.replace', worker }],
@@ -143,7 +144,7 @@ function readYamlProposal(yaml: string): ProposalReading {
   const { definition, errors } = readDefinition(yaml, { name: null, file: null, format: 'yaml' });
   const issues = errors.map(({ path: at, message, line }) => ({
     path: at,
-    message: line === null ? message : `${message} (line ${line})`,
+    message: appendLine(message, line),
   }));
   return { definition, issues };
 }
@@ -156,7 +157,7 @@ function readSpecProposal(
   const spec = WorkerSpecSchema.safeParse(input);
   const toIssues = (faults: readonly Fault[]) =>
     faults.map((fault) => ({ path: fault.path.map(String).join('.'), message: fault.message }));
-  if (!spec.success) return { definition: null, issues: toIssues(plainIssues(spec.error)) };
+  if (!spec.success) return { definition: null, issues: toIssues(describeIssues(spec.error)) };
   const expanded = expandSpec(spec.data, engine.config.workers.creation, run.turn.tools);
   const { definition, faults } = checkDefinition(expanded, null);
   const foreign = spec.data.tools.filter((tool) => !run.turn.tools.some((own) => isSameTool(tool, own)));

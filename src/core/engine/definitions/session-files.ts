@@ -21,7 +21,7 @@ import {
 } from '#protocol/worker-definition.ts';
 import type { WorkspaceAccess } from '../state/engine.ts';
 
-type Owner = Pick<SessionRecord, 'workspace_path' | 'worker_definition'>;
+type Owner = Pick<SessionRecord, 'workspace_path' | 'tree_path' | 'worker_definition'>;
 
 interface Attachments {
   readonly files: readonly (AttachedFile & { readonly absolute: string })[];
@@ -54,7 +54,7 @@ export async function readAttachments(
   const seen = new Set<string>();
   const twice = confined.find(({ absolute }) => seen.size === seen.add(absolute).size);
   if (twice) throw new ToolError('validation_error', `${twice.given}: is attached twice`);
-  // Before a large file is read in vain.
+  // Checked before a large file is read.
   const listed = confined.map(({ given }) => ({ path: given, bytes: 0 }));
   requirePolicies(policies, ({ policy, whose }) => findPolicyFault(listed, policy, whose));
   let left = Math.min(MAX_ATTACHED_BYTES, ...policies.map(({ policy }) => policy.max_total_bytes));
@@ -81,14 +81,14 @@ export async function readAttachments(
   return { files: made.map(({ file }) => file), blocks };
 }
 
-/** The same files again, for a worker that was made before a restart and never ran; the error names a changed file. */
+/** Reads the same files again for a worker that was created before a restart and never ran. The error names a changed file. */
 export async function rereadAttachments(
   engine: Pick<WorkspaceAccess, 'workspaces'>,
   caller: Owner,
   files: readonly AttachedFile[],
 ): Promise<Result<readonly ContentBlock[], string>> {
   const blocks: ContentBlock[] = [];
-  const access = engine.workspaces.files(caller.workspace_path);
+  const access = engine.workspaces.files(getFilesRoot(caller));
   for (const { path, file, bytes, sha256 } of files) {
     try {
       const data = await readAtMost(access, await access.resolve(file, 'read'), bytes + 1);
@@ -104,10 +104,9 @@ export async function rereadAttachments(
 }
 
 /** Opens a caller's sandboxes; a caller without sandboxes has the whole workspace as one. */
-function openCallerFiles(
-  engine: Pick<WorkspaceAccess, 'workspaces'>,
-  { workspace_path: root, worker_definition: named }: Owner,
-) {
+function openCallerFiles(engine: Pick<WorkspaceAccess, 'workspaces'>, owner: Owner) {
+  const { worker_definition: named } = owner;
+  const root = getFilesRoot(owner);
   const whole: Sandbox = {
     name: 'workspace',
     path: '.',
@@ -145,12 +144,17 @@ async function readAtMost(files: WorkspaceFiles, path: ConfinedPath, bytes: numb
 
 // The files that a session's tools may reach: the workspace, or the sandboxes of its definition (13 §4).
 
-export function openSessionFiles(
-  engine: Pick<WorkspaceAccess, 'workspaces'>,
-  session: Pick<SessionRecord, 'workspace_path' | 'worker_definition'>,
-): WorkspaceFiles {
-  const { workspace_path: root, worker_definition: named } = session;
-  return named === null
-    ? engine.workspaces.files(root)
-    : engine.workspaces.sandboxes(root, Object.values(named.definition.sandboxes));
+/** The root of a session's file tools and commands: its worktree, or the workspace (20 §2.2). */
+export function getFilesRoot({
+  tree_path,
+  workspace_path,
+}: Pick<SessionRecord, 'tree_path' | 'workspace_path'>): string {
+  return tree_path ?? workspace_path;
+}
+
+export function openSessionFiles(engine: Pick<WorkspaceAccess, 'workspaces'>, session: Owner): WorkspaceFiles {
+  const { worker_definition: named } = session;
+  const root = getFilesRoot(session);
+  if (named === null) return engine.workspaces.files(root);
+  return engine.workspaces.sandboxes(root, Object.values(named.definition.sandboxes));
 }

@@ -1,13 +1,14 @@
 // Closes a delegation: its worker's session ends, its record gets the outcome, one `delegate.*` event is published (04 §5.4).
-import { type DelegateOutcome, summariseChanges } from '#core/policy/delegation/worker-outcome.ts';
+import { type DelegateOutcome, reportTreeChanges, summariseChanges } from '#core/policy/delegation/worker-outcome.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
 import type { WorkerUsage } from '#core/ports/store-reader.ts';
 import type { Cancelled } from '#protocol/abort.ts';
 import type { DelegationRecord, UsageSummary } from '#protocol/delegate.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import { NO_CHANGES, type WorkerChanges } from '#protocol/file-change.ts';
-import type { SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
+import type { ToolUseId, TurnId } from '#protocol/ids.ts';
 import { fromPusd } from '#protocol/money.ts';
+import type { SessionRecord } from '#protocol/session.ts';
 import { forgetLimit } from '../money/budget-limits.ts';
 import {
   type DelegationEngine,
@@ -19,9 +20,10 @@ import {
 import { secondsSince } from '../state/memory.ts';
 import { endUnfinishedTurn } from '../turn/end-turn.ts';
 import { findStartedEvent, type SpawnedDelegation } from './open-delegation.ts';
+import { closeTree, settleTree, type TreeOutcome } from './worker-tree.ts';
 
 /**
- * Returns what the worker spent and changed, whether it succeeded or not. A delegation that has no worker yet is stored
+ * Returns the worker's usage and file changes, whether it succeeded or not. A delegation that has no worker yet is stored
  * here for the first time, together with its end.
  */
 export async function closeDelegation(
@@ -34,7 +36,8 @@ export async function closeDelegation(
   const at = engine.clock.now();
   const seconds = secondsSince(engine, delegation.worker_session_id, delegation.created_at);
   const used = session ? await engine.store.delegations.usage(session.id) : null;
-  const changes = session ? await readChanges(engine, session.id) : NO_CHANGES;
+  const tree = await settleTree(engine, delegation, outcome.success);
+  const changes = await readChanges(engine, delegation, session, tree);
   let message: string | null = null;
   if (outcome.error_message !== null)
     message = safeText(engine, outcome.error_message, session?.workspace_path ?? null);
@@ -73,7 +76,11 @@ export async function closeDelegation(
   emit.push(draftClosingEvent(engine, spawned, outcome, { message, used, seconds, changes }));
   await engine.journal.commit({ writes, emit });
   forgetLimit(engine, 'delegation', delegation.tool_use_id);
-  if (session) engine.starts.delete(session.id);
+  if (session) {
+    engine.starts.delete(session.id);
+    await engine.workspaces.temporary.remove(session.id);
+  }
+  await closeTree(engine, delegation);
   const usage = {
     model: used?.model || (delegation.resolved_model ?? ''),
     turn_count: used?.turn_count ?? 0,
@@ -86,9 +93,18 @@ export async function closeDelegation(
   return { usage, changes };
 }
 
-async function readChanges(engine: Storage & WorkspaceAccess, worker: SessionId): Promise<WorkerChanges> {
+async function readChanges(
+  engine: Storage & WorkspaceAccess,
+  delegation: DelegationRecord,
+  session: Pick<SessionRecord, 'id'> | null,
+  tree: TreeOutcome | null,
+): Promise<WorkerChanges> {
+  const worker = session?.id ?? (tree === null ? null : delegation.worker_session_id);
+  if (worker === null) return { ...NO_CHANGES, isolation: delegation.isolation };
   const calls = await engine.store.delegations.changes(worker);
-  return summariseChanges(calls, (paths) => engine.files.overlaps(worker, paths));
+  const findOverlaps = (paths: readonly string[]) => engine.files.overlaps(worker, paths);
+  if (tree !== null) return reportTreeChanges(calls, tree, findOverlaps);
+  return summariseChanges(calls, findOverlaps);
 }
 
 function draftClosingEvent(
@@ -131,9 +147,7 @@ function draftClosingEvent(
         tool_use_id: delegation.tool_use_id,
         worker_session_id: session.id,
         success: true,
-        output_size_bytes: Buffer.byteLength(
-          typeof outcome.output === 'string' ? outcome.output : JSON.stringify(outcome.output),
-        ),
+        output_size_bytes: countOutputBytes(outcome.output),
         ...spent,
         model: model ?? '',
         ...changes,
@@ -158,7 +172,7 @@ function draftClosingEvent(
   });
 }
 
-// Closes delegations whose workers have no running loop any more (04 §13).
+// Closes delegations whose workers no longer have a running loop (04 §13).
 
 /** @param only closes this tool call's delegation; the others stay open */
 export async function closeOpenDelegations(
@@ -195,15 +209,26 @@ export async function endUnfinishedDelegation(
   );
 }
 
+function countOutputBytes(output: DelegateOutcome['output']): number {
+  if (typeof output === 'string') return Buffer.byteLength(output);
+  return Buffer.byteLength(JSON.stringify(output));
+}
+
 function unfinishedOutcome(reason: Cancelled): DelegateOutcome {
-  const restarted = reason.reason === 'shutdown';
+  const outcome = { success: false, output: '', insufficient_context_request: null } as const;
+  if (reason.reason === 'shutdown')
+    return {
+      ...outcome,
+      failure_mode: 'worker_error',
+      error_message: `worker_error: ${reason.detail ?? 'server restarted'}`,
+      cancel_scope: null,
+      disposition: 'failed',
+    };
   return {
-    success: false,
-    output: '',
-    failure_mode: restarted ? 'worker_error' : 'cancelled_by_user',
-    error_message: restarted ? `worker_error: ${reason.detail ?? 'server restarted'}` : 'cancelled_by_user',
-    insufficient_context_request: null,
-    cancel_scope: restarted ? null : 'planner',
-    disposition: restarted ? 'failed' : 'cancelled',
+    ...outcome,
+    failure_mode: 'cancelled_by_user',
+    error_message: 'cancelled_by_user',
+    cancel_scope: 'planner',
+    disposition: 'cancelled',
   };
 }

@@ -1,4 +1,4 @@
-// The records of a delegation: its record, the session of its worker, and the two events that publish them (04 §5.1).
+// Builds the records of a new delegation: its row, the worker's session, and the two events about them (04 §5.1).
 import { workerTaskPrompt } from '#core/policy/context/worker-brief.ts';
 import { estimateTaskSize } from '#core/policy/delegation/delegate-tool.ts';
 import type { WorkerToolSet } from '#core/policy/workers/worker-tools.ts';
@@ -7,14 +7,16 @@ import type { DelegationRecord } from '#protocol/delegate.ts';
 import { draft, type Event, type EventDraft } from '#protocol/event.ts';
 import { NO_CHANGES } from '#protocol/file-change.ts';
 import type { EventId, ToolUseId } from '#protocol/ids.ts';
+import { fromPusdOrNull, toPusdOrNull } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { buildNamedPrompt, buildStablePrompt } from '../prompt/model-input.ts';
 import { sessionCreatedEvent } from '../session/session-records.ts';
 import type { Caller } from '../state/delegation-runs.ts';
 import type { Runtime, Storage, Toolbox, WorkspaceAccess } from '../state/engine.ts';
 import type { ResolvedRequest } from './resolve-request.ts';
+import type { Placed } from './worker-tree.ts';
 
-/** Stored with the worker's first turn: session, delegation, `session.created` and, last, `delegate.started`. */
+/** The batch that opens a delegation, stored with the worker's first turn: session, delegation, `session.created` and, last, `delegate.started`. */
 export interface Opening {
   readonly writes: readonly Write[];
   readonly emit: readonly EventDraft[];
@@ -28,7 +30,7 @@ export interface SpawnedDelegation {
   readonly session: SessionRecord | null;
   /** `delegate.started`, or the planner's `llm.call_completed` when there is no session; null before it is opened. */
   parent_event: EventId | null;
-  /** Waits to be stored with the worker's first turn; null once stored. */
+  /** The opening, until it is stored with the worker's first turn; null once stored. */
   opening: Opening | null;
 }
 
@@ -38,10 +40,12 @@ export function newDelegation(
   toolUseId: ToolUseId,
   {
     request,
+    earlier,
     tools,
     model,
   }: {
     readonly request: ResolvedRequest['request'];
+    readonly earlier: ResolvedRequest['earlier'];
     readonly tools: WorkerToolSet;
     readonly model: string | null;
   },
@@ -52,8 +56,8 @@ export function newDelegation(
     parent_turn_id: run.turn?.id ?? null,
     worker_session_id: null,
     entry: request.entry,
-    worker_name: request.worker?.name ?? null,
-    worker_digest: request.worker?.digest ?? null,
+    worker_name: request.worker?.name ?? earlier?.session.worker_name ?? null,
+    worker_digest: request.worker?.digest ?? earlier?.session.worker_digest ?? null,
     tier: request.tier,
     resolved_model: model,
     context_mode: request.context_mode,
@@ -63,7 +67,7 @@ export function newDelegation(
     allowed_tool_count: tools.allowed_tool_count,
     dropped_tools: tools.dropped_tools,
     max_tokens: request.max_tokens,
-    max_cost_usd: request.max_cost_usd,
+    max_cost_pusd: toPusdOrNull(request.max_cost_usd),
     timeout_seconds: request.timeout_seconds ?? engine.config.delegation.worker_timeout_seconds,
     active_seconds: 0,
     status: 'running',
@@ -71,6 +75,7 @@ export function newDelegation(
     error_message: null,
     output: null,
     ...NO_CHANGES,
+    isolation: request.isolation,
     request,
     created_at: engine.clock.now(),
     ended_at: null,
@@ -81,29 +86,19 @@ export async function newWorkerSession(
   engine: Runtime & Toolbox & WorkspaceAccess,
   run: Caller,
   delegation: DelegationRecord,
-  policyVersion: string | null,
+  { version, earlier }: { readonly version: string | null; readonly earlier: SessionRecord | null },
 ): Promise<SessionRecord> {
   const { session } = run;
-  const { worker, output_schema } = delegation.request;
-  const stable =
-    worker === null
-      ? await buildStablePrompt(
-          engine,
-          { ...session, is_worker: true, worker_definition: null },
-          delegation.effective_tools,
-        )
-      : await buildNamedPrompt(engine, session.workspace_path, worker, {
-          worker: true,
-          readsSkills: canReadSkills(run, delegation),
-        });
+  const prompts = earlier ?? (await buildWorkerPrompts(engine, run, delegation));
+  const named = earlier ?? snapshotWorker(delegation.request);
   return {
     ...session,
     id: engine.ids.session(),
     active_model: null,
     pending_active_model: null,
-    routing_policy_version: policyVersion,
-    system_prompt: stable,
-    system_prompt_volatile: worker === null ? workerTaskPrompt(delegation.request) : null,
+    routing_policy_version: version,
+    system_prompt: prompts.system_prompt,
+    system_prompt_volatile: prompts.system_prompt_volatile,
     turn_count: 0,
     disposition: null,
     ended_at: null,
@@ -112,12 +107,13 @@ export async function newWorkerSession(
     is_worker: true,
     delegation_depth: session.delegation_depth + 1,
     delegated_by_model: run.model?.id ?? null,
-    worker_name: worker?.name ?? null,
-    worker_digest: worker?.digest ?? null,
-    worker_origin: worker?.origin ?? null,
-    worker_definition: worker === null ? null : { definition: worker.definition, output_schema },
+    continues_session_id: earlier?.id ?? null,
+    worker_name: named.worker_name,
+    worker_digest: named.worker_digest,
+    worker_origin: named.worker_origin,
+    worker_definition: named.worker_definition,
     allow_workers: null,
-    max_cost_usd: null,
+    max_cost_pusd: null,
     // The worker's turns run here, whichever client drives the session above.
     door: session.door === 'gateway' ? 'api' : session.door,
     client_ref: null,
@@ -126,16 +122,52 @@ export async function newWorkerSession(
   };
 }
 
+async function buildWorkerPrompts(
+  engine: Runtime & Toolbox & WorkspaceAccess,
+  run: Caller,
+  delegation: DelegationRecord,
+): Promise<Pick<SessionRecord, 'system_prompt' | 'system_prompt_volatile'>> {
+  const { session } = run;
+  const { worker } = delegation.request;
+  if (worker !== null) {
+    const about = { worker: true, readsSkills: canReadSkills(run, delegation) };
+    const named = await buildNamedPrompt(engine, session.workspace_path, worker, about);
+    return { system_prompt: named, system_prompt_volatile: null };
+  }
+  const unnamed = { ...session, is_worker: true, worker_definition: null };
+  const stable = await buildStablePrompt(engine, unnamed, delegation.effective_tools);
+  return { system_prompt: stable, system_prompt_volatile: workerTaskPrompt(delegation.request) };
+}
+
+/** The fields of a worker's session that come from its definition. */
+function snapshotWorker({
+  worker,
+  output_schema,
+}: DelegationRecord['request']): Pick<
+  SessionRecord,
+  'worker_name' | 'worker_digest' | 'worker_origin' | 'worker_definition'
+> {
+  if (worker === null) return { worker_name: null, worker_digest: null, worker_origin: null, worker_definition: null };
+  const { name, digest, origin, definition } = worker;
+  return {
+    worker_name: name,
+    worker_digest: digest,
+    worker_origin: origin,
+    worker_definition: { definition, output_schema },
+  };
+}
+
 function canReadSkills({ toolset }: Caller, { effective_tools }: DelegationRecord): boolean {
   return effective_tools.some((name) => toolset.definition(name)?.loads_skills);
 }
 
-export function createOpening(run: Caller, delegation: DelegationRecord, session: SessionRecord): Opening {
+export function createOpening(run: Caller, delegation: DelegationRecord, { session, worktree }: Placed): Opening {
   return {
     onStored: () => run.outside?.onStored(delegation),
     writes: [
       { kind: 'session.insert', session },
       { kind: 'delegation.insert', delegation },
+      ...(worktree === null ? [] : [{ kind: 'worktree.put' as const, worktree }]),
       ...(run.outside?.claim(delegation) ?? []),
     ],
     emit: [
@@ -162,14 +194,15 @@ export function createOpening(run: Caller, delegation: DelegationRecord, session
           delegation_depth: session.delegation_depth,
           attachment_count: delegation.request.attachments.length,
           attachment_total_bytes: delegation.request.attachments.reduce((sum, { bytes }) => sum + bytes, 0),
-          max_cost_usd: delegation.max_cost_usd,
+          max_cost_usd: fromPusdOrNull(delegation.max_cost_pusd),
+          isolation: delegation.isolation,
         },
       }),
     ],
   };
 }
 
-/** Stores an opening that no turn has taken along, with `writes`: the delegation of a worker that never began needs an end too. */
+/** Stores an opening that was not stored with a turn, together with `writes`: a delegation whose worker never began needs an end too. */
 export async function storeOpening(
   engine: Pick<Storage, 'journal'>,
   spawned: SpawnedDelegation,
@@ -194,14 +227,16 @@ export async function findStartedEvent(
   engine: Pick<Storage, 'store'>,
   delegation: DelegationRecord,
 ): Promise<EventId | null> {
+  const started = await listStartedEvents(engine, delegation);
+  return started.find((event) => event.payload.tool_use_id === delegation.tool_use_id)?.id ?? null;
+}
+
+async function listStartedEvents({ store }: Pick<Storage, 'store'>, delegation: DelegationRecord) {
   const { parent_turn_id: turn, parent_session_id: session_id, tool_use_id } = delegation;
   const types = ['delegate.started'] as const;
-  // The delegation's id is older than its event; only other delegations of the session lie between.
+  if (turn !== null) return store.events.listOfTurn(turn, types);
+  // The delegation's id is older than its event; between the two are only events of other delegations.
   const after = tool_use_id.slice('tu_'.length);
-  const started =
-    turn === null
-      ? (await engine.store.events.list({ session_id, include_workers: false, types, after, until: null, limit: 1000 }))
-          .rows
-      : await engine.store.events.ofTurn(turn, types);
-  return started.find((event) => event.payload.tool_use_id === tool_use_id)?.id ?? null;
+  const page = await store.events.list({ session_id, include_workers: false, types, after, until: null, limit: 1000 });
+  return page.rows;
 }

@@ -1,6 +1,6 @@
 // A delegation requested over the API: the same worker, without a turn above it (19 §3.1).
 import { shownName } from '#core/policy/cut.ts';
-import { decideApproval, ruleFor, toolMode } from '#core/policy/tools/approval.ts';
+import { decideApproval, findToolRule, resolveToolMode } from '#core/policy/tools/approval.ts';
 import { Cancelled, createScope } from '#protocol/abort.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import { AppError, type Issue, validationError } from '#protocol/errors.ts';
@@ -17,6 +17,7 @@ import { FAULT, Interrupted, throwIfLost } from '../state/concurrency.ts';
 import type { Caller, OutsideCall } from '../state/delegation-runs.ts';
 import type { DelegationEngine, Runtime, WorkspaceAccess } from '../state/engine.ts';
 import { endUnfinishedDelegation } from './close-delegation.ts';
+import { isRunning } from './continue-worker.ts';
 import { type ResolvedRequest, resolveNamedRequest, resolveRequest } from './resolve-request.ts';
 import { resumeWorker, spawnWorker } from './run-worker.ts';
 
@@ -25,7 +26,7 @@ export type OutsideInput =
   | { readonly worker: null; readonly input: Readonly<Record<string, unknown>> }
   | { readonly worker: string; readonly input: Readonly<Record<string, unknown>> };
 
-/** The session as a caller of workers, as it is now. */
+/** The session's current state as a caller of workers. */
 export async function createOutsideCaller(
   engine: DelegationEngine,
   session: SessionRecord,
@@ -63,6 +64,11 @@ export async function resolveOutsideRequest(
   if (worker === null) {
     const resolved = await resolveRequest(engine, caller, input);
     if (!resolved.ok) throw validationError(resolved.error.map(clearRootPath));
+    const { earlier } = resolved.value;
+    if (earlier !== null && isRunning(earlier))
+      throw validationError([
+        { path: 'continue', message: `the worker ${earlier.session.id} still runs; steer its turn` },
+      ]);
     return resolved.value;
   }
   if (caller.toolset.definition(worker)?.spawns !== 'worker_tool')
@@ -91,8 +97,8 @@ async function requireAllowed(
   if (covered === null) return;
   const decision = decideApproval({
     inEffectiveSet: true,
-    rule: ruleFor(session.worker_definition?.definition.tool_rules ?? {}, covered),
-    mode: toolMode(engine.config.tool_confirmation, covered),
+    rule: findToolRule(session.worker_definition?.definition.tool_rules ?? {}, covered),
+    mode: resolveToolMode(engine.config.tool_confirmation, covered),
     trust: await engine.workspaces.readTrust(session.workspace_path),
     toolName: name,
     approvalMode: 'interactive',
@@ -142,7 +148,7 @@ async function runInSlot(
   id: ToolUseId,
   work: () => Promise<unknown>,
 ) {
-  const release = await engine.outside.slots(session.id).take(signal);
+  const release = await engine.outside.getSlots(session.id).take(signal);
   try {
     if (engine.draining.value) throw new Interrupted('restart');
     await work();
@@ -202,7 +208,7 @@ export async function resumeOutsideDelegations(
   }
 }
 
-/** Resolves when the delegation runs. */
+/** Starts the delegation again; resolves when it runs. */
 async function resumeDelegation(
   engine: DelegationEngine,
   session: SessionRecord,
@@ -211,8 +217,10 @@ async function resumeDelegation(
   const caller = await createOutsideCaller(engine, session, { claim: () => [], onStored: () => {} });
   // Another caller may have resumed it meanwhile.
   if (engine.outside.get(delegation.tool_use_id)) return;
-  const readBlocks = async ({ request }: DelegationRecord) =>
-    request.worker === null ? ok([]) : rereadAttachments(engine, session, request.attachments);
+  const readBlocks = async ({ request }: DelegationRecord) => {
+    if (request.worker === null) return ok([]);
+    return rereadAttachments(engine, session, request.attachments);
+  };
   const resumed = runDelegation(engine, caller, delegation.tool_use_id, () =>
     resumeWorker(engine, caller, delegation.tool_use_id, readBlocks),
   );

@@ -2,16 +2,17 @@
 import { checkImages } from '#core/policy/context/image-blocks.ts';
 import { contextIssue, parseDelegateInput, resolveContext } from '#core/policy/delegation/delegate-tool.ts';
 import type { SharedFile } from '#core/ports/tool-port.ts';
-import type { CalledWorker, ContextItem, DelegateRequest } from '#protocol/delegate.ts';
+import type { CalledWorker, ContextItem, DelegateInput, DelegateRequest } from '#protocol/delegate.ts';
 import type { Issue } from '#protocol/errors.ts';
 import { type ContentBlock, type ImageBlock, joinText } from '#protocol/message.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { ToolError } from '#protocol/tool.ts';
 import type { FoundWorker } from '#protocol/worker-definition.ts';
 import { findProjectWorker, findSessionWorker } from '../definitions/find-workers.ts';
-import { openSessionFiles, readAttachments } from '../definitions/session-files.ts';
+import { getFilesRoot, openSessionFiles, readAttachments } from '../definitions/session-files.ts';
 import type { Caller } from '../state/delegation-runs.ts';
 import type { DelegationEngine, Runtime, Storage, Toolbox, WorkspaceAccess } from '../state/engine.ts';
+import { type EarlierWorker, findEarlierWorker } from './continue-worker.ts';
 
 type Input = Readonly<Record<string, unknown>>;
 
@@ -19,19 +20,27 @@ export interface ResolvedRequest {
   readonly request: DelegateRequest;
   /** Blocks behind the text of the worker's first message: images of referenced items, attachments (10 §8, 13 §5). */
   readonly blocks: readonly ContentBlock[];
+  /** The worker that it continues. */
+  readonly earlier: EarlierWorker | null;
 }
 
 const IMAGE_SUFFIX = /\.(png|jpe?g|gif|webp)$/i;
 
 export async function resolveRequest(
-  engine: Runtime & Toolbox & WorkspaceAccess,
+  engine: DelegationEngine,
   run: Caller,
   input: Input,
 ): Promise<Result<ResolvedRequest, readonly Issue[]>> {
   const parsed = parseDelegateInput(input);
   if (!parsed.ok) return parsed;
-  const { tier, task, context, output_schema, allowed_tools, max_tokens, timeout_seconds, max_cost_usd } = parsed.value;
+  const { tier, effort, task, context, output_schema, allowed_tools, max_tokens, timeout_seconds, max_cost_usd } =
+    parsed.value;
   const issues: Issue[] = [];
+  const isolated = await resolveIsolation(engine, run, parsed.value);
+  issues.push(...isolated.issues);
+  const continued = parsed.value.continue;
+  const earlier = continued === null ? ok(null) : await findEarlierWorker(engine, run, continued);
+  if (!earlier.ok) return err([earlier.error]);
   if (output_schema !== null) {
     const compiled = engine.schemas.compile(output_schema);
     if (!compiled.ok)
@@ -50,18 +59,65 @@ export async function resolveRequest(
     request: {
       entry: 'delegate',
       tier,
+      effort,
       task,
       context_mode: context.mode,
       context: entries.value,
-      output_schema,
+      // A named worker goes on to answer in its own form.
+      output_schema: output_schema ?? earlier.value?.session.worker_definition?.output_schema ?? null,
       allowed_tools,
       max_tokens,
       timeout_seconds,
       max_cost_usd: max_cost_usd ?? engine.config.delegation.worker_max_cost_usd,
+      isolation: isolated.isolation,
+      apply: isolated.apply,
       worker: null,
       attachments: [],
     },
     blocks: found.images,
+    earlier: earlier.value,
+  });
+}
+
+/** Where the worker works. What was asked for and cannot be had is an issue, never another place (20 §2). */
+async function resolveIsolation(
+  engine: Pick<Runtime, 'config'> & Pick<WorkspaceAccess, 'worktrees'>,
+  caller: Caller,
+  asked: Pick<DelegateInput, 'isolation' | 'apply'>,
+): Promise<Pick<DelegateRequest, 'isolation' | 'apply'> & { readonly issues: readonly Issue[] }> {
+  const apply = asked.apply ?? 'each';
+  const configured = asked.isolation ?? engine.config.delegation.isolation;
+  if (configured === 'auto') return { isolation: await chooseIsolation(engine, caller), apply, issues: [] };
+  const isolation = configured;
+  if (isolation === 'shared' && asked.apply !== null)
+    return { isolation, apply, issues: [{ path: 'apply', message: 'needs isolation "worktree"' }] };
+  const obstacle = isolation === 'shared' ? null : await engine.worktrees.findObstacle(getFilesRoot(caller.session));
+  return { isolation, apply, issues: obstacle === null ? [] : [{ path: 'isolation', message: obstacle }] };
+}
+
+/** `auto`: a worktree where several delegations of one message may write, and one can be made (20 §2). */
+async function chooseIsolation(
+  engine: Pick<WorkspaceAccess, 'worktrees'>,
+  { session, history, toolset, turn }: Caller,
+): Promise<DelegateRequest['isolation']> {
+  const calls = history.findLast((message) => message.role === 'assistant')?.content ?? [];
+  const writing = calls.filter((block) => {
+    if (block.type !== 'tool_use') return false;
+    const spawns = toolset.definition(block.name)?.spawns;
+    if (spawns === 'delegate') return canWrite(toolset, block.input.allowed_tools ?? turn?.tools ?? []);
+    // A named worker's tools are in its definition.
+    return spawns !== undefined && spawns !== null;
+  });
+  if (writing.length < 2 || (await engine.worktrees.findObstacle(getFilesRoot(session))) !== null) return 'shared';
+  return 'worktree';
+}
+
+function canWrite(toolset: Caller['toolset'], names: unknown): boolean {
+  if (!Array.isArray(names)) return false;
+  return names.some((name: unknown) => {
+    const definition = typeof name === 'string' ? toolset.definition(name) : null;
+    if (definition === null || definition.spawns) return false;
+    return definition.side_effects === 'write' || definition.side_effects === 'execute';
   });
 }
 
@@ -113,7 +169,7 @@ async function collectReferences(
       texts.set(item.tool_use_id, joinText(answer.content));
       images.push(...answer.content.filter((b): b is ImageBlock => b.type === 'image'));
     } else if (item.type === 'file' && IMAGE_SUFFIX.test(item.path)) {
-      const image = await engine.workspaces.readImage(run.session.workspace_path, item.path);
+      const image = await engine.workspaces.readImage(getFilesRoot(run.session), item.path);
       if (image) images.push(image);
     }
     const fault = checkImages(images);
@@ -146,12 +202,16 @@ export async function resolveNamedRequest(
     name,
   );
   const { definition } = worker;
+  const isolated = await resolveIsolation(engine, run, { isolation: null, apply: null });
+  if (isolated.issues.length > 0)
+    throw new ToolError('execution_error', isolated.issues.map(({ message }) => message).join('; '));
   const paths = (input.attachments as readonly string[] | undefined) ?? [];
   const { files, blocks } = await readAttachments(engine, session, definition, paths);
   return {
     request: {
       entry,
       tier: definition.tier,
+      effort: definition.effort ?? null,
       task: input.input as string,
       context_mode: 'minimal',
       context: [],
@@ -160,10 +220,13 @@ export async function resolveNamedRequest(
       max_tokens: definition.max_tokens,
       timeout_seconds: definition.timeout_seconds,
       max_cost_usd: engine.config.delegation.worker_max_cost_usd,
+      isolation: isolated.isolation,
+      apply: isolated.apply,
       worker,
       attachments: files.map(({ absolute: _, ...file }) => file),
     },
     blocks,
+    earlier: null,
     shared: files.map(({ path, absolute, bytes, sha256 }) => ({
       path,
       absolute,
@@ -177,9 +240,11 @@ export async function resolveNamedRequest(
 async function unknownWorkerError(engine: Storage & Toolbox, { session }: Caller, name: string): Promise<ToolError> {
   const names = (await engine.store.workers.list(session.root_session_id)).map((worker) => worker.name);
   const project = (await engine.library.names(session.workspace_path)).includes(name);
-  const there = names.length === 0 ? 'this session has created none' : `created in this session: ${names.join(', ')}`;
-  const hint = project ? `; '${name}' is a worker of the project, call the tool of that name` : '';
-  return new ToolError('not_found', `no worker '${name.slice(0, 64)}' to call: ${there}${hint}`);
+  let message = `no worker '${name.slice(0, 64)}' to call: this session has created none`;
+  if (names.length > 0)
+    message = `no worker '${name.slice(0, 64)}' to call: created in this session: ${names.join(', ')}`;
+  if (project) message += `; '${name}' is a worker of the project, call the tool of that name`;
+  return new ToolError('not_found', message);
 }
 
 function requireDepth(engine: Pick<Runtime, 'config'>, { session }: Caller, target: string): void {
@@ -199,7 +264,7 @@ function requireCallable(
   if (found === null) throw new ToolError('execution_error', `the worker '${name}' does not exist any more`);
   const { definition, instructions, digest, origin, errors } = found;
   if (errors.length > 0 || definition === null || instructions === null || digest === null) {
-    const lines = errors.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`));
+    const lines = errors.map(({ path, message }) => [path, message].filter((part) => part !== '').join(': '));
     throw new ToolError(
       'execution_error',
       [`the definition of the worker '${name}' is not valid:`, ...lines].join('\n'),

@@ -1,24 +1,37 @@
-// Runs a worker: the one path that creates its session, runs it and closes its delegation, for every tool (04 §5, 13 §1).
+// Spawns and runs a worker. Every tool uses this path: create the session, run it, close the delegation (04 §5, 13 §1).
 import { listReferredFiles } from '#core/policy/delegation/delegate-tool.ts';
 import { plannerTexts, type WorkerEnd, workerOutcome } from '#core/policy/delegation/worker-outcome.ts';
-import { tierModel } from '#core/policy/routing/policy-file.ts';
-import { selectNamedTools, selectWorkerTools, type WorkerToolSet } from '#core/policy/workers/worker-tools.ts';
-import { Cancelled } from '#protocol/abort.ts';
+import { chooseWorkerModel } from '#core/policy/routing/worker-model.ts';
+import {
+  narrowWorkerTools,
+  selectNamedTools,
+  selectWorkerTools,
+  type WorkerToolSet,
+} from '#core/policy/workers/worker-tools.ts';
+import { WorktreeError } from '#core/ports/worktrees.ts';
+import { Cancelled, createScope } from '#protocol/abort.ts';
 import type { DelegateRequest, DelegationRecord } from '#protocol/delegate.ts';
 import type { ToolUseId } from '#protocol/ids.ts';
 import { type ContentBlock, joinText } from '#protocol/message.ts';
-import { toPusd } from '#protocol/money.ts';
+import type { Pusd } from '#protocol/money.ts';
 import { ok, type Result } from '#protocol/result.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { type ToolOutput, toolTexts } from '#protocol/tool.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
 import { loadToolset, loadWorkerToolset } from '../definitions/find-workers.ts';
+import { getFilesRoot } from '../definitions/session-files.ts';
 import { readPolicies } from '../routing/route-environment.ts';
-import { cancelScope, childScope, FAULT, Interrupted, takeWhenFree, throwIfLost } from '../state/concurrency.ts';
+import { cancelScope, createChildScope, FAULT, Interrupted, takeWhenFree, throwIfLost } from '../state/concurrency.ts';
 import type { Caller } from '../state/delegation-runs.ts';
 import type { DelegationEngine, Storage, Toolbox } from '../state/engine.ts';
 import { noteStart } from '../state/memory.ts';
-import { startWorkerClock, type ToolResults, type TurnRun, type WorkerRun } from '../state/turn-run.ts';
+import {
+  startWorkerClock,
+  type ToolResults,
+  type TurnRun,
+  type WorkerRun,
+  type WorkerShares,
+} from '../state/turn-run.ts';
 import { endOpenTurn, findContextRequest, rebuildRun } from '../turn/end-turn.ts';
 import { announceResumed, failModelGone } from '../turn/planner-turn.ts';
 import { closeDelegation } from './close-delegation.ts';
@@ -31,6 +44,7 @@ import {
   storeOpening,
 } from './open-delegation.ts';
 import type { ResolvedRequest } from './resolve-request.ts';
+import { discardTree, placeWorker } from './worker-tree.ts';
 import { type FinishedTurn, runWorkerTurn, type Work, workUntilDone } from './worker-turns.ts';
 
 /**
@@ -41,17 +55,21 @@ export async function spawnWorker(
   engine: DelegationEngine,
   run: Caller,
   toolUseId: ToolUseId,
-  { request, blocks }: ResolvedRequest,
+  { request, blocks, earlier }: ResolvedRequest,
 ): Promise<ToolOutput> {
   // A missing sandbox fails the call before a worker exists.
-  const sandboxes = Object.values(request.worker?.definition.sandboxes ?? {});
-  await engine.workspaces.openSandboxes(run.session.workspace_path, sandboxes);
-  const tools = await resolveWorkerTools(engine, run, request);
+  const sandboxes = Object.values((request.worker ?? earlier?.session.worker_definition)?.definition.sandboxes ?? {});
+  await engine.workspaces.openSandboxes(getFilesRoot(run.session), sandboxes);
+  const tools =
+    earlier === null
+      ? await resolveWorkerTools(engine, run, request)
+      : narrowWorkerTools(earlier.delegation.effective_tools, request.allowed_tools);
   const { policies, version } = await readPolicies(engine, run.session.workspace_path);
-  const named = request.worker?.definition.model ?? null;
-  let model = named === null ? null : engine.registry.resolveAlias(named);
-  if (named === null && request.tier !== null) model = tierModel(policies, engine.registry, request.tier);
-  const delegation = newDelegation(engine, run, toolUseId, { request, tools, model });
+  const { tier, effort } = request;
+  const wanted = { model: request.worker?.definition.model ?? null, tier, effort };
+  const found = chooseWorkerModel(wanted, policies, engine.registry);
+  const model = found.ok ? found.value : null;
+  const delegation = newDelegation(engine, run, toolUseId, { request, earlier, tools, model });
 
   const claimed = run.outside
     ? { writes: run.outside.claim(delegation), emit: [], onStored: () => run.outside?.onStored(delegation) }
@@ -63,18 +81,27 @@ export async function spawnWorker(
       { delegation, session: null, parent_event: run.call_event_id, opening: claimed },
       { worker: null, end },
     );
-  // Counted before the next await, so that parallel calls cannot pass the cap together.
+  // Counted before the next await, so that parallel calls cannot exceed the maximum together.
   if (run.tree.delegations >= engine.config.delegation.max_workers_per_turn)
     return refuseSpawn({ kind: 'not_spawned', message: 'too many delegations in this turn' });
-  if (model === null && request.tier !== null) return refuseSpawn({ kind: 'no_model' });
+  if (!found.ok) return refuseSpawn({ kind: 'not_spawned', message: found.error });
+  if (model === null && tier !== null) return refuseSpawn({ kind: 'no_model' });
   run.tree.delegations += 1;
 
-  const session = await newWorkerSession(engine, run, delegation, version);
+  const worker = await newWorkerSession(engine, run, delegation, { version, earlier: earlier?.session ?? null });
+  const placed = await placeWorker(engine, run.session, worker, delegation).catch((error: unknown) => {
+    if (error instanceof WorktreeError) return error;
+    throw error;
+  });
+  if (placed instanceof WorktreeError) return refuseSpawn({ kind: 'not_spawned', message: placed.message });
+  const { session } = placed;
+  await engine.workspaces.openSandboxes(getFilesRoot(session), sandboxes);
   noteStart(engine, session.id);
   const record = { ...delegation, worker_session_id: session.id };
-  const opening = createOpening(run, record, session);
+  const opening = createOpening(run, record, placed);
   const spawned = { delegation: record, session, parent_event: null, opening };
-  return runSpawned(engine, run, spawned, { blocks: ok(blocks), outputTokensUsed: 0, resumeTurn: null });
+  const ran = runSpawned(engine, run, spawned, { blocks: ok(blocks), outputTokensUsed: 0, resumeTurn: null });
+  return ran.finally(() => (spawned.opening === null ? undefined : discardTree(engine, placed.worktree)));
 }
 
 /** The tools of the worker: narrowed from its planner's, or listed in its own definition (09 §2). */
@@ -104,7 +131,8 @@ async function resolveWorkerTools(
 
 function describeTierReason({ worker }: DelegateRequest): string {
   if (worker === null) return 'delegate() tier resolution';
-  return worker.definition.model === null ? 'worker definition tier' : 'worker definition model';
+  if (worker.definition.model === null) return 'worker definition tier';
+  return 'worker definition model';
 }
 
 /** Runs the worker of a delegation, from its start or from its interruption. */
@@ -121,10 +149,15 @@ async function runSpawned(
 ): Promise<ToolOutput> {
   const { delegation } = spawned;
   const session = spawned.session!;
-  const { scope, detach } = childScope(run.signal);
-  const clock = startWorkerClock(engine.clock, delegation.timeout_seconds, delegation.active_seconds, () =>
-    cancelScope(scope, new Cancelled('timeout')),
-  );
+  const { scope, detach } = createChildScope(run.signal);
+  const conclusion = createScope();
+  const { timeout_seconds: seconds } = delegation;
+  const share = engine.config.delegation.conclude_at;
+  const limits = [];
+  if (seconds !== null) limits.push({ seconds, onReached: () => cancelScope(scope, new Cancelled('timeout')) });
+  if (seconds !== null && share !== null)
+    limits.push({ seconds: seconds * share, onReached: () => conclusion.abort() });
+  const clock = startWorkerClock(engine.clock, delegation.active_seconds, limits);
   const worker: WorkerRun = {
     tool_use_id: delegation.tool_use_id,
     task: delegation.request.task,
@@ -134,12 +167,13 @@ async function runSpawned(
     output_schema: delegation.request.output_schema,
     output_tokens_left: delegation.max_tokens === null ? null : delegation.max_tokens - from.outputTokensUsed,
     clock,
+    conclude_at: share === null ? null : computeShares(delegation, share),
   };
-  const own = delegation.max_cost_usd;
+  const own = delegation.max_cost_pusd;
   const caps = [...run.caps];
-  if (own !== null) caps.push({ tool_use_id: delegation.tool_use_id, session_id: session.id, limit: toPusd(own) });
+  if (own !== null) caps.push({ tool_use_id: delegation.tool_use_id, session_id: session.id, limit: own });
   engine.files.open(delegation, session.id);
-  const work: Work = { spawned, session, worker, scope, blocks: from.blocks, caps };
+  const work: Work = { spawned, session, worker, scope, conclusion, blocks: from.blocks, caps };
   try {
     const begun = Promise.resolve(from.resumeTurn?.(work) ?? null);
     const end = await begun
@@ -165,6 +199,16 @@ async function runSpawned(
     clock.stop();
     detach();
   }
+}
+
+/** The parts of a delegation's own limits at which its worker is concluded. */
+function computeShares({ max_tokens, max_cost_pusd }: DelegationRecord, share: number): WorkerShares {
+  // In integers, so that tokens and money are exact.
+  const millionths = Math.round(share * 1_000_000);
+  return {
+    output_tokens_left: max_tokens === null ? null : max_tokens - Math.ceil((max_tokens * millionths) / 1_000_000),
+    spent: max_cost_pusd === null ? null : (((max_cost_pusd * BigInt(millionths)) / 1_000_000n) as Pusd),
+  };
 }
 
 async function finishDelegation(
@@ -257,6 +301,7 @@ async function rebuildOpenTurn(engine: DelegationEngine, planner: Caller, work: 
   if (turn.ended_at !== null) return readEndedTurn(engine, work.session, turn, work.worker.output_tokens_left);
   const { run, served, known } = await rebuildRun(engine, work.session, turn, {
     scope: work.scope,
+    conclusion: work.conclusion,
     toolset: await loadToolset(engine, work.session),
     worker: work.worker,
     clocks: [work.worker.clock, ...planner.clocks],
@@ -291,6 +336,7 @@ async function readEndedTurn(
     text: last ? joinText(last.content) : '',
     llm_calls: turn.llm_call_count,
     tokens_exhausted: tokensLeft !== null && tokensLeft <= 0,
+    concluded: turn.conclusion_message_id !== null,
     refusal: null,
     context_request: findContextRequest(
       engine.tools.knownTools(session.workspace_path),

@@ -1,4 +1,4 @@
-// The worker port of the rooms below: spawns a worker for a call, and ends workers that were left open (04 §5, §13).
+// Implements `engine.workers` for lower folders: spawns a worker for a tool call, and closes delegations that were left open (04 §5, §13).
 import type { WorkerSpawner } from '#core/ports/tool-port.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import type { ToolUseBlock } from '#protocol/message.ts';
@@ -11,14 +11,15 @@ import type { DelegationEngine } from '../state/engine.ts';
 import type { TurnPlan, TurnRun } from '../state/turn-run.ts';
 import { RESTART_TEXT } from '../tool-call/tool-results.ts';
 import { closeOpenDelegations } from './close-delegation.ts';
+import { isRunning, steerWorker } from './continue-worker.ts';
 import { resumeOutsideDelegations } from './outside-delegation.ts';
 import { type NamedRequest, resolveNamedRequest, resolveRequest } from './resolve-request.ts';
 import { resumeWorker, spawnWorker } from './run-worker.ts';
 
 type Input = Readonly<Record<string, unknown>>;
 
-/** @param engine that runs these workers; it is composed together with them */
-export function createWorkers(engine: () => DelegationEngine): Workers {
+/** @param engine returns the engine that runs these workers; the two are created together */
+export function createWorkerPort(engine: () => DelegationEngine): Workers {
   return {
     spawner: (run, call, entry) => createSpawner(engine(), run, call, entry),
     closeUnder: (turnId, reason, only) => closeOpenDelegations(engine(), turnId, { reason, only: only ?? null }),
@@ -33,7 +34,8 @@ function createSpawner(engine: DelegationEngine, run: TurnRun, call: ToolUseBloc
   return {
     async check(input) {
       const resolved = await resolveRequest(engine, run, input);
-      return resolved.ok ? [] : resolved.error;
+      if (resolved.ok) return [];
+      return resolved.error;
     },
     shares: async () => [],
     async spawn(input) {
@@ -45,6 +47,8 @@ function createSpawner(engine: DelegationEngine, run: TurnRun, call: ToolUseBloc
       // The workspace may have changed since the check, e.g. while an approval was open for minutes.
       if (!resolved.ok)
         throw new ToolError('validation_error', resolved.error.map((i) => `${i.path}: ${i.message}`).join('\n'));
+      const { earlier, request } = resolved.value;
+      if (earlier !== null && isRunning(earlier)) return steerWorker(engine, earlier, request);
       return spawnWorker(engine, run, call.id, resolved.value);
     },
   };
@@ -77,7 +81,7 @@ function createNamedSpawner(engine: DelegationEngine, run: TurnRun, call: ToolUs
       const known = run.resumed ? await resumeWorker(engine, run, call.id, reread) : null;
       if (known) return known;
       refuseOtherInput(run, call, input);
-      // The approved bytes went with the process.
+      // The approved bytes were lost with the process.
       if (run.called.has(call.id) && Array.isArray(input.attachments) && input.attachments.length > 0)
         throw new ToolError('cancelled', RESTART_TEXT);
       return spawnWorker(engine, run, call.id, await resolveOnce(input));

@@ -1,13 +1,14 @@
-// A worker's turns: one as a rule, more when its answer has to be repaired (04 §5.2, §12).
-import { WORKER_FIRST_MESSAGE } from '#core/policy/context/worker-brief.ts';
+// Runs a worker's turns: normally one, more when its answer has to be repaired (04 §5.2, §12).
+import { WORKER_FIRST_MESSAGE, workerTaskPrompt } from '#core/policy/context/worker-brief.ts';
 import { readStructured, repairMessage, type WorkerEnd } from '#core/policy/delegation/worker-outcome.ts';
 import { Cancelled } from '#protocol/abort.ts';
-import type { InsufficientContextRequest } from '#protocol/delegate.ts';
+import type { DelegateRequest, InsufficientContextRequest } from '#protocol/delegate.ts';
 import type { Issue } from '#protocol/errors.ts';
 import { TreeLost } from '#protocol/journal-batch.ts';
 import { type ContentBlock, joinText, textBlock } from '#protocol/message.ts';
 import type { Result } from '#protocol/result.ts';
 import type { SessionRecord } from '#protocol/session.ts';
+import { computeLeft } from '../money/budget-limits.ts';
 import { Interrupted, isHandOver, takeWhenFree, throwIfLost } from '../state/concurrency.ts';
 import type { Caller } from '../state/delegation-runs.ts';
 import { type DelegationEngine, type Runtime, type Storage, safeText, type Toolbox } from '../state/engine.ts';
@@ -21,9 +22,11 @@ export interface Work {
   readonly spawned: SpawnedDelegation;
   readonly session: SessionRecord;
   readonly worker: WorkerRun;
-  /** Ends all the worker's turns: its own timeout, a direct cancel, or the planner's end. */
+  /** Aborted to end the worker's turns: by its timeout, a direct cancel, or the planner's end. */
   readonly scope: AbortController;
-  /** Blocks behind the text of the worker's first message; an error is why there are none. */
+  /** Aborted to let the worker answer with what it has. */
+  readonly conclusion: AbortController;
+  /** Blocks after the text of the worker's first message; the error is the reason why they cannot be read. */
   readonly blocks: Result<readonly ContentBlock[], string>;
   /** The planner's money caps and the worker's own. */
   readonly caps: readonly DelegationCap[];
@@ -35,6 +38,8 @@ export interface FinishedTurn {
   readonly text: string;
   readonly llm_calls: number;
   readonly tokens_exhausted: boolean;
+  /** It was made to answer with what it had: no other turn follows. */
+  readonly concluded: boolean;
   readonly context_request: InsufficientContextRequest | null;
   readonly refusal: BudgetRefusal | null;
 }
@@ -51,7 +56,7 @@ export async function workUntilDone(
 ): Promise<WorkerEnd> {
   const validate = createOutputValidator(engine, work.worker);
   const { request } = work.spawned.delegation;
-  const first = request.worker === null ? WORKER_FIRST_MESSAGE : request.task;
+  const first = getFirstText(request, work.session);
   if (begun === null && !work.blocks.ok) return { kind: 'failed', message: work.blocks.error, text: '' };
   let content: readonly ContentBlock[] = [textBlock(first), ...(work.blocks.ok ? work.blocks.value : [])];
   let repairs = await countRepairs(engine, work, begun);
@@ -70,7 +75,8 @@ export async function workUntilDone(
     if (end.status === 'cancelled') return classifyStop(planner, work, text, end.reason === 'timeout');
     if (end.status === 'failed') return { kind: 'failed', message: end.message, text };
     const structured = end.stop_reason === 'end_turn' && validate ? readStructured(text, validate) : null;
-    const repairable = structured?.ok === false && repairs < engine.config.delegation.schema_repair_attempts;
+    const repairable =
+      structured?.ok === false && !turn.concluded && repairs < engine.config.delegation.schema_repair_attempts;
     if (!repairable) return completeWorker(turn, end.stop_reason, structured);
     if (work.worker.output_tokens_left !== null && work.worker.output_tokens_left <= 0)
       return completeWorker({ ...turn, tokens_exhausted: true }, 'tool_use', null);
@@ -81,16 +87,27 @@ export async function workUntilDone(
   }
 }
 
-/** Stopped between its turns: the worker resumes after the next start as a turn would, or has ended. */
+/** The text of the worker's first message. A worker that continues has its task there: its prompt is that of the earlier one. */
+function getFirstText(
+  request: DelegateRequest,
+  { continues_session_id }: Pick<SessionRecord, 'continues_session_id'>,
+): string {
+  if (continues_session_id !== null) return workerTaskPrompt(request);
+  if (request.worker === null) return WORKER_FIRST_MESSAGE;
+  return request.task;
+}
+
+/** A worker stopped between two turns. Throws `Interrupted` if it resumes after the next start, else returns its end. */
 function endBetweenTurns(engine: Runtime, planner: Caller, work: Work, text: string): WorkerEnd {
   throwIfLost(work.scope.signal);
   if (isHandOver(engine, work.scope.signal)) throw new Interrupted('restart');
   return classifyStop(planner, work, text);
 }
 
-/** Repairs that a resumed worker has used: every turn after its first. */
+/** Number of repairs that a resumed worker has used: one per turn after the first. */
 async function countRepairs(engine: Pick<Storage, 'store'>, work: Work, begun: FinishedTurn | null): Promise<number> {
-  return begun === null ? 0 : Math.max(0, (await engine.store.turns.count(work.session.id)) - 1);
+  if (begun === null) return 0;
+  return Math.max(0, (await engine.store.turns.count(work.session.id)) - 1);
 }
 
 function completeWorker(
@@ -107,12 +124,12 @@ function completeWorker(
     tokens_exhausted,
     context_request,
     structured,
-    budget: refusal && { scope: refusal.scope, left_usd: refusal.left_usd },
+    budget: refusal && { scope: refusal.scope, left: computeLeft(refusal) },
   };
 }
 
 /**
- * What stopped the worker: its planner's end, its own clock, or else a direct cancel or a drain.
+ * Classifies what stopped the worker: its planner's end, its own timeout, or else a direct cancel or a shutdown.
  * @param expired the turn had run out of time, perhaps before a restart
  */
 function classifyStop(planner: Caller, work: Work, text: string, expired = false): WorkerEnd {
@@ -121,7 +138,7 @@ function classifyStop(planner: Caller, work: Work, text: string, expired = false
   const seconds = work.spawned.delegation.timeout_seconds;
   if (seconds !== null && (expired || (reason instanceof Cancelled && reason.reason === 'timeout')))
     return { kind: 'timeout', seconds, text };
-  // A drain stops planner and worker alike, each at its own step boundary.
+  // A shutdown stops planner and worker, each at its own step boundary.
   const shutdown = reason instanceof Cancelled && reason.reason === 'shutdown';
   return { kind: 'cancelled', scope: shutdown ? 'planner' : 'worker', text };
 }
@@ -141,6 +158,7 @@ async function runNextTurn(
     content,
     override: null,
     scope,
+    conclusion: work.conclusion,
     worker,
     clocks: [worker.clock, ...planner.clocks],
     tree: planner.tree,
@@ -162,14 +180,15 @@ async function runNextTurn(
   return { kind: 'routing_failed', message: `worker routing failed: ${message}` };
 }
 
-/** Runs an admitted or rebuilt turn. The caller has reserved the session's lock. */
+/** Runs an admitted or rebuilt turn. The caller holds the session's lock. */
 export async function runWorkerTurn(
   engine: DelegationEngine,
   run: TurnRun,
   known?: ToolResults,
 ): Promise<FinishedTurn> {
   let end: TurnEnd = { status: 'failed', message: 'internal error' };
-  const turn = engine.locks.start(run.session, run.turn.id, run.scope, async () => {
+  const { scope, conclusion } = run;
+  const turn = engine.locks.start(run.session, { turn_id: run.turn.id, scope, conclusion }, async () => {
     end = await runTurn(engine, run, known);
   });
   await turn.done;
@@ -178,6 +197,7 @@ export async function runWorkerTurn(
     text: readTurnText(run),
     llm_calls: run.tally.llm_calls,
     tokens_exhausted: run.limit === 'output_tokens',
+    concluded: run.conclusion_message !== null,
     context_request: run.context_request,
     refusal: run.refusal,
   };
@@ -186,7 +206,8 @@ export async function runWorkerTurn(
 /** The text of the turn's newest assistant message, even if it was cut off. */
 function readTurnText(run: TurnPlan & TurnProgress): string {
   const last = run.history.findLast((m) => m.role === 'assistant');
-  return last && last.turn_id === run.turn.id ? joinText(last.content) : '';
+  if (last && last.turn_id === run.turn.id) return joinText(last.content);
+  return '';
 }
 
 function createOutputValidator(

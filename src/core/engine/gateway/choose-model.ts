@@ -1,5 +1,6 @@
 // Chooses the model of a gateway call: the kept decision, or the seven slots (19 §2.4).
 import { shownName } from '#core/policy/cut.ts';
+import { resolveCallEffort } from '#core/policy/gateway/call-effort.ts';
 import { canSpeak, listOfferedModels, type NamedModel, resolveModelName } from '#core/policy/gateway/model-names.ts';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
 import { listWires } from '#core/policy/registry/adapter-config.ts';
@@ -12,6 +13,7 @@ import { isoTime } from '#protocol/clock.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import type { EventDraft } from '#protocol/event.ts';
 import { getProvider, type ModelEntry } from '#protocol/model.ts';
+import { type Pusd, ZERO_PUSD } from '#protocol/money.ts';
 import type { RouteDecision, TurnContext } from '#protocol/route.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { listLimits } from '../money/budget-limits.ts';
@@ -83,8 +85,9 @@ export async function findStandingDecision(
     availability: snapshot(engine.routes.availability, engine.clock.monotonic()),
     isPriced: (id: string) => engine.prices.has(resolvePricingId(engine, id)),
   };
-  const context = await buildTurnContext(engine, session, asked, '0');
-  return validationFailure(decision.model.id, context, env) === null ? decision : null;
+  const context = await buildTurnContext(engine, session, asked, ZERO_PUSD);
+  if (validationFailure(decision.model.id, context, env) === null) return decision;
+  return null;
 }
 
 interface GatewayDecision {
@@ -96,26 +99,43 @@ interface GatewayDecision {
   readonly emit: readonly EventDraft[];
 }
 
-/** Asks the seven slots. Stores nothing. */
+/** Runs the routing chain. Stores nothing. */
 export async function decideGatewayRoute(
   engine: GatewayEngine,
   session: SessionRecord,
   asked: RequestedModel,
 ): Promise<GatewayDecision> {
   const environment = await readRouteEnvironment(engine, session, engine.clock.now());
-  const context = await buildTurnContext(engine, session, asked, environment.cost_today_usd);
+  const context = await buildTurnContext(engine, session, asked, environment.cost_today_pusd);
   const env: RouteEnv = { ...environment.env, registry: asked.registry };
   const before = engine.clock.monotonic();
   const decision = decideRoute(context, env);
   const elapsed_ms = Math.max(0, Math.round((engine.clock.monotonic() - before) * 1000) / 1000);
   const place = { session_id: session.id, turn_id: null, parent: null };
-  const event = routeDecidedEvent(place, decision, elapsed_ms, asked.facts.model);
+  let model: ModelEntry | null = null;
+  if (decision.refused === null) model = asked.registry.get(decision.chosen_model);
+  const event = routeDecidedEvent(place, reportEffort(decision, model, asked), elapsed_ms, asked.facts.model);
   return {
     decision,
-    model: decision.refused === null ? asked.registry.get(decision.chosen_model) : null,
+    model,
     refusal: describeRefusal(engine, asked, decision) ?? routeError(decision, context, env),
     emit: [...environment.notices, event],
   };
+}
+
+/** The decision with the effort that this call has by its client. */
+function reportEffort(
+  decision: RouteDecision,
+  model: ModelEntry | null,
+  { facts, named }: RequestedModel,
+): RouteDecision {
+  if (model === null || facts.effort === null) return decision;
+  const decided = { model, effort: decision.chosen_effort };
+  const { effort } = resolveCallEffort(facts.effort, facts.wire, named?.model.id ?? null, decided);
+  const chain = decision.chain.map((entry) =>
+    entry.verdict === 'chose' ? { ...entry, candidate_effort: effort } : entry,
+  );
+  return { ...decision, chosen_effort: effort, chain };
 }
 
 /** The requested model has no key here, or no adapter of this wire: the message names models that work. */
@@ -163,7 +183,7 @@ async function buildTurnContext(
   engine: GatewayEngine,
   session: SessionRecord,
   { facts, named, new_root }: RequestedModel,
-  costToday: string,
+  costToday: Pusd,
 ): Promise<TurnContext> {
   const { rules_apply_to } = engine.config.gateway;
   const rulesApply = rules_apply_to === 'all' || (rules_apply_to === 'workers' && session.is_worker);
@@ -186,12 +206,13 @@ async function buildTurnContext(
     worker_tier_reason: null,
     workspace_path: session.workspace_path,
     user_message_text: facts.text,
-    cost_today_usd: costToday,
+    cost_today_pusd: costToday,
     now: engine.clock.now(),
     requested: {
       wire: facts.wire,
       name: facts.model,
       model: named?.model.id ?? null,
+      effort: named?.effort ?? null,
       own_key_adapters: listOwnKeyAdapters(engine, facts, named),
       binding: named !== null && !rulesApply,
     },

@@ -5,7 +5,7 @@ import { isoTime } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
 import { draft } from '#protocol/event.ts';
 import type { SessionId } from '#protocol/ids.ts';
-import { fromPusd, toPusd } from '#protocol/money.ts';
+import { fromPusd, type Pusd, toPusdOrNull } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { readPolicies } from '../routing/route-environment.ts';
 import { buildBlankRoot, resolveWorkspace } from '../session/session-records.ts';
@@ -54,8 +54,8 @@ export async function placeClient({ store }: Pick<Storage, 'store'>, client: Gat
   const { caller, root, above_root } = client;
   if (above_root === null || above_root === root) return client;
   const placed = { ...client, worker: root, above_root: null };
-  if ((await store.sessions.ofClient(caller, above_root)) === null) {
-    const parent = await store.sessions.workerOfCaller(caller, above_root);
+  if ((await store.sessions.findByClientRef(caller, above_root)) === null) {
+    const parent = await store.sessions.findWorkerByCaller(caller, above_root);
     const main = parent === null ? null : await store.sessions.record(parent.root_session_id);
     if (main !== null) return { ...placed, root: main.client_ref, parent: above_root };
   }
@@ -75,21 +75,31 @@ export async function openClientSession(
 ): Promise<ClientSession> {
   const { sessions } = engine.store;
   const ref = resolveRootRef(engine, client);
-  const known = await sessions.ofClient(client.caller, ref);
-  const root = known ?? (await createRoot(engine, client, ref));
-  const new_root = known === null ? root : null;
-  const fresh = known === null ? [root] : [];
+  const root = await sessions.findByClientRef(client.caller, ref);
+  if (root === null) return openClientTree(engine, client, { ref, delegatedBy });
   if (root.ended_at !== null || engine.ending.has(root.id)) throw sessionEndedError(ref);
-  if (client.worker === null) return { session: root, new_root, fresh };
-  const worker = known === null ? null : await sessions.workerOfClient(root.id, client.worker);
+  if (client.worker === null) return { session: root, new_root: null, fresh: [] };
+  const worker = await sessions.findWorkerInTree(root.id, client.worker);
   if (worker !== null) {
     if (worker.ended_at !== null) throw sessionEndedError(ref);
-    return { session: worker, new_root, fresh };
+    return { session: worker, new_root: null, fresh: [] };
   }
-  const above = known === null || client.parent === null ? null : await sessions.workerOfClient(root.id, client.parent);
-  const parent = above === null || above.ended_at !== null || above.delegation_depth >= MAX_DEPTH ? root : above;
-  const session = createClientWorker(engine, parent, client, delegatedBy);
-  return { session, new_root, fresh: [...fresh, session] };
+  const above = client.parent && (await sessions.findWorkerInTree(root.id, client.parent));
+  const isParent = above && above.ended_at === null && above.delegation_depth < MAX_DEPTH;
+  const session = createClientWorker(engine, isParent ? above : root, client, delegatedBy);
+  return { session, new_root: null, fresh: [session] };
+}
+
+async function openClientTree(
+  engine: GatewayEngine,
+  client: GatewayClient,
+  { ref, delegatedBy }: { readonly ref: string; readonly delegatedBy: string | null },
+): Promise<ClientSession> {
+  const root = await createRoot(engine, client, ref);
+  if (engine.ending.has(root.id)) throw sessionEndedError(ref);
+  if (client.worker === null) return { session: root, new_root: root, fresh: [root] };
+  const session = createClientWorker(engine, root, client, delegatedBy);
+  return { session, new_root: root, fresh: [root, session] };
 }
 
 /** An ended session is not reopened under its name. The client shows the message, which asks for another name. */
@@ -111,14 +121,15 @@ async function createRoot(engine: GatewayEngine, client: GatewayClient, ref: str
     caller: client.caller,
     client: client.product,
     client_ref: ref,
-    max_cost_usd: pickLowerLimit(config.budgets.session_default_usd, client.budget_usd),
+    max_cost_pusd: pickLowerLimit(toPusdOrNull(config.budgets.session_default_usd), toPusdOrNull(client.budget_usd)),
     on_reached: 'stop',
   };
 }
 
-function pickLowerLimit(ours: string | null, theirs: string | null): string | null {
+function pickLowerLimit(ours: Pusd | null, theirs: Pusd | null): Pusd | null {
   if (ours === null || theirs === null) return ours ?? theirs;
-  return toPusd(theirs) < toPusd(ours) ? theirs : ours;
+  if (theirs < ours) return theirs;
+  return ours;
 }
 
 function createClientWorker(
@@ -141,7 +152,7 @@ function createClientWorker(
     worker_name: client.worker_type,
     door: 'gateway',
     client_ref: client.worker,
-    max_cost_usd: null,
+    max_cost_pusd: null,
     created_at: now,
     updated_at: now,
   };
@@ -173,7 +184,7 @@ export async function endGatewayTree(engine: GatewayEngine, root: SessionRecord)
           payload: {
             disposition: 'completed',
             turn_count: 0,
-            total_cost_usd: fromPusd(await engine.store.spend.ofSession(id)),
+            total_cost_usd: fromPusd(await engine.store.spend.sumSession(id)),
             duration_seconds: secondsSince(engine, id, session.created_at),
           },
         }),

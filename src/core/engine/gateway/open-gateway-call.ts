@@ -1,26 +1,31 @@
-// Turns a request into an announced call: its session, its decision, its money; new records are one commit (19 §2.2).
-import { shownName } from '#core/policy/cut.ts';
-import { findUnboundedOther, largestBill, outputBound } from '#core/policy/gateway/largest-bill.ts';
+// Opens a gateway call: finds its session, decides its model, reserves its money; new records are one commit (19 §2.2).
+import { resolveCallEffort } from '#core/policy/gateway/call-effort.ts';
+import {
+  computeLargestBill,
+  computeLargestWindow,
+  findOutputBound,
+  findUnboundedPart,
+} from '#core/policy/gateway/largest-bill.ts';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
-import type { OtherModel } from '#core/policy/gateway/request-parts.ts';
 import type { Prompt } from '#core/policy/pricing/prompt-tokens.ts';
 import type { AdapterConfig } from '#core/policy/registry/adapter-config.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
-import { AppError, validationError } from '#protocol/errors.ts';
+import { AppError } from '#protocol/errors.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId, RequestId } from '#protocol/ids.ts';
 import { isClientKnown } from '#protocol/journal-batch.ts';
 import { getProvider, type ModelEntry } from '#protocol/model.ts';
-import { fromPusd, toPusd } from '#protocol/money.ts';
+import { fromPusd, ZERO_PUSD } from '#protocol/money.ts';
+import type { Effort } from '#protocol/scalars.ts';
 import type { SessionRecord } from '#protocol/session.ts';
-import { listLimits, minimumLimitUsd, type Spender } from '../money/budget-limits.ts';
+import { listLimits, minimumLimitUsd, type Spender, toWireAmounts } from '../money/budget-limits.ts';
 import { draftBudgetEvents } from '../money/budget-notices.ts';
 import { type BoundPrompt, boundPrompt } from '../money/call-price.ts';
-import { awaitMoney, type MoneyGrant, tryMoney, type WantedMoney } from '../money/reserve-money.ts';
+import { awaitReservation, type MoneyGrant, tryToReserve, type WantedMoney } from '../money/reserve-money.ts';
 import { sessionCreatedEvent, sessionEndedError } from '../session/session-records.ts';
 import type { GatewayEngine, GatewayState, LiveSessions, ModelCatalog, Runtime, Storage } from '../state/engine.ts';
 import { keepCount, keepDecision, type StandingDecision } from '../state/gateway-memory.ts';
-import { noteStart } from '../state/memory.ts';
+import { type BudgetRefusal, noteStart } from '../state/memory.ts';
 import {
   decideGatewayRoute,
   findStandingDecision,
@@ -40,37 +45,36 @@ const LIMIT_NAMES = {
   delegation: 'delegation',
 } as const;
 
-/** Throws `validation_error` where a limit covers the call and the request's cost has no upper bound. */
-async function requireBounded(
+/**
+ * Whether the call leaves although nothing bounds its cost. Throws `unbounded_request` where a limit covers such a call
+ * and `gateway.unbounded` does not allow it.
+ */
+async function admitUnbounded(
   engine: Runtime & Storage & ModelCatalog,
   spender: Spender,
   model: ModelEntry,
   facts: RequestFacts,
-): Promise<void> {
-  if (!facts.background && facts.other_models.length === 0) return;
+): Promise<boolean> {
+  const { prices, registry, config } = engine;
+  const part = findUnboundedPart({ prices, registry, model, facts });
+  if (part === null) return false;
   const [limit] = await listLimits(engine, spender, []);
-  if (limit === undefined) return;
+  if (limit === undefined) return false;
+  if (config.gateway.unbounded === 'allow') return true;
+  const { member, why, remedy } = part;
   const under = `not possible under the ${LIMIT_NAMES[limit.scope]} limit of ${fromPusd(limit.limit)} USD`;
-  if (facts.background) {
-    const why = `${under}: what a background answer costs is known only when a client fetches it`;
-    const message = `${why}; send the request without background, or remove the limit`;
-    throw validationError([{ path: 'background', message }]);
-  }
-  const { prices, registry } = engine;
-  const other = findUnboundedOther({ prices, registry, model, facts });
-  if (other === null) return;
-  throw validationError([{ path: other.member, message: `${under}: ${describeUnbounded(other)}` }]);
-}
-
-function describeUnbounded({ name, uses, member }: OtherModel): string {
-  if (name === '') return `the provider chooses the model of ${member}; name a model that GET /v1/models shows`;
-  if (uses === null) return `the advisor may be asked without end; set its max_uses`;
-  return `the model ${shownName(name)} has no price here; name one that GET /v1/models shows, or price it in a file of pricing.tables`;
+  const where = member === '' ? 'This request is' : `${member}:`;
+  throw new AppError('unbounded_request', `${where} ${under}: ${why}; ${remedy}, or set gateway.unbounded: allow`, {
+    field: member,
+    remedy,
+  });
 }
 
 interface OpenedCall extends AnnouncedCall {
   /** The model name in the sent body; null = as the client wrote it. */
   readonly sent: string | null;
+  /** Replaces the effort in the sent body; undefined = as the client wrote it. */
+  readonly sent_effort: Effort | null | undefined;
   /** The lowered bound of the answer; null = as requested. */
   readonly output_tokens: number | null;
 }
@@ -89,6 +93,8 @@ interface Opening {
 interface PricedCall extends WantedMoney {
   /** Null until the price is computed. */
   bound: BoundPrompt | null;
+  /** Nothing bounds the call's cost: the reservation may be passed. */
+  readonly unbounded: boolean;
 }
 
 export interface OpeningOptions {
@@ -101,7 +107,7 @@ export interface OpeningOptions {
 
 /**
  * Throws `session_already_ended`, `model_not_configured`, `explicit_model_rejected`, `routing_failed`, `budget_exceeded`,
- * what `createSession` throws for a workspace, and the signal's reason.
+ * `unbounded_request`, what `createSession` throws for a workspace, and the signal's reason.
  */
 export async function openCall(
   engine: GatewayEngine,
@@ -120,7 +126,7 @@ export async function openCall(
   const { session, decision, request_id, wanted } = opening;
   const { model } = decision;
   let { granted, started } = opening;
-  if (granted.kind === 'wait') granted = await awaitMoney(engine, wanted, granted.pool, how.signal);
+  if (granted.kind === 'wait') granted = await awaitReservation(engine, wanted, granted.pool, how.signal);
   if (granted.kind === 'refused') throw await reportRefusal(engine, session, decision, granted);
   try {
     if (started === null) {
@@ -134,16 +140,21 @@ export async function openCall(
     granted.release();
     throw error;
   }
-  const lowered = granted.output_tokens < outputBound(facts, model, findAdapter(engine, model));
+  const askedId = asked.named?.model.id ?? null;
+  const callEffort = resolveCallEffort(facts.effort, facts.wire, askedId, decision);
+  const lowered = granted.output_tokens < findOutputBound(facts, model, findAdapter(engine, model));
   return {
     session,
     model,
+    effort: callEffort.effort,
+    sent_effort: callEffort.sent,
     request_id,
     started,
     estimated_input_tokens: facts.estimated_input_tokens,
     began: engine.clock.monotonic(),
     limited: granted.limited,
     prompt: wanted.bound,
+    unbounded: wanted.unbounded,
     most_output_tokens: granted.output_tokens * facts.output.copies,
     sent: decision.sent,
     by_wire_name: (decision.sent ?? facts.model) === model.wire_name,
@@ -185,24 +196,24 @@ async function openOnce(
   await requireActiveRoot(engine, session, new_root);
   const spender = { ...session, new_root };
   const request_id = engine.ids.request();
-  const stands = fresh.length > 0 ? null : await findStandingDecision(engine, session, asked);
-  if (stands !== null) {
-    await requireBounded(engine, spender, stands.model, facts);
-    const wanted = priceGatewayCall(engine, { session, new_root, model: stands.model, facts }, how.prompt);
-    const granted = await tryMoney(engine, wanted, FIRST_TRY);
-    return { session, decision: stands, wanted, granted, started: null, request_id };
+  const standing = fresh.length > 0 ? null : await findStandingDecision(engine, session, asked);
+  if (standing !== null) {
+    const unbounded = await admitUnbounded(engine, spender, standing.model, facts);
+    const wanted = priceGatewayCall(engine, { session, new_root, model: standing.model, facts, unbounded }, how.prompt);
+    const granted = await tryToReserve(engine, wanted, FIRST_TRY);
+    return { session, decision: standing, wanted, granted, started: null, request_id };
   }
 
-  const { model, refusal, emit } = await decideGatewayRoute(engine, session, asked);
+  const { decision: routed, model, refusal, emit } = await decideGatewayRoute(engine, session, asked);
   const created = { writes: listInserts(fresh), emit: [...fresh.map(sessionCreatedEvent), ...emit] };
   if (model === null) {
     await engine.journal.commit(created);
     noteStarts(engine, fresh);
     throw addSessionDetail(refusal!, session);
   }
-  await requireBounded(engine, spender, model, facts);
-  const wanted = priceGatewayCall(engine, { session, new_root, model, facts }, how.prompt);
-  const granted = await tryMoney(engine, wanted, FIRST_TRY);
+  const unbounded = await admitUnbounded(engine, spender, model, facts);
+  const wanted = priceGatewayCall(engine, { session, new_root, model, facts, unbounded }, how.prompt);
+  const granted = await tryToReserve(engine, wanted, FIRST_TRY);
   const route = created.emit.length - 1;
   const start: EventDraft[] = [];
   try {
@@ -215,6 +226,7 @@ async function openOnce(
     const decision: StandingDecision = {
       root_session_id: session.root_session_id,
       model,
+      effort: routed.chosen_effort,
       sent: resolveSentName(named, model),
       event_id: events[route]!.id,
     };
@@ -255,21 +267,24 @@ function priceGatewayCall(
     readonly new_root: SessionRecord | null;
     readonly model: ModelEntry;
     readonly facts: RequestFacts;
+    readonly unbounded: boolean;
   },
   prompt: OpeningOptions['prompt'],
 ): PricedCall {
-  const { session, new_root, model, facts } = call;
+  const { session, new_root, model, facts, unbounded } = call;
   const { prices, registry, config } = engine;
   const priced: PricedCall = {
     covered: { session: { ...session, new_root }, caps: [] },
-    asked: outputBound(facts, model, findAdapter(engine, model)),
+    asked: findOutputBound(facts, model, findAdapter(engine, model)),
     floor: Math.max(config.gateway.min_output_tokens, facts.output.least),
     bound: null,
+    unbounded,
     async price() {
       const whole = await prompt(engine.tokenizer !== null && model.tokenizer !== null);
       priced.bound ??= await boundPrompt(engine, session.id, model, whole);
       const bill = { prices, registry, model, facts, prompt: whole, prompt_tokens: priced.bound.tokens };
-      return (tokens) => largestBill(bill, tokens);
+      if (unbounded) return (tokens) => computeLargestWindow(bill, tokens);
+      return (tokens) => computeLargestBill(bill, tokens);
     },
   };
   return priced;
@@ -279,7 +294,7 @@ function findAdapter({ registry }: Pick<ModelCatalog, 'registry'>, { adapter }: 
   return registry.adapters.get(adapter)!;
 }
 
-/** From 1 in the session, continued after a restart. */
+/** The call's number in its session, from 1, continued after a restart. */
 async function nextCallIndex(engine: Storage & GatewayState, { id }: SessionRecord): Promise<number> {
   const { gateway, store } = engine;
   const stored = gateway.counts.get(id) ?? (await store.events.callCount(id));
@@ -326,19 +341,18 @@ async function reportRefusal(
 ): Promise<AppError> {
   const place = { session, turn_id: null, model: decision.model.id, caps: [] };
   await engine.journal.commit({ emit: draftBudgetEvents(place, 'budget.exceeded', refusal, decision.event_id) });
-  const { scope, limit_usd, spent_usd, reserved_usd, needed_usd } = refusal;
-  const held = toPusd(reserved_usd) === 0n ? '' : `, ${reserved_usd} USD held by running calls`;
-  const raise =
-    scope === 'session'
-      ? `raise it with PATCH /sessions/${session.root_session_id} {"max_cost_usd": "${minimumLimitUsd(refusal)}"} or more, or begin a new session`
-      : scope === 'key'
-        ? 'wait for 00:00 UTC, or raise daily_usd of the key in gateway.keys'
-        : 'wait for 00:00 UTC, or raise budgets.daily_usd';
-  const message = `The Metis ${LIMIT_NAMES[scope]} limit of ${limit_usd} USD is reached: ${spent_usd} USD spent${held}, and this call may cost up to ${needed_usd} USD. To go on: ${raise}.`;
-  return addSessionDetail(
-    new AppError('budget_exceeded', message, { scope, limit_usd, spent_usd, reserved_usd, needed_usd }),
-    session,
-  );
+  const { scope } = refusal;
+  const amounts = toWireAmounts(refusal);
+  const held = refusal.reserved === ZERO_PUSD ? '' : `, ${amounts.reserved_usd} USD held by running calls`;
+  const message = `The Metis ${LIMIT_NAMES[scope]} limit of ${amounts.limit_usd} USD is reached: ${amounts.spent_usd} USD spent${held}, and this call may cost up to ${amounts.needed_usd} USD. To go on: ${adviseOnLimit(session, refusal)}.`;
+  return addSessionDetail(new AppError('budget_exceeded', message, { scope, ...amounts }), session);
+}
+
+function adviseOnLimit({ root_session_id }: SessionRecord, refusal: BudgetRefusal): string {
+  if (refusal.scope === 'session')
+    return `raise it with PATCH /sessions/${root_session_id} {"max_cost_usd": "${minimumLimitUsd(refusal)}"} or more, or begin a new session`;
+  if (refusal.scope === 'key') return 'wait for 00:00 UTC, or raise daily_usd of the key in gateway.keys';
+  return 'wait for 00:00 UTC, or raise budgets.daily_usd';
 }
 
 /** The error with the session's id, for the client. */

@@ -1,22 +1,30 @@
 // Relays a call's bytes to its provider and back, and reports the outcome (19 §2.2).
 
 import { shownName } from '#core/policy/cut.ts';
+import { placeEffort } from '#core/policy/gateway/call-effort.ts';
 import { applySplices, type Splice } from '#core/policy/gateway/json-members.ts';
-import { boundKey } from '#core/policy/gateway/largest-bill.ts';
+import { findBoundKey } from '#core/policy/gateway/largest-bill.ts';
 import type { NamedModel } from '#core/policy/gateway/model-names.ts';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
 import { type AdapterConfig, listWires } from '#core/policy/registry/adapter-config.ts';
-import { type RelayAnswer, RelayFault, type RelayHeaders, type RelayRequest } from '#core/ports/gateway-relay.ts';
+import {
+  type MeterReading,
+  type RelayAnswer,
+  RelayFault,
+  type RelayHeaders,
+  type RelayRequest,
+} from '#core/ports/gateway-relay.ts';
 import { Cancelled, createScope } from '#protocol/abort.ts';
 import type { ClientWire } from '#protocol/client-wire.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
 import type { ModelEntry } from '#protocol/model.ts';
+import type { Effort } from '#protocol/scalars.ts';
 import type { GatewayEngine, GatewayState, ModelCatalog, Runtime } from '../state/engine.ts';
 import type { BackgroundAnswer, GatewayCall, Outcome } from '../state/gateway-memory.ts';
 import { listUsableAdapters } from './choose-model.ts';
 import type { GatewayClient } from './client-session.ts';
-import { type AnnouncedCall, settleCall } from './settle-gateway-call.ts';
+import { type AnnouncedCall, ESTIMATED_CHARACTERS, settleCall } from './settle-gateway-call.ts';
 
 // How long an answer waits for a client that does not read (19 §2.2).
 
@@ -25,7 +33,7 @@ const PATIENCE_SECONDS = 300;
 
 /**
  * Resolves when the client can take more. Rejects when the call is ended meanwhile, and when the client does not read
- * within `PATIENCE_MS`: its money and its slot must not be held for ever. The provider is not at fault then.
+ * within `PATIENCE_MS`: its money and its slot must not be held for ever. Such a call does not count against the provider.
  */
 export async function awaitClient(clock: Clock, taken: Promise<void>, signal: AbortSignal): Promise<void> {
   let cleanUp = () => {};
@@ -127,15 +135,15 @@ export function readOutcome(answer: RelayAnswer, broken: unknown, signal: AbortS
 /** The outcome of a call that threw. A fault of this server does not count against the provider. */
 export function describeBreak(error: unknown, signal: AbortSignal): Omit<Outcome, 'reading'> {
   const hasAborted = signal.aborted;
-  if (error instanceof RelayFault) {
-    const { error_class, message } = error;
-    return { error_class: hasAborted ? 'cancelled' : error_class, error_detail: null, message, counts: true };
-  }
-  const message = 'the answer could not be relayed';
-  return { error_class: hasAborted ? 'cancelled' : 'other', error_detail: null, message, counts: false };
+  const counts = error instanceof RelayFault;
+  const { error_class, message } = counts
+    ? error
+    : { error_class: 'other' as const, message: 'the answer could not be relayed' };
+  if (hasAborted) return { error_class: 'cancelled', error_detail: null, message, counts };
+  return { error_class, error_detail: null, message, counts };
 }
 
-// The sent body: the client's bytes, with at most three splices (19 §2.2).
+// The sent body: the client's bytes, with at most four splices (19 §2.2).
 
 interface Sent {
   readonly pieces: readonly Buffer[];
@@ -143,13 +151,15 @@ interface Sent {
   readonly withhold_usage: boolean;
 }
 
-type Optioned = Pick<AdapterConfig, 'options'>;
+type Optioned = Pick<AdapterConfig, 'options' | 'type'>;
 
 interface Changes {
   /** Replaces the model's name; null = as it is. */
   readonly model: string | null;
   /** Bound of the answer; null = as it is. */
   readonly output_tokens: number | null;
+  /** Undefined = as it is. */
+  readonly effort?: Effort | null | undefined;
 }
 
 export function buildSentBody(bytes: Buffer, facts: RequestFacts, changes: Changes, adapter: Optioned): Sent {
@@ -163,9 +173,15 @@ export function buildSentBody(bytes: Buffer, facts: RequestFacts, changes: Chang
   let inserted = '';
   if (changes.model !== null) replace('model', JSON.stringify(changes.model));
   if (changes.output_tokens !== null) {
-    const key = boundKey(facts, adapter);
+    const key = findBoundKey(facts, adapter);
     if (members.has(key)) replace(key, String(changes.output_tokens));
     else inserted += `${JSON.stringify(key)}:${changes.output_tokens},`;
+  }
+  if (changes.effort !== undefined) {
+    const { wire, effort: stated } = facts;
+    const place = placeEffort(bytes, members, { wire, stated, type: adapter.type }, changes.effort);
+    inserted += place.inserted;
+    if (place.splice !== null) splices.push(place.splice);
   }
   const withhold = isUsageNeeded(facts, adapter);
   if (withhold) {
@@ -185,7 +201,8 @@ function isUsageNeeded({ wire, stream, stream_options }: RequestFacts, { options
 
 /** The model name in the sent body; null = as the client wrote it. */
 export function resolveSentName(named: NamedModel | null, model: ModelEntry): string | null {
-  return named !== null && named.model.id === model.id ? named.sent : model.wire_name;
+  if (named !== null && named.model.id === model.id) return named.sent;
+  return model.wire_name;
 }
 
 // Answers that a provider makes in the background: their call is open until its end is fetched (19 §2.2).
@@ -203,6 +220,36 @@ const NOT_FETCHED: Outcome = {
   counts: false,
 };
 const DELETED: Outcome = { ...NOT_FETCHED, message: 'its answer was deleted before its end' };
+
+const NOTHING_REPORTED: MeterReading['usage'] = {
+  input: null,
+  cached: null,
+  creation: null,
+  creation1h: null,
+  output: null,
+  reasoning: null,
+  early: false,
+};
+
+/**
+ * A reading of an answer that the provider may have billed and no client has fetched: under a limit its call is booked at
+ * its bounds.
+ */
+function assumeWholeAnswer({ most_output_tokens }: AnnouncedCall, id: string): MeterReading {
+  return {
+    usage: NOTHING_REPORTED,
+    bill: null,
+    stop_reason: null,
+    served_model: null,
+    response_id: id,
+    characters: most_output_tokens * ESTIMATED_CHARACTERS,
+    tool_calls: 0,
+    thinking_blocks: 0,
+    background: null,
+    whole: false,
+    fault: null,
+  };
+}
 
 /** Keeps the call open, with its reservation, until its answer is fetched or its session is ended. */
 export function keepAnswer(
@@ -224,7 +271,8 @@ export function keepAnswer(
     if (over) return;
     over = true;
     timer.cancel();
-    await settleCall(engine, call, outcome);
+    const isUnknown = outcome.reading === null && call.limited;
+    await settleCall(engine, call, isUnknown ? { ...outcome, reading: assumeWholeAnswer(call, id) } : outcome);
     calls.delete(open);
     resolveDone();
   };

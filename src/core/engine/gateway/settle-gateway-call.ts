@@ -1,5 +1,4 @@
 // Settles a call of the gateway: stores its counts and its cost, or why it failed, and no text of it (19 §2.2, §2.7).
-import { findEntryByName } from '#core/policy/gateway/model-names.ts';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
 import { replaceIncredibleCounts } from '#core/policy/pricing/credible-usage.ts';
 import type { MeterReading } from '#core/ports/gateway-relay.ts';
@@ -7,18 +6,24 @@ import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId, RequestId } from '#protocol/ids.ts';
 import { TreeLost } from '#protocol/journal-batch.ts';
 import { getProvider, type ModelEntry } from '#protocol/model.ts';
+import type { Effort } from '#protocol/scalars.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TokenUsage } from '#protocol/usage.ts';
 import { warnOfLimits } from '../money/budget-notices.ts';
-import { type BoundPrompt, learnPrompt, type Round, stampUsage } from '../money/call-price.ts';
+import { type BoundPrompt, learnPrompt } from '../money/call-price.ts';
+import { isOfOneModel, stampUsage } from '../money/stamp-usage.ts';
 import { observeCall, outageEvents } from '../routing/route-environment.ts';
 import type { GatewayEngine, ModelCatalog, Runtime } from '../state/engine.ts';
 import type { Outcome } from '../state/gateway-memory.ts';
+
+/** Characters of an answer that an estimate takes for one token. */
+export const ESTIMATED_CHARACTERS = 4;
 
 /** A call that was announced. */
 export interface AnnouncedCall {
   readonly session: SessionRecord;
   readonly model: ModelEntry;
+  readonly effort: Effort | null;
   readonly request_id: RequestId;
   /** The call's `llm.call_started`. */
   readonly started: EventId;
@@ -30,6 +35,8 @@ export interface AnnouncedCall {
   readonly by_wire_name: boolean;
   /** The prompt that was reserved for; null where no limit covers the call. */
   readonly prompt: BoundPrompt | null;
+  /** Nothing in the request bounds its cost, and a limit covers it. */
+  readonly unbounded: boolean;
   /** Most tokens of the answer, by the bound that was sent. */
   readonly most_output_tokens: number;
   /** Releases the call's reservation. */
@@ -76,14 +83,14 @@ async function storeOutcome(engine: GatewayEngine, call: AnnouncedCall, outcome:
   ];
   emit.push(...outageEvents(outages, { session_id: session.id, turn_id: null, parent: 0 }));
   const [event] = await engine.journal.commit({ emit });
-  if (usage !== null && call.prompt !== null && error_class === null && isOfOneModel(engine, call, outcome.reading!))
+  if (
+    usage !== null &&
+    call.prompt !== null &&
+    error_class === null &&
+    isOfOneModel(engine, model, outcome.reading!.bill)
+  )
     learnPrompt(engine, call.prompt, { model, usage, served: outcome.reading!.served_model });
   return { event: event!.id, billed: usage !== null };
-}
-
-/** Counts over several models are no evidence about one model. */
-function isOfOneModel(engine: Pick<ModelCatalog, 'registry'>, call: AnnouncedCall, reading: MeterReading): boolean {
-  return listRounds(engine, call, reading).every(({ model }) => model.id === call.model.id);
 }
 
 /** A failure that other clients' calls would not meet: of the client's own key, or of a model name that it made up. */
@@ -141,11 +148,11 @@ function draftCompleted(
 ): EventDraft {
   const { session, model, request_id } = call;
   const reading = outcome.reading!;
-  const { usage } = stampUsage(engine, model, tokens, {
+  const { usage, bill } = stampUsage(engine, model, tokens, {
     served: reading.served_model,
     latency: measureLatency(engine, call),
     where: { session_id: session.id, request_id },
-    ...(tokens.usage_estimated || reading.rounds.length === 0 ? {} : { rounds: listRounds(engine, call, reading) }),
+    bill: reading.bill,
   });
   return draft({
     type: 'llm.call_completed',
@@ -154,37 +161,18 @@ function draftCompleted(
     parent: call.started,
     payload: {
       ...usage,
+      ...bill,
       ...commonPayload(call),
+      effort: call.effort,
       stop_reason: outcome.error_class === null ? resolveStopReason(reading) : 'cancelled',
       error_class: outcome.error_class,
       produced_tool_calls: reading.tool_calls,
       produced_thinking_blocks: reading.thinking_blocks,
       message_id: null,
       purpose: 'gateway',
+      bound: call.unbounded ? 'none' : null,
     },
   });
-}
-
-/** A round without a model belongs to the call's model; after fallbacks the last model is the one that served. */
-function listRounds(
-  { registry }: Pick<ModelCatalog, 'registry'>,
-  { model }: AnnouncedCall,
-  { rounds, served_model }: MeterReading,
-): Round[] {
-  const others = rounds.some((round) => round.model !== null);
-  return rounds.map(({ model: name, usage }) => ({
-    model: name === null ? model : findEntryByName(registry, model, name),
-    served: name ?? (others ? null : served_model),
-    usage: {
-      input_tokens: usage.input ?? 0,
-      cached_input_tokens: usage.cached ?? 0,
-      cache_creation_input_tokens: usage.creation ?? 0,
-      cache_creation_1h_input_tokens: Math.min(usage.creation1h ?? 0, usage.creation ?? 0),
-      output_tokens: usage.output ?? 0,
-      reasoning_tokens: usage.reasoning ?? 0,
-      usage_estimated: false,
-    },
-  }));
 }
 
 function resolveStopReason({ stop_reason, tool_calls }: MeterReading) {
@@ -210,7 +198,7 @@ function resolveUsage(
   const estimates = {
     // Calls that are cut off before their counts arrive must not bypass a limit.
     input: () => call.prompt?.tokens ?? call.estimated_input_tokens,
-    output: () => Math.min(Math.ceil(characters / 4), call.most_output_tokens),
+    output: () => Math.min(Math.ceil(characters / ESTIMATED_CHARACTERS), call.most_output_tokens),
   };
   const reported: TokenUsage = {
     input_tokens: inputKnown ? (usage.input ?? 0) : estimates.input(),

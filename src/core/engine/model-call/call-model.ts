@@ -1,4 +1,4 @@
-// Makes the turn's next model call: a request that fits its window, and the call itself (00 §3 steps 3-4).
+// Makes the turn's next model call (`callModel`, at the end): a request that fits its window, then the call (00 §3 steps 3-4).
 
 import { messageSize } from '#core/policy/context/message-size.ts';
 import { summaryMessage, viewHistory } from '#core/policy/context/shown-history.ts';
@@ -10,15 +10,19 @@ import {
   transcript,
 } from '#core/policy/context/summary-request.ts';
 import { estimateRequest, estimateText } from '#core/policy/context/token-estimate.ts';
-import { asNeeded, type Elidable, elidables, getWindow, savedBy } from '#core/policy/context/window.ts';
+import { type Elidable, findElidables, getWindow, selectNeeded, sumSaved } from '#core/policy/context/window.ts';
 import { describeAvailability, snapshot } from '#core/policy/registry/availability.ts';
+import { findOwnWire, fitEffort, listEfforts, omitDefaultEffort } from '#core/policy/registry/model-efforts.ts';
 import { tierModel } from '#core/policy/routing/policy-file.ts';
 import { AdapterError } from '#core/ports/provider.ts';
 import { isoTime } from '#protocol/clock.ts';
+import type { EventDraft } from '#protocol/event.ts';
+import type { Write } from '#protocol/journal-batch.ts';
 import { joinText, plainMetadata, textBlock } from '#protocol/message.ts';
 import { getProvider, type ModelEntry } from '#protocol/model.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
 import type { Elision, HistorySummary } from '#protocol/prompt-parts.ts';
+import type { Effort } from '#protocol/scalars.ts';
 import { listLimits } from '../money/budget-limits.ts';
 import { resolvePricingId } from '../money/call-price.ts';
 import { readVolatilePrompt } from '../prompt/model-input.ts';
@@ -44,13 +48,14 @@ import { observeOutcome, settleSuccess } from './settle-call.ts';
 // Replaces the turns before the newest ones by a summary: a model call of its own, before the turn's first (10 §7).
 
 /**
- * Returns how much the turn's request then takes: `load`, unless a summary was made. A failure is a warning in the
+ * Returns the tokens that the turn's request then takes: `load`, unless a summary was made. A failure is a warning in the
  * log, and the turn continues without a summary.
  */
 async function summarise(engine: ModelCallEngine, run: TurnRun, load: number): Promise<number> {
   // One model call must be left for the turn itself.
-  const allowed = !run.session.is_worker && run.tally.llm_calls === 0 && engine.config.turn.max_llm_calls > 1;
-  const turns = allowed ? earlierTurns(viewHistory(run.history, run.checkpoints), run.checkpoints) : null;
+  const isAllowed = !run.session.is_worker && run.tally.llm_calls === 0 && engine.config.turn.max_llm_calls > 1;
+  if (!isAllowed) return load;
+  const turns = earlierTurns(viewHistory(run.history, run.checkpoints), run.checkpoints);
   if (turns === null || run.signal.aborted) return load;
   const without = (why: string) => {
     const { id: session_id } = run.session;
@@ -58,47 +63,47 @@ async function summarise(engine: ModelCallEngine, run: TurnRun, load: number): P
     return load;
   };
   if (run.resumed && (await hasTriedBefore(engine, run))) return without('it was cut off by a restart');
-  const model = await chooseSummaryModel(engine, run);
-  if (typeof model === 'string') return without(model);
-  const prepared = buildSummaryRequest(engine, run, model, turns);
+  const chosen = await chooseSummaryModel(engine, run);
+  if (typeof chosen === 'string') return without(chosen);
+  const { model } = chosen;
+  const prepared = buildSummaryRequest(engine, run, chosen, turns);
   if (prepared === null) return without(`the newest of them does not fit ${model.id}`);
 
   let summary: HistorySummary | null = null;
   const settleAnswer: SettleAnswer = async (eng, call) => {
     const complete = call.stream.complete!;
-    const charged = chargeCall(eng, call, complete.usage, {
-      served: complete.served_model,
-      latency: complete.latency_ms,
-    });
+    const charged = chargeCall(eng, call, complete.usage, complete);
     const made = buildSummary(eng, run, {
       turns,
       text: joinText(complete.final_content).trim(),
       model: model.id,
       load,
     });
-    await eng.journal.commit({
-      writes: made === null ? [] : [{ kind: 'checkpoint.insert', checkpoint: made }],
-      emit: [
-        callCompletedEvent(call, charged.usage, {
-          stop_reason: complete.stop_reason as 'end_turn',
-          error_class: null,
-          content: complete.final_content,
-          message_id: null,
-        }),
-        ...(made === null ? [] : [compactedEvent(run, made, turns.messages.length)]),
-      ],
-    });
+    const writes: Write[] = [];
+    const emit: EventDraft[] = [
+      callCompletedEvent(call, charged, {
+        stop_reason: complete.stop_reason as 'end_turn',
+        error_class: null,
+        content: complete.final_content,
+        message_id: null,
+      }),
+    ];
+    if (made !== null) {
+      writes.push({ kind: 'checkpoint.insert', checkpoint: made });
+      emit.push(compactedEvent(run, made, turns.messages.length));
+    }
+    await eng.journal.commit({ writes, emit });
     observeOutcome(eng, call.run, null);
     countModelCall(call.run, charged.usage, charged.cost);
     if (made !== null) recordCheckpoint(run, made);
     summary = made;
     return { ok: true, settled: new Map(), end: null };
   };
-  const outcome = await makeCall(engine, withSummaryModel(engine, run, model), prepared, {
+  const outcome = await makeCall(engine, withSummaryModel(engine, run, chosen), prepared, {
     settleAnswer,
     started: null,
   });
-  if (!outcome.ok) return without(outcome.error === null ? 'a limit refused the call' : outcome.error.message);
+  if (!outcome.ok) return without(outcome.error?.message ?? 'a limit refused the call');
   const made = summary as HistorySummary | null;
   if (made === null) return without('the answer was empty, or longer than the turns that it summarises');
   return made.tokens_after;
@@ -125,32 +130,43 @@ function buildSummary(
   return { ...summary, tokens_before: of.load, tokens_after: Math.max(0, of.load - saved) };
 }
 
-/** A process died during this turn's summary: whether it was billed is unknown, and it is not tried twice. */
+/** Whether a summary of this turn was begun before a restart: it may have been billed, so it is not tried again. */
 async function hasTriedBefore(engine: Pick<Storage, 'store'>, run: Pick<TurnPlan, 'turn'>): Promise<boolean> {
-  const started = await engine.store.events.ofTurn(run.turn.id, ['llm.call_started']);
+  const started = await engine.store.events.listOfTurn(run.turn.id, ['llm.call_started']);
   return started.some((event) => event.payload.purpose === 'compaction');
 }
 
+interface SummaryModel {
+  readonly model: ModelEntry;
+  readonly effort: Effort | null;
+}
+
 /** The model of tier `fast`, or why none can be used. */
-async function chooseSummaryModel(engine: ModelCallEngine, run: TurnPlan): Promise<ModelEntry | string> {
+async function chooseSummaryModel(engine: ModelCallEngine, run: TurnPlan): Promise<SummaryModel | string> {
   const { registry, prices, routes, clock } = engine;
   const { policies } = await readPolicies(engine, run.session.workspace_path);
-  const id = tierModel(policies, registry, 'fast');
-  const model = id === null ? null : registry.get(id);
+  const reference = registry.findReference(tierModel(policies, registry, 'fast') ?? '');
+  const model = reference === null ? null : registry.get(reference.id);
   if (model === null || !registry.isConfigured(model.id)) return 'no model of tier fast is configured';
   if (describeAvailability(snapshot(routes.availability, clock.monotonic()), model) !== 'healthy')
     return `${model.id} is not available`;
   if (!model.capabilities.supports_system_prompt) return `${model.id} takes no system prompt`;
   const limited = (await listLimits(engine, run.session, run.caps)).length > 0;
   if (limited && !prices.has(resolvePricingId(engine, model.id))) return `${model.id} has no price`;
-  return model;
+  const wire = findOwnWire(registry.adapters, model);
+  const wanted = reference?.effort ?? model.default_effort;
+  return { model, effort: wanted === null ? null : fitEffort(wanted, listEfforts(model, wire)) };
 }
 
-/** The turn with its summariser as model; the figures are the turn's own. */
-function withSummaryModel(engine: Pick<ModelCatalog, 'providers'>, run: TurnRun, model: ModelEntry): TurnRun {
+/** The turn with the summariser as its model; counts go to the turn. */
+function withSummaryModel(
+  engine: Pick<ModelCatalog, 'providers'>,
+  run: TurnRun,
+  { model, effort }: SummaryModel,
+): TurnRun {
   const adapter = engine.providers.get(model.adapter);
   if (adapter === undefined) throw new Error(`a configured model without an adapter: ${model.id}`);
-  const turn = { ...run.turn, provider: getProvider(model.id) };
+  const turn = { ...run.turn, provider: getProvider(model.id), chosen_effort: effort };
   return { ...run, model, adapter, turn, cause: run.started_event_id };
 }
 
@@ -158,7 +174,7 @@ function withSummaryModel(engine: Pick<ModelCatalog, 'providers'>, run: TurnRun,
 function buildSummaryRequest(
   engine: Runtime,
   run: TurnBase,
-  model: ModelEntry,
+  { model, effort }: SummaryModel,
   turns: EarlierTurns,
 ): ModelRequest | null {
   const maxOutput = Math.min(MAX_SUMMARY_TOKENS, model.capabilities.max_output_tokens);
@@ -187,6 +203,7 @@ function buildSummaryRequest(
     max_output_tokens: maxOutput,
     stop_sequences: [],
     temperature: null,
+    effort: omitDefaultEffort(model, effort),
     output_schema: null,
     cache_ttl: '5m',
     caller: {
@@ -202,7 +219,7 @@ function buildSummaryRequest(
   return { purpose: 'compaction', request, estimated, load: estimated, window };
 }
 
-// Makes room in a model's window: drops old results, then replaces old turns by a summary, each by a stored step (10 §7).
+// Makes room in a model's window: elides old results, then replaces old turns by a summary. Each step is stored (10 §7).
 
 /** Whether room has to be made before this call. In mode `off` never: the provider rejects a request that is too large. */
 export function isCrowded(engine: Pick<Runtime, 'config'>, { load, window }: ModelRequest): boolean {
@@ -217,7 +234,8 @@ async function fitToWindow(
 ): Promise<ModelRequest | null> {
   if (!isCrowded(engine, prepared)) return prepared;
   const made = await makeRoom(engine, run, prepared);
-  return run.signal.aborted || made.load > prepared.window.budget ? null : made;
+  if (run.signal.aborted || made.load > prepared.window.budget) return null;
+  return made;
 }
 
 /**
@@ -234,27 +252,28 @@ async function shrinkAfterOverflow(
   // The provider's rejection overrides the estimate: the request takes at least one token more than there is room for.
   const load = Math.max(prepared.load, Math.ceil(prepared.window.budget) + 1);
   const made = await makeRoom(engine, run, { ...prepared, load });
-  return run.checkpoints === before ? null : made;
+  if (run.checkpoints === before) return null;
+  return made;
 }
 
 async function makeRoom(engine: ModelCallEngine, run: TurnRun, prepared: ModelRequest): Promise<ModelRequest> {
   const { budget, stop } = prepared.window;
   const before = run.checkpoints;
-  let load = await elide(engine, run, asNeeded(listElidables(run).old, prepared.load, stop), prepared.load);
+  let load = await elide(engine, run, selectNeeded(listElidables(run).old, prepared.load, stop), prepared.load);
   if (load > stop && engine.config.context.compaction.mode === 'summarize') load = await summarise(engine, run, load);
   if (load > budget) {
     const { old, recent } = listElidables(run);
-    load = await elide(engine, run, asNeeded([...old, ...recent], load, budget), load);
+    load = await elide(engine, run, selectNeeded([...old, ...recent], load, budget), load);
   }
   if (run.checkpoints === before) return prepared;
   return { ...buildModelRequest(engine, run, prepared.request.system_prompt_volatile), load };
 }
 
 function listElidables(run: TurnProgress) {
-  return elidables(viewHistory(run.history, run.checkpoints));
+  return findElidables(viewHistory(run.history, run.checkpoints));
 }
 
-/** Removes the parts from the view. Returns how much the request then takes. */
+/** Elides the parts from the view. Returns the tokens that the request then takes. */
 async function elide(
   engine: Runtime & Storage,
   run: TurnRun,
@@ -268,7 +287,7 @@ async function elide(
     kind: 'elide',
     message_ids: taken.map((part) => part.message_id),
     tokens_before: tokensBefore,
-    tokens_after: Math.max(0, tokensBefore - savedBy(taken)),
+    tokens_after: Math.max(0, tokensBefore - sumSaved(taken)),
     created_at: engine.clock.now(),
   };
   await engine.journal.commit({

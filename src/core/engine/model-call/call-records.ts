@@ -8,10 +8,9 @@ import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId, MessageId, RequestId, ToolUseId } from '#protocol/ids.ts';
 import { type ContentBlock, type StoredMessage, textBlock, toolUses, withoutRaw } from '#protocol/message.ts';
 import type { MessageComplete, StreamEvent } from '#protocol/model-call.ts';
-import type { Pusd } from '#protocol/money.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';
-import type { TokenUsage, Usage } from '#protocol/usage.ts';
-import { stampUsage } from '../money/call-price.ts';
+import type { ReportedBill, TokenUsage, Usage } from '#protocol/usage.ts';
+import { type Charged, stampUsage } from '../money/stamp-usage.ts';
 import type { ModelCatalog, Runtime } from '../state/engine.ts';
 import type { BudgetRefusal } from '../state/memory.ts';
 import { logFields, type ToolResults, type TurnEnd, type TurnPlan, type TurnRun } from '../state/turn-run.ts';
@@ -55,9 +54,14 @@ export function chargeCall(
   engine: Runtime & ModelCatalog,
   call: Call,
   tokens: TokenUsage,
-  { served, latency }: { readonly served: string | null; readonly latency: number },
-): { usage: Usage; cost: Pusd } {
-  return stampUsage(engine, call.run.model, tokens, { served, latency, where: logFields(call.run) });
+  answer: {
+    readonly served_model: string | null;
+    readonly latency_ms: number;
+    readonly bill: ReportedBill | null;
+  },
+): Charged {
+  const { served_model: served, latency_ms: latency, bill } = answer;
+  return stampUsage(engine, call.run.model, tokens, { served, latency, bill, where: logFields(call.run) });
 }
 
 export function buildMessage(
@@ -68,7 +72,7 @@ export function buildMessage(
 ): StoredMessage {
   const { run } = call;
   const { final_content } = complete;
-  // A model may answer with nothing, but an answer is never stored without a block; adapters omit an empty text.
+  // A stored answer has at least one block; adapters omit an empty text, so an empty answer gets one here.
   const content = final_content.length === 0 && status === 'complete' ? [textBlock('')] : [...final_content];
   return {
     id: call.stream.message_id!,
@@ -119,7 +123,7 @@ export function messageWrites(
 
 export function callCompletedEvent(
   call: Call,
-  usage: Usage,
+  { usage, bill }: Charged,
   answer: {
     readonly stop_reason: 'end_turn' | 'max_tokens' | 'stop_sequence' | 'tool_use' | 'cancelled';
     readonly error_class: ErrorClass | null;
@@ -135,8 +139,10 @@ export function callCompletedEvent(
     parent: call.started,
     payload: {
       ...usage,
+      ...bill,
       model: run.model.id,
       provider: run.turn.provider ?? '',
+      effort: run.turn.chosen_effort,
       stop_reason: answer.stop_reason,
       error_class: answer.error_class,
       produced_tool_calls: answer.content.filter((b) => b.type === 'tool_use').length,
@@ -189,7 +195,7 @@ export function toTransient(engine: Pick<Runtime, 'clock'>, run: TurnPlan, delta
   return { session_id: run.session.id, turn_id: run.turn.id, timestamp: engine.clock.now(), delta };
 }
 
-/** A message that was just stored, for clients that did not send it. */
+/** The delta about a stored message, for clients that did not send it. */
 export function messageAppended(engine: Pick<Runtime, 'clock'>, run: TurnPlan, message: StoredMessage): Transient {
   return toTransient(engine, run, { type: 'message.appended', payload: { message: withoutRaw(message) } });
 }

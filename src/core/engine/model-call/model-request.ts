@@ -4,6 +4,7 @@ import { measureHistory } from '#core/policy/context/session-history.ts';
 import { viewHistory } from '#core/policy/context/shown-history.ts';
 import { estimateRequest } from '#core/policy/context/token-estimate.ts';
 import { getWindow, measureLoad } from '#core/policy/context/window.ts';
+import { omitDefaultEffort } from '#core/policy/registry/model-efforts.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId } from '#protocol/ids.ts';
 import type { StoredMessage } from '#protocol/message.ts';
@@ -19,6 +20,7 @@ type Source = Pick<
   'session' | 'turn' | 'turn_index' | 'model' | 'wire_tools' | 'worker' | 'tally' | 'checkpoints'
 > & {
   readonly history: readonly StoredMessage[];
+  readonly conclusion_message?: TurnRun['conclusion_message'];
 };
 
 /** The turn's next call. Logs calls of the history without a stored result: there must be none. */
@@ -32,6 +34,7 @@ export function buildModelRequest(engine: Runtime, run: Source, volatile: string
     model: run.model,
     messages,
     tools: run.wire_tools,
+    ...(run.conclusion_message != null && { tool_choice: 'none' }),
     system_prompt: session.system_prompt,
     system_prompt_volatile: volatile,
     max_output_tokens: Math.min(
@@ -40,6 +43,7 @@ export function buildModelRequest(engine: Runtime, run: Source, volatile: string
     ),
     stop_sequences: [],
     temperature: null,
+    effort: omitDefaultEffort(run.model, run.turn.chosen_effort),
     output_schema: run.worker?.output_schema ?? session.worker_definition?.output_schema ?? null,
     cache_ttl: cacheLifetime(engine, run),
     caller: {
@@ -61,7 +65,7 @@ export function buildModelRequest(engine: Runtime, run: Source, volatile: string
   };
 }
 
-/** By role; `auto` follows from the stored history alone, and so is the same after a restart (20 §8). */
+/** The cache lifetime by role. `auto` depends on the stored history alone, so it is the same after a restart (20 §8). */
 export function cacheLifetime(
   engine: Pick<Runtime, 'config'>,
   { session, history }: Pick<Source, 'session' | 'history'>,
@@ -69,7 +73,8 @@ export function cacheLifetime(
   const { planner, worker } = engine.config.context.cache_ttl;
   const wanted = session.is_worker ? worker : planner;
   if (wanted !== 'auto') return wanted;
-  return measureHistory(history).had_pause ? '1h' : '5m';
+  if (measureHistory(history).had_pause) return '1h';
+  return '5m';
 }
 
 /** @param parent an event, or the index of an earlier one of the same batch */
@@ -98,7 +103,7 @@ export function callStartedEvent(
   });
 }
 
-/** A step of the view, published under the turn that made it. */
+/** The event about a checkpoint, in the turn that made it. */
 export function compactedEvent(run: TurnPlan, checkpoint: Checkpoint, messages: number): EventDraft {
   return draft({
     type: 'context.compacted',

@@ -1,4 +1,4 @@
-// One model call: reserved, announced in the journal, streamed to the bus, its outcome stored (00 §3 steps 3-4).
+// Sends one model call: reserves money, announces the call in the journal, streams to the bus, stores the outcome (00 §3 steps 3-4).
 
 import { estimateRequest } from '#core/policy/context/token-estimate.ts';
 import { replaceIncredibleCounts } from '#core/policy/pricing/credible-usage.ts';
@@ -9,6 +9,7 @@ import type { CanonicalRequest, MessageComplete, StreamEvent } from '#protocol/m
 import type { TokenUsage } from '#protocol/usage.ts';
 import { learnPrompt } from '../money/call-price.ts';
 import { reserveMoney } from '../money/reserve-money.ts';
+import { isOfOneModel } from '../money/stamp-usage.ts';
 import { throwIfLost, withGrace } from '../state/concurrency.ts';
 import type { Cluster, ModelCallEngine, ModelCatalog, Runtime, Storage } from '../state/engine.ts';
 import { logFields, type ModelRequest, type TurnRun } from '../state/turn-run.ts';
@@ -53,7 +54,7 @@ function estimateAnswer(content: readonly ContentBlock[]): number {
   return Math.ceil(total / 4);
 }
 
-// Closes a model call whose stream was abandoned, from the deltas that were seen (04 §9, 01 §4.4).
+// Builds the outcome of a model call whose stream was abandoned, from the received deltas (04 §9, 01 §4.4).
 
 /** Null when nothing was streamed. Counts are estimates, since the provider's counts never arrived. */
 function buildPartialAnswer(
@@ -77,6 +78,7 @@ function buildPartialAnswer(
       reasoning_tokens: 0,
       usage_estimated: true,
     },
+    bill: null,
     latency_ms: 0,
     retry_count: 0,
     served_model: null,
@@ -88,7 +90,8 @@ function buildPartialAnswer(
 function readStreamedBlocks(engine: Pick<Cluster, 'bus'>, { run, stream }: Call): readonly ContentBlock[] {
   const open = engine.bus.openMessages((id) => id === run.session.id);
   const start = open.find((t) => t.delta.type === 'message.start' && t.delta.payload.message_id === stream.message_id);
-  return start?.delta.type === 'message.start' ? start.delta.payload.content : [];
+  if (start?.delta.type === 'message.start') return start.delta.payload.content;
+  return [];
 }
 
 /** Stores a call's complete answer, in one transaction with its `llm.call_completed`. */
@@ -116,11 +119,11 @@ export async function makeCall(
     call = newCall(engine, run, { prepared, started, limited: reservation.limited });
     const outcome = await sendCall(engine, call, prepared.request, how.settleAnswer);
     const { complete } = call.stream;
-    if (outcome.ok && complete !== null && prompt !== null)
+    if (outcome.ok && complete !== null && prompt !== null && isOfOneModel(engine, run.model, complete.bill))
       learnPrompt(engine, prompt, { model: run.model, usage: complete.usage, served: complete.served_model });
     return outcome;
   } finally {
-    // Right behind the settling commit, in the same tick: the ledger now has the cost that the reservation held.
+    // In the same tick as the settling commit: the ledger now has the cost in place of the reservation.
     // A cost that could not be stored stays reserved, so that the limit counts it.
     if (!call?.unbooked) reservation.release();
   }
@@ -197,7 +200,8 @@ async function storeOutcome(
   keep: SettleAnswer,
 ): Promise<CallOutcome> {
   try {
-    return failure === null ? await keep(engine, call) : await settleFailure(engine, call, failure);
+    if (failure === null) return await keep(engine, call);
+    return await settleFailure(engine, call, failure);
   } catch (thrown) {
     throwIfLost(call.run.signal, thrown);
     await settleUnstorable(engine, call, failure);
@@ -246,7 +250,7 @@ async function forwardStream(engine: Runtime & Storage, call: Call, request: Can
     recordStreamEvent(engine, call, request, event);
     // The text of a summary is not part of the conversation that clients watch.
     const delta = call.purpose === 'turn' ? toDelta(event) : null;
-    if (delta) engine.journal.transient(toTransient(engine, run, delta));
+    if (delta) engine.journal.publishDelta(toTransient(engine, run, delta));
   }
   if (stream.complete === null) throw new Error('the stream ended without its last event');
 }

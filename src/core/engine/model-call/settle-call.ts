@@ -1,6 +1,6 @@
 // Closes a model call: complete, cut off with known usage, or failed without cost; one transaction each (00 §3 step 4).
 import type { CallFailure, Unavailable } from '#core/policy/registry/availability.ts';
-import { endedBy } from '#core/policy/turn-machine.ts';
+import { findEndReason } from '#core/policy/turn-machine.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
 import type { AdapterError } from '#core/ports/provider.ts';
 import type { Transient } from '#protocol/delta.ts';
@@ -9,9 +9,9 @@ import type { ToolUseId } from '#protocol/ids.ts';
 import { isInputsWaiting } from '#protocol/journal-batch.ts';
 import { type StopReason, type StoredMessage, toolUses } from '#protocol/message.ts';
 import type { MessageComplete } from '#protocol/model-call.ts';
-import type { Pusd } from '#protocol/money.ts';
 import type { TurnStopReason } from '#protocol/turn.ts';
 import type { Usage } from '#protocol/usage.ts';
+import type { Charged } from '../money/stamp-usage.ts';
 import { observeCall, outageEvents } from '../routing/route-environment.ts';
 import {
   type ModelCallEngine,
@@ -47,10 +47,7 @@ export async function settleSuccess(engine: ModelCallEngine, call: Call): Promis
   const { run, stream } = call;
   const complete = stream.complete!;
   const settled = new Map([...stream.input_errors].map(([id, fault]) => [id, errorResult(id, `$: ${fault}`)]));
-  const charged = chargeCall(engine, call, complete.usage, {
-    served: complete.served_model,
-    latency: complete.latency_ms,
-  });
+  const charged = chargeCall(engine, call, complete.usage, complete);
   const message = buildMessage(engine, call, complete, { status: 'complete', usage: charged.usage });
   const tally = addToTally(run.tally, charged.usage, charged.cost);
   const stopReason = findTurnEnd(call, message, complete.stop_reason);
@@ -65,7 +62,7 @@ export async function settleSuccess(engine: ModelCallEngine, call: Call): Promis
       ],
       emit: [
         messageCompleteDelta(engine, call, complete, { stop: complete.stop_reason, usage: charged.usage }),
-        callCompletedEvent(call, charged.usage, {
+        callCompletedEvent(call, charged, {
           stop_reason: complete.stop_reason as 'end_turn',
           error_class: null,
           content: message.content,
@@ -78,7 +75,7 @@ export async function settleSuccess(engine: ModelCallEngine, call: Call): Promis
   };
   const events = await store().catch((error: unknown) => {
     if (!isInputsWaiting(error)) throw error;
-    // A message waits for the turn, which continues.
+    // A message for the turn is waiting, so the turn continues.
     ending = null;
     return store();
   });
@@ -94,12 +91,12 @@ export async function settleSuccess(engine: ModelCallEngine, call: Call): Promis
 }
 
 /**
- * Completes the turn with this message when nothing can come between: no call to answer, no limit to warn about, no
- * cancellation. Both are then one batch, and a crash finds the turn either before its answer or ended.
+ * Completes the turn with this message when nothing is left to do: no tool call, no limit to warn about, no
+ * cancellation. Both are one batch, so that after a crash the turn is either without its answer or ended.
  */
 function findTurnEnd({ run, limited }: Call, message: StoredMessage, stopReason: StopReason): TurnStopReason | null {
   if (limited || run.signal.aborted) return null;
-  return endedBy({ last: message, stopReason, contextRequested: run.context_request !== null });
+  return findEndReason({ last: message, stopReason, contextRequested: run.context_request !== null });
 }
 
 /** Arguments that are not a JSON object are answered together with the message: they would not survive a restart. */
@@ -126,7 +123,7 @@ function invalidInputEvents(
         type: 'tool.input_invalid',
         session_id: run.session.id,
         turn_id: run.turn.id,
-        // `llm.call_completed` comes right behind the transient `message.complete`.
+        // `llm.call_completed` directly follows the delta `message.complete`.
         parent: 1,
         payload: {
           tool_use_id: block.id,
@@ -162,7 +159,7 @@ export async function settleFailure(
   const usage = stream.complete?.usage ?? error.usage;
   const emit: (EventDraft | Transient)[] = [];
   const writes: Write[] = [];
-  let charged: { usage: Usage; cost: Pusd } | null = null;
+  let charged: Charged | null = null;
   let partial: StoredMessage | null = null;
 
   if (usage === null) {
@@ -188,8 +185,9 @@ export async function settleFailure(
     );
   } else {
     charged = chargeCall(engine, call, usage, {
-      served: stream.complete?.served_model ?? null,
-      latency: elapsedMs(engine, call),
+      served_model: stream.complete?.served_model ?? null,
+      latency_ms: elapsedMs(engine, call),
+      bill: (stream.complete ?? error).bill,
     });
     const cut: StopReason = error.error_class === 'cancelled' ? 'cancelled' : 'error';
     if (stream.complete && call.purpose === 'turn') {
@@ -200,7 +198,7 @@ export async function settleFailure(
       emit.push(messageCompleteDelta(engine, call, stream.complete, { stop: cut, usage: charged.usage }));
     }
     emit.push(
-      callCompletedEvent(call, charged.usage, {
+      callCompletedEvent(call, charged, {
         stop_reason: 'cancelled',
         error_class: error.error_class,
         content: stream.complete?.final_content ?? [],

@@ -12,7 +12,7 @@ import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnErrorCode, TurnStopReason } from '#protocol/turn.ts';
 import { closeOpenApprovals } from '../approval/approve-call.ts';
 import { type Delegations, type Runtime, type Storage, safeText } from '../state/engine.ts';
-import type { TurnBase, TurnCounts, TurnPlan } from '../state/turn-run.ts';
+import type { TurnBase, TurnCounts, TurnPlan, TurnProgress } from '../state/turn-run.ts';
 
 // Model calls that were announced and never settled: each gets its one outcome, however its turn ends (00 §3 step 4).
 
@@ -57,7 +57,7 @@ async function listOpenGatewayCalls({ store }: Pick<Storage, 'store'>, root?: Se
   return store.events.openGatewayCalls(settled > recent ? settled : recent, root);
 }
 
-/** Closes the turn's calls in the batch that ends the turn: nothing of the turn can be stored after it. */
+/** Closes the turn's model calls in the batch that ends the turn: nothing of the turn can be stored afterwards. */
 export async function readOpenCallOutcomes(
   engine: Pick<Storage, 'store'>,
   turnId: TurnId,
@@ -142,7 +142,7 @@ export function buildTurnEnd(
 }
 
 function terminalEvent(
-  run: TurnPlan & TurnCounts,
+  run: TurnPlan & TurnCounts & Pick<TurnProgress, 'conclusion_message'>,
   ending: Ending,
   outcome: TurnOutcome,
   unread_inputs: number,
@@ -173,6 +173,7 @@ function terminalEvent(
           wall_time_seconds: outcome.wall_time_seconds ?? 0,
           parent_session_id: session.parent_session_id,
           unread_inputs,
+          concluded: run.conclusion_message !== null && ending.stop_reason !== 'budget_exceeded',
         },
       });
     case 'cancelled':

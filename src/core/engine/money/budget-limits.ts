@@ -7,18 +7,18 @@ import type { OnReached } from '#protocol/scalars.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
 import type { Budgets, Runtime, Storage } from '../state/engine.ts';
-import type { BudgetRefusal, BudgetScope, DelegationCap } from '../state/memory.ts';
+import type { BudgetAmounts, BudgetRefusal, BudgetScope, DelegationCap } from '../state/memory.ts';
 
 /** A limit that covers a call. */
 export interface Limit {
   readonly scope: BudgetScope;
   /** Identity of the limit in memory: each day has its own. */
   readonly key: string;
-  /** Limits of one pool share reservations. Days do: a call is charged to the day in which it ends. */
+  /** Limits of one pool share reservations. All days share a pool: a call is charged to the day in which it ends. */
   readonly pool: string;
   readonly limit: Pusd;
   readonly on_reached: OnReached;
-  /** Other nodes of a cluster spend of it too; null = this node alone (16 §8). */
+  /** Set where other nodes of a cluster spend from it too; null = this node alone (16 §8). */
   readonly shared: Pick<SharedLimit, 'since' | 'caller'> | null;
   readSpent(): Promise<Pusd>;
 }
@@ -29,7 +29,7 @@ export type Elsewhere = ReadonlyMap<string, Pusd>;
 /** The session whose calls are covered. */
 export type Spender = Pick<SessionRecord, 'root_session_id' | 'caller'> & {
   /** Root of a tree that is not stored yet. */
-  readonly new_root?: Pick<SessionRecord, 'max_cost_usd' | 'on_reached'> | null;
+  readonly new_root?: Pick<SessionRecord, 'max_cost_pusd' | 'on_reached'> | null;
 };
 
 /** The limits that cover a call of this session, the widest last. Empty when no limit is set. */
@@ -46,19 +46,19 @@ export async function listLimits(
     limit: cap.limit,
     on_reached: 'stop',
     shared: null,
-    readSpent: () => spend.ofSubtree(cap.session_id),
+    readSpent: () => spend.sumSubtree(cap.session_id),
   }));
   const root = session.root_session_id;
   const tree = (await sessions.limit(root)) ?? session.new_root ?? null;
-  if (tree !== null && tree.max_cost_usd !== null)
+  if (tree !== null && tree.max_cost_pusd !== null)
     limits.push({
       scope: 'session',
       key: `session:${root}`,
       pool: `session:${root}`,
-      limit: toPusd(tree.max_cost_usd),
+      limit: tree.max_cost_pusd,
       on_reached: tree.on_reached,
       shared: null,
-      readSpent: () => spend.ofTree(root),
+      readSpent: () => spend.sumTree(root),
     });
   const today = new Date(engine.clock.now()).setUTCHours(0, 0, 0, 0);
   const { caller } = session;
@@ -71,7 +71,7 @@ export async function listLimits(
       limit: toPusd(ofKey),
       on_reached: 'stop',
       shared: { since: today, caller },
-      readSpent: () => spend.ofCaller(caller, today),
+      readSpent: () => spend.sumCaller(caller, today),
     });
   const daily = engine.config.budgets.daily_usd;
   if (daily !== null)
@@ -88,7 +88,7 @@ export async function listLimits(
 }
 
 /** The remainder of a limit; never negative. */
-export function computeLeft(limit: Pusd, spent: Pusd, reserved: Pusd): Pusd {
+export function computeLeft({ limit, spent, reserved }: Omit<BudgetAmounts, 'needed'>): Pusd {
   const left = limit - spent - reserved;
   if (left <= 0n) return ZERO_PUSD;
   return left as Pusd;
@@ -101,18 +101,19 @@ export function readReserved(engine: Pick<Budgets, 'budget'>, pool: string): Pus
 
 /** Why a limit refuses `needed`, with its current amounts. */
 export function buildRefusal(
-  limit: Limit,
-  { spent, reserved, needed }: { readonly spent: Pusd; readonly reserved: Pusd; readonly needed: Pusd },
+  { scope, key, on_reached, limit }: Limit,
+  amounts: Omit<BudgetAmounts, 'limit'>,
 ): BudgetRefusal {
+  return { scope, key, on_reached, limit, ...amounts };
+}
+
+/** The amounts as events and errors have them. */
+export function toWireAmounts({ limit, spent, reserved, needed }: BudgetAmounts) {
   return {
-    scope: limit.scope,
-    key: limit.key,
-    on_reached: limit.on_reached,
-    limit_usd: fromPusd(limit.limit),
+    limit_usd: fromPusd(limit),
     spent_usd: fromPusd(spent),
     reserved_usd: fromPusd(reserved),
     needed_usd: fromPusd(needed),
-    left_usd: fromPusd(computeLeft(limit.limit, spent, reserved)),
   };
 }
 
@@ -132,9 +133,9 @@ export function forgetLimit(
   if (scope === 'session') paused.delete(id as SessionId);
 }
 
-// Whether a limit lets more work start, read from the store (14 §3).
+// Checks before a turn starts whether a limit allows more work, from the store (14 §3).
 
-/** A limit that lets no further turn start: used up, or it ended or paused a turn and was not raised since (14 §3). */
+/** A limit that prevents a new turn: used up, or it ended or paused a turn and was not raised since (14 §3). */
 async function findExhaustedLimit(
   engine: Runtime & Storage & Budgets,
   session: Pick<SessionRecord, 'root_session_id' | 'caller'>,
@@ -152,59 +153,72 @@ async function findExhaustedLimit(
   return null;
 }
 
-/** The refused call's reservation; zero where only the refusal itself is known. */
+/** The amount that the refused call needed; zero where only the refusal is known. */
 interface Refused {
   readonly needed: Pusd;
 }
 
-/** Read from the store, so that a restart loses nothing. */
+/** The last refusal by this limit, unless the limit was raised since. Read from the store, so that a restart loses nothing. */
 async function findRefusalInForce(engine: Storage & Budgets, root: SessionId, limit: Limit): Promise<Refused | null> {
   const { turns, meta } = engine.store;
   const unknown: Refused = { needed: ZERO_PUSD };
-  if (limit.scope === 'day') return (await meta(DAY_REACHED)) === formatDayMark(limit) ? unknown : null;
+  if (limit.scope === 'day') {
+    if ((await meta(DAY_REACHED)) === formatDayMark(limit)) return unknown;
+    return null;
+  }
   // Gateway calls have no turn.
   if (limit.scope === 'key') return null;
   const newest = await turns.newest(root);
-  const met = newest && (await findLimitMet(engine, newest.id));
+  const met = newest && (await findRefusingLimit(engine, newest.id));
   if (met !== null && limit.limit <= met.limit) return met;
-  return engine.budget.paused.has(root) && (await turns.open(root)) !== null ? unknown : null;
+  if (engine.budget.paused.has(root) && (await turns.open(root)) !== null) return unknown;
+  return null;
 }
 
 /** A limit that refused a call, and the id of the event that records the refusal. */
-interface Met {
+interface RefusingLimit {
   readonly at: string;
   readonly limit: Pusd;
 }
 
 /** The tree's limit when it last refused a call of this turn; null when it refused none. */
-async function findLimitMet(engine: Pick<Storage, 'store'>, turnId: TurnId): Promise<(Refused & Met) | null> {
-  const events = await engine.store.events.ofTurn(turnId, ['budget.exceeded']);
+async function findRefusingLimit(
+  engine: Pick<Storage, 'store'>,
+  turnId: TurnId,
+): Promise<(Refused & RefusingLimit) | null> {
+  const events = await engine.store.events.listOfTurn(turnId, ['budget.exceeded']);
   const last = events.findLast((event) => event.payload.scope === 'session');
   if (!last) return null;
   const { limit_usd, needed_usd } = last.payload;
   return { at: last.id, limit: toPusd(limit_usd as Usd), needed: toPusd(needed_usd as Usd) };
 }
 
-/** `meta` key of the day's limit that ended a planner's turn, as `dayMark` writes it. */
+/** `meta` key of the day's limit that ended a planner's turn, as `formatDayMark` writes it. */
 export const DAY_REACHED = 'budget_day_reached';
 
 /** The smallest limit that covers spent, held and needed money. */
-export function minimumLimitUsd({ spent_usd, reserved_usd, needed_usd }: Amounts): Usd {
-  return limitFor([spent_usd, reserved_usd, needed_usd]);
+export function minimumLimitUsd({ spent, reserved, needed }: BudgetAmounts): Usd {
+  return limitFor(spent + reserved + needed);
 }
-
-type Amounts = Pick<BudgetRefusal, 'spent_usd' | 'reserved_usd' | 'needed_usd'>;
 
 /** Throws `budget_exceeded` with the amounts when a limit lets no more work start (14 §3). */
 export async function requireBudget(engine: Runtime & Storage & Budgets, session: SessionRecord): Promise<void> {
   const exhausted = await findExhaustedLimit(engine, session);
   if (!exhausted) return;
-  const { scope, limit_usd, spent_usd, reserved_usd, needed_usd } = exhausted;
-  const needed = toPusd(needed_usd);
+  const { scope, needed } = exhausted;
+  const { limit_usd, spent_usd, reserved_usd, needed_usd } = toWireAmounts(exhausted);
+  const sufficient = needed > ZERO_PUSD ? minimumLimitUsd(exhausted) : null;
   let message = `the ${scope} limit of ${limit_usd} USD is reached (${spent_usd} USD spent); raise it to go on`;
-  if (needed > ZERO_PUSD)
-    message = `the ${scope} limit of ${limit_usd} USD does not cover the next call, which may cost up to ${needed_usd} USD (${spent_usd} USD spent); raise it to ${minimumLimitUsd(exhausted)} USD or more to go on`;
-  const details = { scope, limit_usd, spent_usd, reserved_usd, needed_usd: needed > ZERO_PUSD ? needed_usd : null };
+  if (sufficient !== null)
+    message = `the ${scope} limit of ${limit_usd} USD does not cover the next call, which may cost up to ${needed_usd} USD (${spent_usd} USD spent); raise it to ${sufficient} USD or more to go on`;
+  const details = {
+    scope,
+    limit_usd,
+    spent_usd,
+    reserved_usd,
+    needed_usd: sufficient === null ? null : needed_usd,
+    sufficient_limit_usd: sufficient,
+  };
   throw new AppError('budget_exceeded', message, details);
 }
 
@@ -212,11 +226,11 @@ export async function requireBudget(engine: Runtime & Storage & Budgets, session
 export function pauseTree(
   engine: Pick<Budgets, 'budget'>,
   { root_session_id }: Pick<SessionRecord, 'root_session_id'>,
-  { limit_usd }: BudgetRefusal,
+  { limit }: BudgetRefusal,
 ): boolean {
   const { paused } = engine.budget;
   if (paused.has(root_session_id)) return false;
-  paused.set(root_session_id, toPusd(limit_usd));
+  paused.set(root_session_id, limit);
   return true;
 }
 
@@ -231,8 +245,7 @@ export async function isWaitingForMoney(engine: Storage & Budgets, root: Session
 }
 
 async function readTreeLimit(engine: Pick<Storage, 'store'>, root: SessionId): Promise<Pusd | null> {
-  const limit = (await engine.store.sessions.limit(root))?.max_cost_usd ?? null;
-  return limit === null ? null : toPusd(limit);
+  return (await engine.store.sessions.limit(root))?.max_cost_pusd ?? null;
 }
 
 function isRaised(limit: Pusd | null, met: Pusd): boolean {
@@ -240,19 +253,19 @@ function isRaised(limit: Pusd | null, met: Pusd): boolean {
 }
 
 /**
- * Trees of which a part waited for a higher limit: the rest of the tree waits too, and nothing new starts (14 §3).
- * A tree whose limit was raised before it stopped waits no longer.
+ * Pauses trees with an interrupted turn that waited for a higher limit: the whole tree waits, and nothing new starts (14 §3).
+ * A tree whose limit was raised meanwhile is not paused.
  */
 export async function pauseWaitingTrees(engine: Storage & Budgets, open: readonly TurnRecord[]): Promise<void> {
-  const refusals = new Map<SessionId, Met>();
+  const refusals = new Map<SessionId, RefusingLimit>();
   for (const turn of open) {
     if (turn.interrupted_reason !== 'budget') continue;
     const session = await engine.store.sessions.record(turn.session_id);
     if (!session) continue;
     const root = session.root_session_id;
     const limit = await readTreeLimit(engine, root);
-    // A part that waits with another one was not refused itself.
-    const met = (await findLimitMet(engine, turn.id)) ?? (limit && { at: '', limit });
+    // A turn that waits because of another one was not refused itself.
+    const met = (await findRefusingLimit(engine, turn.id)) ?? (limit && { at: '', limit });
     if (met && met.at >= (refusals.get(root)?.at ?? '')) refusals.set(root, met);
   }
   for (const [root, { limit }] of refusals) {

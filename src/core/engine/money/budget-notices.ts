@@ -3,14 +3,22 @@ import type { Write } from '#core/ports/journal-writer.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId, TurnId } from '#protocol/ids.ts';
 import type { ToolResultContent } from '#protocol/message.ts';
-import { fromPusd, toPusd } from '#protocol/money.ts';
+import { fromPusd, ZERO_PUSD } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { Budgets, Runtime, Storage } from '../state/engine.ts';
-import type { BudgetRefusal, DelegationCap } from '../state/memory.ts';
+import type { BudgetAmounts, BudgetRefusal, DelegationCap } from '../state/memory.ts';
 import type { ServingModel, TurnPlan, TurnProgress, TurnRun } from '../state/turn-run.ts';
-import { computeLeft, DAY_REACHED, formatDayMark, type Limit, listLimits, readReserved } from './budget-limits.ts';
+import {
+  computeLeft,
+  DAY_REACHED,
+  formatDayMark,
+  type Limit,
+  listLimits,
+  readReserved,
+  toWireAmounts,
+} from './budget-limits.ts';
 
-type Amounts = Pick<BudgetRefusal, 'scope' | 'limit_usd' | 'spent_usd' | 'reserved_usd' | 'needed_usd'>;
+type Amounts = BudgetAmounts & Pick<BudgetRefusal, 'scope'>;
 
 /** The session whose call met a limit. */
 interface BudgetPlace {
@@ -32,10 +40,7 @@ export function draftBudgetEvents(
 ): EventDraft[] {
   const payload = {
     scope: amounts.scope,
-    limit_usd: amounts.limit_usd,
-    spent_usd: amounts.spent_usd,
-    reserved_usd: amounts.reserved_usd,
-    needed_usd: amounts.needed_usd,
+    ...toWireAmounts(amounts),
     model,
     root_session_id: session.root_session_id,
   };
@@ -44,7 +49,7 @@ export function draftBudgetEvents(
   return [own, draft({ type, session_id: session.root_session_id, turn_id: null, parent, payload })];
 }
 
-/** A day's limit that ends a planner's turn lets no turn start from now on; a tree's limit is read from its newest turn. */
+/** Stores `budget.exceeded`. A day's limit that ended a planner's turn is also stored in `meta`, so that no turn starts; a tree's refusal is read from its newest turn. */
 export async function reportExceeded(
   engine: Pick<Storage, 'journal'>,
   run: TurnRun,
@@ -52,7 +57,7 @@ export async function reportExceeded(
 ): Promise<void> {
   const writes: Write[] = [];
   if (refusal.scope === 'day' && !run.session.is_worker) {
-    const mark = formatDayMark({ key: refusal.key, limit: toPusd(refusal.limit_usd) });
+    const mark = formatDayMark(refusal);
     writes.push({ kind: 'meta.set', key: DAY_REACHED, value: mark });
   }
   await engine.journal.commit({
@@ -62,7 +67,7 @@ export async function reportExceeded(
 }
 
 /**
- * After a settlement: one warning per limit and value, when its share is used up. Never rejects: the answer before it
+ * Called after a settlement. Stores one warning per limit and value when its share is used up. Never rejects: the answer
  * is stored and paid for. A warning that could not be stored is tried again after the next settlement.
  */
 export async function warnIfNear(engine: Runtime & Storage & Budgets, run: TurnRun): Promise<void> {
@@ -104,16 +109,11 @@ async function storeWarning(
       writes.push({
         kind: 'session.warned',
         session_id: place.session.root_session_id,
-        limit_usd: fromPusd(limit.limit),
+        limit_pusd: limit.limit,
       });
     if (limit.scope === 'day') writes.push({ kind: 'meta.set', key: DAY_WARNED, value: formatDayMark(limit) });
-    const amounts = {
-      scope: limit.scope,
-      limit_usd: fromPusd(limit.limit),
-      spent_usd: fromPusd(spent),
-      reserved_usd: fromPusd(readReserved(engine, limit.pool)),
-      needed_usd: '0',
-    };
+    const reserved = readReserved(engine, limit.pool);
+    const amounts = { scope: limit.scope, limit: limit.limit, spent, reserved, needed: ZERO_PUSD };
     await engine.journal.commit({
       writes,
       emit: draftBudgetEvents(place, 'budget.warning', amounts, parent),
@@ -141,8 +141,8 @@ async function hasWarnedBefore(
 ): Promise<boolean> {
   if (limit.scope === 'day') return (await engine.store.meta(DAY_WARNED)) === formatDayMark(limit);
   if (limit.scope === 'delegation' || limit.scope === 'key') return false;
-  const stored = (await engine.store.sessions.limit(session.root_session_id))?.warned_usd ?? null;
-  return stored !== null && toPusd(stored) === limit.limit;
+  const stored = await engine.store.sessions.limit(session.root_session_id);
+  return stored?.warned_pusd === limit.limit;
 }
 
 // The remaining money, for the model, as lines at the end of tool results (20 §5).
@@ -164,7 +164,9 @@ export async function appendBudgetLines(
   if (!warned && !delegated) return [...content];
   const left = await formatTightestLimit(engine, run);
   if (left === null) return [...content];
-  const lines = [...(warned ? [`[budget warning: ${left}]`] : []), ...(delegated ? [`[budget: ${left}]`] : [])];
+  const lines: string[] = [];
+  if (warned) lines.push(`[budget warning: ${left}]`);
+  if (delegated) lines.push(`[budget: ${left}]`);
   return [...content, ...lines.map((text) => ({ type: 'text' as const, text }))];
 }
 
@@ -178,7 +180,7 @@ async function formatTightestLimit(engine: Runtime & Storage & Budgets, run: Tur
     if (seen !== engine.budget.settlements) continue;
     const rest = limits.map(({ limit, pool }, i) => ({
       limit,
-      left: computeLeft(limit, spent[i]!, readReserved(engine, pool)),
+      left: computeLeft({ limit, spent: spent[i]!, reserved: readReserved(engine, pool) }),
     }));
     const [first, ...others] = rest;
     if (first === undefined) return null;

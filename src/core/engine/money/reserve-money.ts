@@ -1,4 +1,4 @@
-// Reserves money before a call is sent and settles it when its usage is known, so that parallel calls cannot overshoot (14).
+// Checks every limit before a model call is sent: reserves its maximum cost, so that parallel calls cannot exceed a limit (14).
 
 import { findAffordableOutput } from '#core/policy/gateway/largest-bill.ts';
 import type { DayLimit, Share } from '#core/ports/shared-limit.ts';
@@ -43,19 +43,19 @@ export async function reserveMoney(
   return { reservation, prompt };
 }
 
-/** The caller, and its caps. */
+/** The session of the call, and the limits of its delegations. */
 interface Covered {
   readonly session: Spender;
   readonly caps: readonly DelegationCap[];
 }
 
-/** The limits that cover a call, all at one moment. */
+/** The remaining money of the limits that cover a call, at one moment. */
 interface Room {
   /** Remainder of the tightest limit. */
   readonly left: Pusd;
   /** Pool of the tightest limit. */
   readonly pool: string;
-  /** Other calls hold money of it. */
+  /** Whether other calls hold money of the pool. */
   readonly busy: boolean;
 }
 
@@ -83,7 +83,7 @@ async function takeMoney(
   }
 }
 
-/** Called last: waiting calls look at the money at once. */
+/** The node's own money is released last, because that wakes waiting calls at once. */
 function releaseAll(taken: Taken, shares: readonly GrantedShare[]): void {
   for (const share of shares) share.release();
   taken.release();
@@ -100,7 +100,7 @@ interface Taken {
 }
 const NOTHING: Taken = { ok: true, limited: false, limits: [], amount: ZERO_PUSD, release: () => {} };
 
-/** Taken from this node's money. */
+/** Takes the money on this node alone. */
 async function takeOnThisNode(
   engine: Runtime & Storage & Budgets,
   { session, caps }: Covered,
@@ -109,7 +109,7 @@ async function takeOnThisNode(
 ): Promise<Taken | Extract<Reservation, { ok: false }>> {
   const { budget } = engine;
   for (;;) {
-    // Again in each round: the day may have changed.
+    // Listed again in each round: the day may have changed.
     const limits = await listLimits(engine, session, caps);
     if (limits.length === 0) return NOTHING;
     const computeAmount = await prepare();
@@ -171,7 +171,7 @@ interface Sums {
 function findTightestRoom(sums: readonly Sums[]): Room {
   const rooms = sums.map(
     ({ limit: { limit, pool }, spent, own, reserved }): Room => ({
-      left: computeLeft(limit, spent, reserved),
+      left: computeLeft({ limit, spent, reserved }),
       pool,
       busy: own > 0n,
     }),
@@ -186,7 +186,7 @@ function releaseMoney(budget: Budget, limits: readonly Limit[], amount: Pusd): v
     if (left > 0n) budget.reserved.set(pool, left as Pusd);
     else budget.reserved.delete(pool);
   }
-  for (const wakeWaiter of [...budget.settled]) wakeWaiter();
+  for (const wakeWaiter of [...budget.waiters]) wakeWaiter();
 }
 
 // Money for a gateway call: it waits for other calls, then takes less, and only then is refused (19 §2.5).
@@ -207,8 +207,8 @@ export type MoneyGrant =
   /** Other calls hold the needed money. */
   | { readonly kind: 'wait'; readonly pool: string; readonly seen: number };
 
-/** One try. @param mayWait false = it takes the money that is left */
-export async function tryMoney(
+/** Tries to reserve once. @param mayWait false = takes the remaining money, even if less was requested */
+export async function tryToReserve(
   engine: MoneyEngine,
   wanted: WantedMoney,
   how: { readonly mayWait: boolean; readonly own: MoneyWaiter | null },
@@ -244,7 +244,7 @@ export async function tryMoney(
 }
 
 /** Waits in the order of arrival, at most `gateway.wait_seconds`. Rejects with the signal's reason. */
-export async function awaitMoney(
+export async function awaitReservation(
   engine: MoneyEngine,
   wanted: WantedMoney,
   pool: string,
@@ -261,18 +261,18 @@ export async function awaitMoney(
   });
   try {
     for (;;) {
-      const granted = await tryMoney(engine, wanted, { mayWait: !late, own });
+      const granted = await tryToReserve(engine, wanted, { mayWait: !late, own });
       if (granted.kind !== 'wait') return granted;
       const changed = new Promise<void>((resolve) => {
         notifyWaiter = resolve;
       });
-      budget.settled.add(notifyWaiter);
+      budget.waiters.add(notifyWaiter);
       const listening = notifyWaiter;
       try {
         // A settlement since that read did not notify this waiter, so it must not sleep.
         if (!late && budget.settlements === granted.seen) await orAbort(changed, signal);
       } finally {
-        budget.settled.delete(listening);
+        budget.waiters.delete(listening);
       }
       signal.throwIfAborted();
     }
@@ -281,6 +281,6 @@ export async function awaitMoney(
     gateway.waiting.splice(gateway.waiting.indexOf(own), 1);
     // The next waiter may go on; a waiter that reads right now reads again.
     budget.settlements += 1;
-    for (const next of [...budget.settled]) next();
+    for (const next of [...budget.waiters]) next();
   }
 }

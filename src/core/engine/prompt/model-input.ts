@@ -1,4 +1,5 @@
 // The input of a turn's model calls: tools, prompts and skills. Tools that spawn a worker depend on the routed model (09 §2, 04 §3.2).
+
 import { namedPrompt, stablePrompt } from '#core/policy/context/system-prompt.ts';
 import { isIndexed, skillIndex } from '#core/policy/skills/skill-text.ts';
 import { canDelegate, listPlannerTools, selectNamedTools } from '#core/policy/workers/worker-tools.ts';
@@ -7,6 +8,7 @@ import type { CalledWorker } from '#protocol/delegate.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import type { WireTool } from '#protocol/model-call.ts';
 import type { SessionRecord } from '#protocol/session.ts';
+import { compareText } from '#protocol/text/compare-text.ts';
 import { type ToolDefinition, ToolError } from '#protocol/tool.ts';
 import type { Runtime, Toolbox, WorkspaceAccess } from '../state/engine.ts';
 
@@ -29,9 +31,10 @@ export function selectBaseTools(
   else if (named === null) names = listPlannerTools({ registered, offerDelegate: false });
   else names = selectNamedTools({ definition: named.definition, registered, isWorker, creatorTools: null }).effective;
   const selected = new Set(names);
-  // A delegation from before the rule must not bypass it.
+  // Stored delegations may be older than this rule and must not bypass it.
   const offered = registered.filter((t) => selected.has(t.name) && !(t.planners_only && isWorker));
-  return named === null ? offered.filter((t) => !canCallWorkers(t)) : offered;
+  if (named === null) return offered.filter((t) => !canCallWorkers(t));
+  return offered;
 }
 
 function canCallWorkers(tool: ToolDefinition): boolean {
@@ -94,7 +97,8 @@ export function selectOfferedTools(
     granted,
   });
   const more = selectWorkerCallers(engine, session, turn.toolset).filter((t) => t.spawns !== 'delegate' || delegates);
-  return more.length === 0 ? turn.tools : [...turn.tools, ...more].sort((a, b) => (a.name < b.name ? -1 : 1));
+  if (more.length === 0) return turn.tools;
+  return [...turn.tools, ...more].sort((a, b) => compareText(a.name, b.name));
 }
 
 // Definitions never change, and adapters cache the text of each wire form by the object's identity.
@@ -162,10 +166,9 @@ export function createSkillShelf(engine: Pick<WorkspaceAccess, 'workspaces'>, se
   const { workspace_path: root, system_prompt } = session;
   const requireSkill = <T>(found: T | null, name: string): T => {
     if (found !== null) return found;
-    const text = isIndexed(system_prompt, name)
-      ? `skill '${name}' is no longer available`
-      : `no skill registered with name '${name}'`;
-    throw new ToolError('execution_error', text);
+    if (isIndexed(system_prompt, name))
+      throw new ToolError('execution_error', `skill '${name}' is no longer available`);
+    throw new ToolError('execution_error', `no skill registered with name '${name}'`);
   };
   return {
     load: async (name) => requireSkill(await engine.workspaces.skill(root, name), name),

@@ -1,4 +1,4 @@
-// The inputs of a routing decision from outside, read before the decision (03 §1).
+// Reads the inputs of a routing decision: policy files, outages, today's spend (03 §1).
 import {
   type CallFailure,
   expire,
@@ -9,8 +9,8 @@ import {
 import type { RouteEnv } from '#core/policy/routing/chain.ts';
 import type { RoutingPolicies } from '#core/policy/routing/policy-file.ts';
 import {
-  asReported,
   findUnreported,
+  markReported,
   nextLayer,
   type PolicyLayer,
   type PolicyLayers,
@@ -20,17 +20,17 @@ import {
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { SessionId, TurnId } from '#protocol/ids.ts';
 import type { ModelEntry } from '#protocol/model.ts';
-import { fromPusd } from '#protocol/money.ts';
+import { type Pusd, ZERO_PUSD } from '#protocol/money.ts';
 import type { RouteDecision } from '#protocol/route.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { resolvePricingId } from '../money/call-price.ts';
-import type { ModelCatalog, RoutingEngine, RoutingState, Runtime } from '../state/engine.ts';
+import type { ModelCatalog, RoutingEngine, RoutingState, Runtime, WorkspaceAccess } from '../state/engine.ts';
 import { rememberWorkspace } from '../state/memory.ts';
 
 export interface RouteEnvironment {
   readonly env: RouteEnv;
   readonly version: string | null;
-  readonly cost_today_usd: string;
+  readonly cost_today_pusd: Pusd;
   /** Notices: broken policy files, recovered providers. */
   readonly notices: readonly EventDraft[];
 }
@@ -51,12 +51,13 @@ export async function readRouteEnvironment(
       isPriced: (id) => engine.prices.has(resolvePricingId(engine, id)),
       rateSum: (id) => {
         const rates = engine.prices.ratesFor(resolvePricingId(engine, id), 0);
-        return rates === null ? null : rates.input + rates.output;
+        if (rates === null) return null;
+        return rates.input + rates.output;
       },
       allowCostlierFallback: engine.config.delegation.allow_costlier_fallback,
     },
     version,
-    cost_today_usd: policies.rules.length > 0 ? fromPusd(await engine.store.spend.since(today)) : '0',
+    cost_today_pusd: policies.rules.length > 0 ? await engine.store.spend.since(today) : ZERO_PUSD,
     notices: takeNotices(engine, session),
   };
 }
@@ -67,16 +68,19 @@ interface PoliciesInForce {
   readonly layers: PolicyLayers;
 }
 
+/** The bytes of the routing files. @param workspace null = the global file alone */
+export async function readRoutingFiles(workspaces: WorkspaceAccess['workspaces'], workspace: string | null) {
+  if (workspace !== null) return workspaces.routingFiles(workspace);
+  return { workspace: null, global: await workspaces.globalRoutingFile() };
+}
+
 /**
  * The policies in force for a workspace; files that changed are read again (03 §6.4).
  * @param workspace null = the global file alone
  */
 export async function readPolicies(engine: RoutingEngine, workspace: string | null): Promise<PoliciesInForce> {
   const { registry, routes, workspaces, config } = engine;
-  const files =
-    workspace === null
-      ? { workspace: null, global: await workspaces.globalRoutingFile() }
-      : await workspaces.routingFiles(workspace);
+  const files = await readRoutingFiles(workspaces, workspace);
   const now = engine.clock.now();
   const before = routes.global;
   routes.global = nextLayer(before, files.global, { kind: 'global', registry, now });
@@ -99,7 +103,7 @@ function warnAboutFault({ log }: Pick<Runtime, 'log'>, before: PolicyLayer, { fa
     log.warn({ ...fault.report }, 'a routing file is invalid; nothing of it is in force');
 }
 
-/** Events for new notices: rejected policy files to each tree that meets them, providers that recovered. */
+/** Events for new notices: a rejected policy file (one event per tree that uses it), providers that recovered. */
 export function takeNotices(
   { routes, clock }: Runtime & RoutingState,
   { id, root_session_id: root, workspace_path }: Pick<SessionRecord, 'id' | 'root_session_id' | 'workspace_path'>,
@@ -109,8 +113,8 @@ export function takeNotices(
   const faults = [own ?? UNREAD, routes.global]
     .map((layer) => findUnreported(layer, root))
     .filter((fault) => fault !== null);
-  if (own) routes.workspaces.set(workspace_path, asReported(own, root));
-  routes.global = asReported(routes.global, root);
+  if (own) routes.workspaces.set(workspace_path, markReported(own, root));
+  routes.global = markReported(routes.global, root);
   const healed = expire(routes.availability, clock.monotonic());
   routes.availability = healed.state;
   return [
@@ -171,6 +175,7 @@ export function routeDecidedEvent(
     ...place,
     payload: {
       chosen_model: decision.chosen_model,
+      chosen_effort: decision.chosen_effort,
       winner_index: decision.winner_index,
       elapsed_ms,
       refused: decision.refused,

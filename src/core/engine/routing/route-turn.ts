@@ -2,7 +2,7 @@
 
 import { hasImage, measureHistory } from '#core/policy/context/session-history.ts';
 import { estimateRequest } from '#core/policy/context/token-estimate.ts';
-import { elidables, savedBy } from '#core/policy/context/window.ts';
+import { findElidables, sumSaved } from '#core/policy/context/window.ts';
 import { addPaths, buildFingerprint, readTraces } from '#core/policy/learning/fingerprint.ts';
 import { type RouteEnv, validationFailure } from '#core/policy/routing/candidate.ts';
 import { decideRoute, routeError } from '#core/policy/routing/chain.ts';
@@ -21,7 +21,7 @@ import type { DelegationCap } from '../state/memory.ts';
 import type { WorkerRun } from '../state/turn-run.ts';
 import { type RouteEnvironment, readRouteEnvironment } from './route-environment.ts';
 
-// The input of slot 4: the turn's shape, and the models that earlier turns of that shape suggest (03 §8, 12 §12.4).
+// The input of slot 4: the turn's shape, and the model that earlier turns of this shape recommend (03 §8, 12 §12.4).
 
 /** The facts that a turn's shape is made of. */
 interface TurnToShape {
@@ -33,7 +33,7 @@ interface TurnToShape {
   readonly toolset: ToolSet;
 }
 
-/** The context without the advice. */
+/** The context without the recommendation. */
 type Unadvised = Omit<TurnContext, 'recommendation' | 'recommendation_absent'>;
 type Advice = Pick<TurnContext, 'recommendation' | 'recommendation_absent'>;
 
@@ -48,7 +48,7 @@ const ABSENT: Advised = {
   advice: { recommendation: null, recommendation_absent: 'pattern store not configured' },
 };
 
-/** Never throws: a failure leaves the turn without advice, or without a shape. */
+/** Never throws: after a failure the turn has no recommendation, or no shape. */
 async function adviseRoute(
   engine: Runtime & RoutingState,
   turn: TurnToShape,
@@ -57,13 +57,18 @@ async function adviseRoute(
 ): Promise<Advised> {
   const { recommender } = engine;
   const config = env.policies.pattern ?? engine.config.pattern;
-  if (recommender === null || !config.enabled) return ABSENT;
+  if (recommender === null || config.mode === 'off') return ABSENT;
   let fingerprint: Fingerprint | null = null;
   try {
     fingerprint = describeShape(turn, message, context);
     if (isChosen(context, env)) return { fingerprint, advice: ABSENT.advice };
     const { workspace_path } = context;
-    const recommendation = await recommender.recommend({ workspace_path, fingerprint, config });
+    const recommendation = await recommender.recommend({
+      workspace_path,
+      fingerprint,
+      config,
+      is_worker: context.is_worker,
+    });
     return { fingerprint, advice: { recommendation, recommendation_absent: null } };
   } catch (err) {
     engine.log.warn({ err, session_id: context.session_id }, 'no recommendation: the pattern store is unavailable');
@@ -121,7 +126,7 @@ interface RoutedTurn {
   readonly tools: readonly ToolDefinition[];
   /** The volatile system text that the decision read. */
   readonly volatile: string | null;
-  /** Of the decision alone. */
+  /** Milliseconds that the decision took. */
   readonly elapsed_ms: number;
 }
 
@@ -152,7 +157,7 @@ export async function routeTurn(engine: RoutingEngine, turn: TurnToRoute): Promi
     has_system_prompt: (session.system_prompt ?? volatile) !== null,
     requires_structured_output: output_schema !== null,
     document_media_types: measureHistory(history).document_types,
-    budget_limited: session.max_cost_usd !== null || (await listLimits(engine, session, turn.caps)).length > 0,
+    budget_limited: session.max_cost_pusd !== null || (await listLimits(engine, session, turn.caps)).length > 0,
     per_message_override: turn.override,
     session_active_model: session.active_model,
     is_worker: session.is_worker,
@@ -160,7 +165,7 @@ export async function routeTurn(engine: RoutingEngine, turn: TurnToRoute): Promi
     worker_tier_reason: worker?.tier_reason ?? null,
     workspace_path: session.workspace_path,
     user_message_text: worker?.task ?? firstText(message.content),
-    cost_today_usd: environment.cost_today_usd,
+    cost_today_pusd: environment.cost_today_pusd,
     requested: null,
     now: turn.now,
   };
@@ -182,11 +187,12 @@ function smallestInputTokens(
 ): number {
   const fitsAll = engine.registry.models.every((m) => estimated <= m.capabilities.max_context_tokens);
   if (fitsAll || engine.config.context.compaction.mode === 'off') return estimated;
-  const { old, recent } = elidables(view);
-  return Math.max(1, estimated - savedBy(old) - savedBy(recent));
+  const { old, recent } = findElidables(view);
+  return Math.max(1, estimated - sumSaved(old) - sumSaved(recent));
 }
 
 function firstText(content: readonly ContentBlock[]): string {
   const block = content.find((b) => b.type === 'text');
-  return block?.type === 'text' ? block.text : '';
+  if (block?.type === 'text') return block.text;
+  return '';
 }

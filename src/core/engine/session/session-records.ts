@@ -1,14 +1,16 @@
-// The records of a new session: its row and its event (04 §2, 05 §3.1).
+// Builds the records of a new session: its row and its event (04 §2, 05 §3.1).
 import { isBelow } from '#core/policy/cluster/tree-place.ts';
-import { cutText, MAX_SHOWN, shownName } from '#core/policy/cut.ts';
-import { tierModel } from '#core/policy/routing/policy-file.ts';
+import { modelInput } from '#core/policy/registry/find-model.ts';
+import type { RoutingPolicies } from '#core/policy/routing/policy-file.ts';
+import { chooseWorkerModel } from '#core/policy/routing/worker-model.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import { draft } from '#protocol/event.ts';
+import { toPusdOrNull } from '#protocol/money.ts';
 import type { ApprovalMode, Door, OnReached } from '#protocol/scalars.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { ToolError } from '#protocol/tool.ts';
-import type { WorkerDefinition, WorkerSnapshot } from '#protocol/worker-definition.ts';
+import type { WorkerDefinition, WorkerProblem, WorkerSnapshot } from '#protocol/worker-definition.ts';
 import { findProjectWorker, loadKnownToolset } from '../definitions/find-workers.ts';
 import { buildNamedPrompt, buildStablePrompt, selectBaseTools } from '../prompt/model-input.ts';
 import { readPolicies } from '../routing/route-environment.ts';
@@ -31,7 +33,7 @@ export interface SessionInput {
   readonly client_ref?: string | null;
 }
 
-/** The record of a session if it were opened now; not stored yet. Throws as `createSession` does. */
+/** The record of a new session, not stored yet. Throws as `createSession` does. */
 export async function buildSession(engine: SessionEngine, input: SessionInput): Promise<SessionRecord> {
   const workspace = await resolveWorkspace(engine, input.workspace_path);
   const model = input.initial_active_model === null ? null : resolveModel(engine, input.initial_active_model);
@@ -40,7 +42,7 @@ export async function buildSession(engine: SessionEngine, input: SessionInput): 
   if (input.approval_mode === 'approve_all' && !config.workers.allow_approve_all)
     throw new AppError(
       'approval_mode_not_allowed',
-      'approval_mode "approve_all" needs workers.allow_approve_all: true',
+      'approval_mode "approve_all" needs workers.allow_approve_all: true in the configuration of the server',
     );
 
   const worker = input.worker == null ? null : await resolveWorker(engine, workspace, input.worker);
@@ -68,7 +70,7 @@ export async function buildSession(engine: SessionEngine, input: SessionInput): 
     door: input.door ?? 'api',
     client: input.client ?? null,
     client_ref: input.client_ref ?? null,
-    max_cost_usd: input.max_cost_usd ?? config.budgets.session_default_usd,
+    max_cost_pusd: toPusdOrNull(input.max_cost_usd ?? config.budgets.session_default_usd),
     on_reached: input.on_reached ?? config.budgets.on_reached,
   };
 }
@@ -84,6 +86,7 @@ export function buildBlankRoot(engine: Runtime, workspace: string, version: stri
   return {
     id,
     workspace_path: workspace,
+    tree_path: null,
     workspace_hash: sha256Hex(workspace),
     active_model: null,
     pending_active_model: null,
@@ -98,6 +101,7 @@ export function buildBlankRoot(engine: Runtime, workspace: string, version: stri
     is_worker: false,
     root_session_id: id,
     delegation_depth: 0,
+    continues_session_id: null,
     delegated_by_model: null,
     worker_name: null,
     worker_digest: null,
@@ -109,26 +113,31 @@ export function buildBlankRoot(engine: Runtime, workspace: string, version: stri
     caller: '',
     client: null,
     client_ref: null,
-    max_cost_usd: budgets.session_default_usd,
+    max_cost_pusd: toPusdOrNull(budgets.session_default_usd),
     on_reached: budgets.on_reached,
     created_at: now,
     updated_at: now,
   };
 }
 
+function locateMessage({ message, file, line }: Pick<WorkerProblem, 'message' | 'file' | 'line'>): string {
+  if (file === null) return message;
+  return `${message} (${[file, line].filter((part) => part !== null).join(':')})`;
+}
+
 /** The worker that the session will run, its sandboxes open. Throws `not_found` or `validation_error` with its issues. */
 async function resolveWorker(engine: SessionEngine, workspace: string, name: string) {
   const found = await findProjectWorker(engine, workspace, name);
   if (found === null)
-    throw new AppError('not_found', `no worker named ${name} in this workspace; GET /workers lists them`, {
+    throw new AppError('not_found', `no worker named ${name} in this workspace`, {
       resource: 'worker',
     });
   const { definition, instructions, digest, errors } = found;
   if (errors.length > 0 || definition === null || instructions === null || digest === null)
     throw validationError(
-      errors.map(({ path, message, file, line }) => ({
-        path: path === '' ? 'worker' : `worker.${path}`,
-        message: file === null ? message : `${message} (${file}${line === null ? '' : `:${line}`})`,
+      errors.map(({ path, ...problem }) => ({
+        path: ['worker', path].filter((name) => name !== '').join('.'),
+        message: locateMessage(problem),
       })),
     );
   await engine.workspaces.openSandboxes(workspace, Object.values(definition.sandboxes)).catch((error: unknown) => {
@@ -142,14 +151,15 @@ async function resolveWorker(engine: SessionEngine, workspace: string, name: str
 /** The definition's model becomes the sticky one (13 §8). */
 function resolveWorkerModel(
   engine: Pick<ModelCatalog, 'registry'>,
-  policies: Parameters<typeof tierModel>[0],
-  { model, tier }: WorkerDefinition,
+  policies: RoutingPolicies,
+  { model, tier, effort = null }: WorkerDefinition,
 ): string | null {
-  if (model !== null) return resolveModel(engine, model);
-  if (tier === null) return null;
-  const id = tierModel(policies, engine.registry, tier);
-  if (id === null) throw new AppError('model_not_configured', `no model serves the tier ${tier}`, { input: tier });
-  return id;
+  if (model !== null) resolveModel(engine, model);
+  const found = chooseWorkerModel({ model, tier, effort }, policies, engine.registry);
+  if (!found.ok) throw new AppError('model_not_configured', found.error, { input: `${effort}` });
+  if (found.value === null && tier !== null)
+    throw new AppError('model_not_configured', `no model serves the tier ${tier}`, { input: tier });
+  return found.value;
 }
 
 async function hasSkillReader(
@@ -194,14 +204,11 @@ export function sessionCreatedEvent(session: SessionRecord) {
   });
 }
 
-/** The canonical id of a model that a caller names. Throws `model_not_configured`. */
+/** The canonical reference of a model that a caller names. Throws `model_not_configured`. */
 export function resolveModel(engine: Pick<ModelCatalog, 'registry'>, input: string): string {
-  const id = engine.registry.resolveAlias(input);
-  if (id === null)
-    throw new AppError('model_not_configured', `unknown model ${shownName(input)}; GET /models lists ids and aliases`, {
-      input: cutText(input, MAX_SHOWN),
-    });
-  return id;
+  const found = modelInput(engine.registry, input);
+  if (!found.ok) throw found.error;
+  return found.value;
 }
 
 /** The real directory of a workspace that the server may use. Throws `not_found`, `workspace_not_allowed` or `workspace_not_shared`. */

@@ -1,4 +1,4 @@
-// Locks, slots and scopes of running turns. A session runs one turn, reserved without an await between test and set (05 §3.2 step 2).
+// Locks, slots and scopes of running turns. A session runs one turn; its lock is tested and taken without an await in between (05 §3.2 step 2).
 import type { Logger } from '#core/ports/logger.ts';
 import { Cancelled, cancelledBy, createScope } from '#protocol/abort.ts';
 import type { Clock } from '#protocol/clock.ts';
@@ -15,10 +15,13 @@ interface ActiveTurn {
   readonly turn_id: TurnId;
   /** Aborted with a `Cancelled`. */
   readonly scope: AbortController;
+  /** Aborted to let the turn answer with what it has (20 §3). */
+  readonly conclusion: AbortController;
   /** Resolves when the terminal event is stored, or when the turn was interrupted, or its tree lost. Never rejects. */
   readonly done: Promise<void>;
 }
 
+type StartedTurn = Pick<ActiveTurn, 'turn_id' | 'scope' | 'conclusion'>;
 type LockedSession = Pick<SessionRecord, 'id' | 'root_session_id'>;
 
 export interface SessionLocks {
@@ -26,18 +29,18 @@ export interface SessionLocks {
    * Takes the session's lock for a new turn, or returns its holder: `turn` is null during its admission.
    * @param turnId null when the session is being ended
    */
-  reserve(
+  tryTake(
     sessionId: SessionId,
     turnId: TurnId | null,
   ):
     | { readonly held: true; readonly turn_id: TurnId | null; readonly turn: ActiveTurn | null }
     | { readonly held: false };
-  /** Releases a reservation without a turn. */
+  /** Releases a lock that was taken and has no turn yet. */
   release(sessionId: SessionId): void;
-  /** Resolves when the session's reservation became a turn or was released. */
+  /** Resolves when the turn under the lock has started, or the lock was released. */
   whenDecided(sessionId: SessionId): Promise<void>;
-  /** Starts a turn under the reservation; the lock is free again when `body` has settled. */
-  start(session: LockedSession, turnId: TurnId, scope: AbortController, body: () => Promise<void>): ActiveTurn;
+  /** Starts a turn under the lock that the caller holds; the lock is released when `body` has settled. */
+  start(session: LockedSession, turn: StartedTurn, body: () => Promise<void>): ActiveTurn;
   turn(turnId: string): ActiveTurn | null;
   isHeld(sessionId: SessionId): boolean;
   /** All running turns. */
@@ -65,7 +68,7 @@ export function createSessionLocks(log: Logger): SessionLocks {
   }
 
   return {
-    reserve(sessionId, turnId) {
+    tryTake(sessionId, turnId) {
       const holder = held.get(sessionId);
       if (holder !== undefined) return { held: true, ...holder };
       held.set(sessionId, { turn_id: turnId, turn: null });
@@ -76,7 +79,7 @@ export function createSessionLocks(log: Logger): SessionLocks {
       decide(sessionId);
     },
     whenDecided,
-    start({ id: sessionId, root_session_id }, turnId, scope, body) {
+    start({ id: sessionId, root_session_id }, { turn_id: turnId, scope, conclusion }, body) {
       const done = body()
         .catch((error: unknown) => {
           log.error({ session_id: sessionId, turn_id: turnId, err: error }, 'a turn ended without its terminal event');
@@ -85,7 +88,7 @@ export function createSessionLocks(log: Logger): SessionLocks {
           held.delete(sessionId);
           byTurn.delete(turnId);
         });
-      const turn: ActiveTurn = { session_id: sessionId, root_session_id, turn_id: turnId, scope, done };
+      const turn: ActiveTurn = { session_id: sessionId, root_session_id, turn_id: turnId, scope, conclusion, done };
       held.set(sessionId, { turn_id: turnId, turn });
       byTurn.set(turnId, turn);
       decide(sessionId);
@@ -100,7 +103,7 @@ export function createSessionLocks(log: Logger): SessionLocks {
   };
 }
 
-/** Takes the session's lock however long that takes: waits for an admission, then cancels the turn. */
+/** Takes the session's lock: waits for an admission in progress, then cancels the running turn. */
 export function takeOver(
   locks: SessionLocks,
   sessionId: SessionId,
@@ -121,7 +124,7 @@ export async function takeWhenFree(
   meanwhile: (turn: ActiveTurn) => void = () => {},
 ): Promise<void> {
   for (;;) {
-    const lock = locks.reserve(sessionId, turnId);
+    const lock = locks.tryTake(sessionId, turnId);
     if (!lock.held) return;
     if (lock.turn !== null) meanwhile(lock.turn);
     await (lock.turn?.done ?? locks.whenDecided(sessionId));
@@ -133,8 +136,8 @@ export function cancelScope(scope: AbortController, reason: Cancelled): void {
   if (!scope.signal.aborted) scope.abort(reason);
 }
 
-/** A scope that ends with its parent, or alone when it is aborted. Call `detach` when it is done: a long turn spawns many children. */
-export function childScope(parent: AbortSignal): { readonly scope: AbortController; detach(): void } {
+/** A scope that is aborted with its parent, or alone. Call `detach` when it is no longer needed: a long turn creates many. */
+export function createChildScope(parent: AbortSignal): { readonly scope: AbortController; detach(): void } {
   const scope = createScope();
   const onAbort = () => scope.abort(parent.reason);
   if (parent.aborted) onAbort();
@@ -182,13 +185,13 @@ export function createTurnPlaces(most: number | null, clock: Clock): TurnPlaces 
     async wait() {
       if (!isFull()) return enter();
       return new Promise((resolve, reject) => {
-        const go = () => {
+        const proceed = () => {
           timer.cancel();
-          queue.delete(go);
+          queue.delete(proceed);
           resolve(enter());
         };
         const timer = clock.after(PATIENCE_MS, () => {
-          queue.delete(go);
+          queue.delete(proceed);
           reject(
             new AppError(
               'server_busy',
@@ -196,7 +199,7 @@ export function createTurnPlaces(most: number | null, clock: Clock): TurnPlaces 
             ),
           );
         });
-        queue.add(go);
+        queue.add(proceed);
       });
     },
   };
@@ -239,7 +242,7 @@ export function createSlots(count: number): Slots {
   };
 }
 
-// A bounded wait for cancelled work: after 30 s it is abandoned (04 §9).
+// A bounded wait for cancelled work: after the grace period it is abandoned (04 §9).
 
 const GRACE_MS = 30_000;
 /** Longer than the lease of a lost tree: its tools are killed by then. */
@@ -292,7 +295,7 @@ export class Interrupted extends Error {
   }
 }
 
-/** Throws where another node owns the tree now: nothing of the tree runs or is stored here any more (16 §4.4). */
+/** Throws if another node owns the tree now: its work must neither run nor be stored here (16 §4.4). */
 export function throwIfLost(signal: AbortSignal, thrown?: unknown): void {
   if (thrown instanceof TreeLost) throw thrown;
   if (signal.reason instanceof TreeLost) throw signal.reason;

@@ -11,16 +11,16 @@ import type { TurnRecord } from '#protocol/turn.ts';
 import { cancelScope, createSlots, type Slots } from './concurrency.ts';
 import type { TurnRun } from './turn-run.ts';
 
-/** The delegating caller: a running turn, or a session that the API requested it for. */
+/** The caller of a delegation: a running turn, or a session for which the API requested it. */
 export type Caller = Pick<
   TurnRun,
   'session' | 'toolset' | 'scope' | 'signal' | 'clocks' | 'tree' | 'caps' | 'call_event_id'
 > & {
   readonly turn: Pick<TurnRecord, 'id' | 'tools'> | null;
-  /** Of the calling turn. */
+  /** The model of the calling turn. */
   readonly model: Pick<ModelEntry, 'id'> | null;
   readonly history: readonly StoredMessage[];
-  /** Without a turn. */
+  /** Set for a delegation without a turn. */
   readonly outside?: OutsideCall;
 };
 
@@ -40,19 +40,19 @@ interface OutsideRun {
   readonly tool_use_id: ToolUseId;
   /** Aborted with a `Cancelled`. */
   readonly scope: AbortController;
-  /** Settles when nothing of it runs any more: it is closed, or interrupted. Never rejects. */
+  /** Resolves when the delegation is closed or interrupted and none of its work runs. Never rejects. */
   readonly done: Promise<void>;
 }
 
 export interface OutsideRuns {
   /** Slots of one session for its delegations, as many as a turn has for its tool calls (09 §9.1). */
-  slots(session: SessionId): Slots;
+  getSlots(session: SessionId): Slots;
   add(run: OutsideRun): void;
   get(toolUseId: string): OutsideRun | null;
   /** The runs of a tree. */
   listTree(root: SessionId): readonly OutsideRun[];
   /** Sessions with a delegation that waits or runs. */
-  sessions(): readonly SessionId[];
+  listSessions(): readonly SessionId[];
   /** Aborts the runs of one session and resolves when they have settled. */
   stop(session: SessionId, reason: Cancelled): Promise<void>;
   /** Resolves when nothing runs. */
@@ -64,7 +64,7 @@ export function createOutsideRuns(places: number): OutsideRuns {
   const slots = new Map<SessionId, Slots>();
   const listRuns = (session: SessionId) => [...runs.values()].filter((run) => run.session_id === session);
   return {
-    slots(session) {
+    getSlots(session) {
       const known = slots.get(session) ?? createSlots(places);
       slots.set(session, known);
       return known;
@@ -78,7 +78,7 @@ export function createOutsideRuns(places: number): OutsideRuns {
     },
     get: (toolUseId) => runs.get(toolUseId) ?? null,
     listTree: (root) => [...runs.values()].filter((run) => run.root_session_id === root),
-    sessions: () => [...new Set([...runs.values()].map(({ session_id }) => session_id))],
+    listSessions: () => [...new Set([...runs.values()].map(({ session_id }) => session_id))],
     async stop(session, reason) {
       const open = listRuns(session);
       for (const { scope } of open) cancelScope(scope, reason);
@@ -90,7 +90,7 @@ export function createOutsideRuns(places: number): OutsideRuns {
   };
 }
 
-// The worker port for the rooms below a delegation: spawns a worker for a tool call, and ends workers that were left open.
+// The interface by which lower folders spawn workers and close delegations; `worker-spawner.ts` implements it.
 
 export type Entry = NonNullable<ToolDefinition['spawns']>;
 

@@ -15,6 +15,7 @@ import type { Store } from '#core/ports/store-reader.ts';
 import type { SchemaCompiler, ToolRegistry } from '#core/ports/tool-port.ts';
 import type { Trees } from '#core/ports/tree-ownership.ts';
 import type { WorkerLibrary, Workspaces } from '#core/ports/workspace.ts';
+import type { Worktrees } from '#core/ports/worktrees.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
 import type { IdGenerator, SessionId, TurnId } from '#protocol/ids.ts';
@@ -71,6 +72,7 @@ export interface Toolbox {
 /** The files of workspaces, and which session has read or changed which. */
 export interface WorkspaceAccess {
   readonly workspaces: Workspaces;
+  readonly worktrees: Worktrees;
   readonly files: FileLedger;
 }
 
@@ -88,7 +90,7 @@ export interface LiveSessions {
   readonly starts: SessionStarts;
   /** Sessions being ended: they accept no further turn. */
   readonly ending: Set<SessionId>;
-  /** Turns that ran when the last process died: only their resumption is a risk that counts (04 §13). */
+  /** Turns that ran when the last process died: only their resumptions count as attempts (04 §13). */
   readonly crashed: Set<TurnId>;
 }
 

@@ -9,12 +9,12 @@ const MAX_KNOWN = 50_000;
 
 export interface FileLedger {
   knowledge(session: SessionId): FileKnowledge;
-  /** From here on the worker's reads and changes count for its delegation and the ones above. */
+  /** Starts counting the worker's reads and changes for its delegation and those above. */
   open(
     delegation: Pick<DelegationRecord, 'tool_use_id' | 'parent_turn_id' | 'parent_session_id'>,
     worker: SessionId,
   ): void;
-  /** Which of these another delegation of the same planner turn changed after this worker, or one below it, had read them. */
+  /** Those of the paths that another delegation of the same planner turn changed after this worker, or one below it, read them. */
   overlaps(worker: SessionId, paths: readonly string[]): readonly string[];
   /** Drops the memory of a session. */
   forget(session: SessionId): void;
@@ -30,11 +30,11 @@ interface OpenDelegation {
 }
 
 export function createFileLedger(): FileLedger {
-  /** By session and path, sessions in the order of their latest use. */
+  /** Known contents by session and path; sessions in order of use. */
   const known = new Map<SessionId, Map<string, string>>();
   let size = 0;
   const delegations = new Map<SessionId, OpenDelegation>();
-  /** By planner turn and path: the last change of each delegation. Kept while one of the turn's delegations is open. */
+  /** The last change of each delegation, by planner turn and path. Kept while one of the turn's delegations is open. */
   const changes = new Map<string, Map<string, Map<ToolUseId, number>>>();
   let now = 0;
 

@@ -3,7 +3,7 @@
 import type { MeterReading } from '#core/ports/gateway-relay.ts';
 import type { EventId, SessionId } from '#protocol/ids.ts';
 import type { ModelEntry } from '#protocol/model.ts';
-import type { ErrorClass } from '#protocol/scalars.ts';
+import type { Effort, ErrorClass } from '#protocol/scalars.ts';
 
 /** How a call ended. */
 export interface Outcome {
@@ -15,11 +15,11 @@ export interface Outcome {
   readonly error_detail: string | null;
   /** Recorded message of a failure; never a provider's own text, which may quote the client's. */
   readonly message: string;
-  /** It counts against the provider, and not only against the client. */
+  /** Whether a failure counts against the provider's availability. */
   readonly counts: boolean;
 }
 
-/** A call of the gateway that is under way. */
+/** A gateway call in progress. */
 export interface GatewayCall {
   readonly session_id: SessionId;
   readonly root_session_id: SessionId;
@@ -48,6 +48,8 @@ export interface BackgroundAnswer {
 export interface StandingDecision {
   readonly root_session_id: SessionId;
   readonly model: ModelEntry;
+  /** Of the decision, for requests that name none themselves. */
+  readonly effort: Effort | null;
   /** The model name in the body in place of the client's; null = the client's name. */
   readonly sent: string | null;
   /** Its `route.decided`. */
@@ -63,9 +65,9 @@ export interface GatewayMemory {
   readonly calls: Set<GatewayCall>;
   /** Calls from the head of their request until their last byte is read and sent. */
   arrived: number;
-  /** By session, then by the requested name; the one used last at the end. */
+  /** Decisions by session and requested name, in order of use. */
   readonly decisions: Map<SessionId, Map<string, StandingDecision>>;
-  /** By the provider's id, the newest at the end. */
+  /** Background answers by the provider's id, the newest at the end. */
   readonly answers: Map<string, BackgroundAnswer>;
   /** Number of calls that each session has begun. */
   readonly counts: Map<SessionId, number>;

@@ -7,47 +7,50 @@ import type { Clock } from '#protocol/clock.ts';
 import type { Answer } from '#protocol/confirmation.ts';
 import type { Issue } from '#protocol/errors.ts';
 import type { ConfirmationId, EventId, SessionId, ToolUseId } from '#protocol/ids.ts';
-import type { Pusd, Usd } from '#protocol/money.ts';
+import type { Pusd } from '#protocol/money.ts';
 import type { OnReached } from '#protocol/scalars.ts';
 
 export type BudgetScope = 'session' | 'delegation' | 'day' | 'key';
 
-/** A cap on one delegation: its worker and everything below it. */
+/** The limit of one delegation: covers its worker and everything below. */
 export interface DelegationCap {
   readonly tool_use_id: ToolUseId;
   readonly session_id: SessionId;
   readonly limit: Pusd;
 }
 
-/** Why a call was refused; all amounts as they were at that moment. */
-export interface BudgetRefusal {
+/** A limit and the money that counts against it, at one moment. */
+export interface BudgetAmounts {
+  readonly limit: Pusd;
+  readonly spent: Pusd;
+  readonly reserved: Pusd;
+  /** The most that the refused call may cost. */
+  readonly needed: Pusd;
+}
+
+/** Why a call was refused. */
+export interface BudgetRefusal extends BudgetAmounts {
   readonly scope: BudgetScope;
   readonly key: string;
   readonly on_reached: OnReached;
-  readonly limit_usd: Usd;
-  readonly spent_usd: Usd;
-  readonly reserved_usd: Usd;
-  readonly needed_usd: Usd;
-  /** Limit less what is spent and reserved; never negative. */
-  readonly left_usd: Usd;
 }
 
 /** Reservations are in memory only: after a crash every open call is closed before anything runs. */
 export interface Budget {
-  /** By pool. */
+  /** Reserved money by pool. */
   readonly reserved: Map<string, Pusd>;
-  /** Counts settlements and waiters that left: a check whose sums were read before one is made again. */
+  /** Number of settlements and of waiters that left. A check that read its sums before a change of this number is repeated. */
   settlements: number;
-  /** Called after each settlement. */
-  readonly settled: Set<() => void>;
-  /** Trees that wait, each for a higher limit than its value here, which refused; after a restart rebuilt from their turns (14 §3). */
+  /** Callbacks of waiting calls, called after each settlement. */
+  readonly waiters: Set<() => void>;
+  /** Paused trees with the limit that refused a call; each waits for a higher one. Rebuilt from turns after a restart (14 §3). */
   readonly paused: Map<SessionId, Pusd>;
   /** Limits that were warned about, by key, with the amount at that time. */
   readonly warned: Map<string, Pusd>;
 }
 
 export function createBudget(): Budget {
-  return { reserved: new Map(), settlements: 0, settled: new Set(), paused: new Map(), warned: new Map() };
+  return { reserved: new Map(), settlements: 0, waiters: new Set(), paused: new Map(), warned: new Map() };
 }
 
 // Approvals that wait for an answer in this process. The row in the store is the truth; these are only the waiters.
@@ -64,21 +67,21 @@ export interface OpenApproval {
   fail(error: unknown): void;
   /** The server stops: no answer is possible any more, and the next start requests the approval again. */
   interrupt(): void;
-  /** The claim brought no answer: a deadline or a cancellation that fell into it still counts. */
+  /** Called when storing the answer failed: a deadline or a cancellation that occurred meanwhile now takes effect. */
   releaseClaim(): void;
 }
 
 /** Claims an open approval at once, until `store` has settled. */
 export async function claim<T>(open: OpenApproval, store: () => Promise<T>): Promise<T> {
-  let over = () => {};
+  let endClaim = () => {};
   open.claim = new Promise((resolve) => {
-    over = resolve;
+    endClaim = resolve;
   });
   try {
     return await store();
   } finally {
     open.claim = null;
-    over();
+    endClaim();
   }
 }
 
@@ -163,7 +166,7 @@ interface KnownChain extends KnownPrompt {
 export interface KnownPrompts {
   /** The session used last at the end. */
   readonly sessions: Map<SessionId, readonly KnownChain[]>;
-  /** By model, settings and one large part; the one used last at the end. */
+  /** Heads by model, settings and one large part, in order of use. */
   readonly heads: Map<string, KnownPrompt>;
 }
 
@@ -188,7 +191,7 @@ export function lookUpPrompt(
   const { length } = prompt.messages;
   const chains = hashPromptChains(modelId, prompt, new Set([0, length, ...own.map(({ messages }) => messages)]));
   const start = chains.get(0)!;
-  const large = prompt.head.flatMap(({ key, bytes }) => (bytes >= LARGE_PART_BYTES ? [`${start} ${key}`] : []));
+  const large = prompt.head.filter(({ bytes }) => bytes >= LARGE_PART_BYTES).map(({ key }) => `${start} ${key}`);
   const known: KnownPrompt[] = own.filter(({ messages, chain }) => chains.get(messages) === chain);
   for (const key of large) {
     const head = memory.heads.get(key);

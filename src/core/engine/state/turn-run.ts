@@ -1,4 +1,4 @@
-// The state of one running turn: fixed at its admission, and its progress. Ends with the turn.
+// The state of one running turn: the part fixed at its admission, its progress, its counts. Dropped when the turn ends.
 
 import type { Window } from '#core/policy/context/window.ts';
 import type { LimitReached } from '#core/policy/turn-machine.ts';
@@ -31,27 +31,26 @@ export interface WorkerClock {
   stop(): void;
 }
 
-/**
- * @param limitSeconds running time until `onExpire`; null = it never expires
- * @param usedSeconds running time already used before a restart
- */
-export function startWorkerClock(
-  clock: Clock,
-  limitSeconds: number | null,
-  usedSeconds: number,
-  onExpire: () => void,
-): WorkerClock {
+/** A moment of a worker's running time. */
+interface ClockLimit {
+  readonly seconds: number;
+  /** May be called again after a pause. */
+  onReached(): void;
+}
+
+/** @param usedSeconds running time already used before a restart */
+export function startWorkerClock(clock: Clock, usedSeconds: number, limits: readonly ClockLimit[]): WorkerClock {
   let used = usedSeconds * 1000;
   let since: number | null = null;
-  let timer: Timer | null = null;
+  let timers: readonly Timer[] = [];
   let holds = 0;
 
   function run() {
     since = clock.monotonic();
-    if (limitSeconds !== null) timer = clock.after(Math.max(0, limitSeconds * 1000 - used), onExpire);
+    timers = limits.map(({ seconds, onReached }) => clock.after(Math.max(0, seconds * 1000 - used), onReached));
   }
   function halt() {
-    timer?.cancel();
+    for (const timer of timers) timer.cancel();
     if (since !== null) used += clock.monotonic() - since;
     since = null;
   }
@@ -91,7 +90,7 @@ export type ToolResults = ReadonlyMap<ToolUseId, ToolResultBlock>;
 /** The `tool.called` of a call. */
 export interface StartedCall {
   readonly event_id: EventId;
-  /** Of the input that ran, which an approver may have edited. */
+  /** Hash of the input that ran, which an approver may have edited. */
   readonly input_hash: string;
 }
 
@@ -110,9 +109,19 @@ export interface WorkerRun {
   readonly tier_model: string | null;
   readonly tier_reason: string;
   readonly output_schema: JsonSchema | null;
-  /** Remainder of `max_tokens`; null = no cap. */
+  /** Remainder of `max_tokens`; null = no limit. */
   output_tokens_left: number | null;
   readonly clock: WorkerClock;
+  /** What it may use before it is concluded; null = it never is by itself. */
+  readonly conclude_at: WorkerShares | null;
+}
+
+/** A share of a worker's own limits (20 §3). */
+export interface WorkerShares {
+  /** The worker is concluded when its remaining tokens are not above this; null = no limit. */
+  readonly output_tokens_left: number | null;
+  /** Of its delegation's own money. */
+  readonly spent: Pusd | null;
 }
 
 interface TurnTally {
@@ -139,13 +148,15 @@ export interface TurnPlan {
   readonly wire_tools: readonly WireTool[];
   readonly scope: AbortController;
   readonly signal: AbortSignal;
+  /** Aborted when the turn is to answer with what it has (20 §3). */
+  readonly conclusion: AbortController;
   readonly started_event_id: EventId;
   readonly started_monotonic: number;
   readonly worker: WorkerRun | null;
   /** Clocks that pause while an approval of this turn is open: its worker's and every ancestor's. */
   readonly clocks: readonly WorkerClock[];
   readonly tree: DelegationTree;
-  /** Money caps of the delegations above this turn, its own worker's and every ancestor's. */
+  /** Limits of the delegations above this turn: its own worker's and every ancestor's. */
   readonly caps: readonly DelegationCap[];
   /** Calls that had started before a restart; empty in a turn that runs for the first time. */
   readonly called: ReadonlyMap<ToolUseId, StartedCall>;
@@ -157,11 +168,11 @@ export interface TurnPlan {
 export interface TurnProgress {
   /** The session's messages, oldest first, this turn's appended as they are stored. */
   readonly history: StoredMessage[];
-  /** Of the session, oldest first; each change makes a new list. */
+  /** The session's checkpoints, oldest first; each change makes a new list. */
   checkpoints: readonly Checkpoint[];
-  /** The provider rejected a request as too large that was estimated to fit, and room was made for it: once per turn. */
+  /** Set once the provider rejected a request that was estimated to fit, and room was made for it; done once per turn. */
   overflow_answered: boolean;
-  /** Prepared with the step before it, and announced there where no limit has to be checked first; null once it is sent. */
+  /** The next model call, prepared in the previous step, and announced there if no limit has to be checked first. Null once sent. */
   next_call: { readonly prepared: ModelRequest; readonly started: EventId | null } | null;
   /** Parent of the next `llm.call_started`. */
   cause: EventId;
@@ -171,6 +182,8 @@ export interface TurnProgress {
   final_message_id: MessageId | null;
   context_request: InsufficientContextRequest | null;
   limit: LimitReached | null;
+  /** The message that asks for the last answer, once it is in the history. */
+  conclusion_message: MessageId | null;
   /** A limit was warned about, and no tool result has stated it yet. */
   budget_warned: boolean;
   /** The refusal that ended the turn. */
@@ -182,13 +195,13 @@ export interface TurnCounts {
   readonly tally: TurnTally;
 }
 
-/** The model of the turn; it may be gone when an interrupted turn is resumed. */
+/** The model of the turn. When an interrupted turn is resumed, it may no longer be configured. */
 export interface ServingModel {
   readonly model: ModelEntry;
   readonly adapter: ProviderAdapter;
 }
 
-/** The fields that closing a turn takes: all but the model. */
+/** The fields that ending a turn needs: all except the model. */
 export interface TurnBase extends TurnPlan, TurnProgress, TurnCounts {}
 
 export interface TurnRun extends TurnBase, ServingModel {}
@@ -220,7 +233,7 @@ export type TurnEnd =
   /** Another node owns the tree and continues there. */
   | { readonly status: 'lost' };
 
-// The functions that change a turn's progress, each called right behind the stored step.
+// The functions that change a turn's progress, each called directly after the step is stored.
 
 /** The tally with one more model call in it. */
 export function addToTally(tally: TurnTally, usage: Usage, cost: Pusd): TurnTally {
@@ -270,7 +283,7 @@ export function recordPartialAnswer(run: TurnRun, message: StoredMessage): void 
 /** @param event the newest of their terminal events, where the next model call is to follow from it */
 export function recordSettledCalls(run: TurnBase, count: number, event: EventId | null = null): void {
   run.tally.tool_calls += count;
-  // Two calls that settle together may arrive here in another order than they are stored in.
+  // Two calls that settle at the same time may arrive here in another order than they were stored.
   if (event !== null && event > run.cause) run.cause = event;
 }
 
@@ -305,6 +318,13 @@ export function takeNextCall(run: TurnRun): TurnRun['next_call'] {
 
 export function recordContextRequest(run: TurnRun, request: InsufficientContextRequest): void {
   run.context_request = request;
+}
+
+/** The message that asks for the last answer. A call that was prepared without it is not sent. */
+export function recordConclusion(run: TurnRun, message: StoredMessage): void {
+  run.history.push(message);
+  run.conclusion_message = message.id;
+  run.next_call = null;
 }
 
 export function recordLimit(run: TurnRun, limit: LimitReached | null): void {

@@ -85,7 +85,7 @@ function isContextRequest(run: Pick<TurnPlan, 'tools'>, call: ToolUseBlock): boo
   return run.tools.some((tool) => tool.name === call.name && tool.requests_context);
 }
 
-/** A sibling of a valid context request: never started. */
+/** Rejects a sibling of a valid context request; it is never started. */
 async function cancelSibling(engine: Runtime & Storage, run: TurnBase, call: ToolUseBlock): Promise<ToolResultBlock> {
   const result = errorResult(call.id, CANCELLED_TEXT);
   await engine.journal.commit({

@@ -11,11 +11,11 @@ import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 import { type ToolDefinition, ToolError, type ToolOutput } from '#protocol/tool.ts';
 import { type Approval, approveCall, canShare, closeOpenApprovals } from '../approval/approve-call.ts';
 import { createWorkerMaker } from '../definitions/make-worker.ts';
-import { openSessionFiles } from '../definitions/session-files.ts';
+import { getFilesRoot, openSessionFiles } from '../definitions/session-files.ts';
 import { createSkillShelf } from '../prompt/model-input.ts';
 import {
   cancelScope,
-  childScope,
+  createChildScope,
   FAULT,
   Interrupted,
   isHandOver,
@@ -27,6 +27,7 @@ import type { Budgets, Runtime, Storage, ToolCallEngine, WorkspaceAccess } from 
 import { logFields, type StartedCall, type TurnPlan, type TurnProgress, type TurnRun } from '../state/turn-run.ts';
 import {
   CANCELLED_TEXT,
+  CONCLUDED_TEXT,
   type Input,
   OPAQUE_TEXT,
   RESTART_TEXT,
@@ -67,7 +68,7 @@ async function findPathRefusal(tool: Tool, input: Input, context: ToolContext): 
   const use = definition.path_use ?? (definition.side_effects === 'write' ? 'write' : 'read');
   for (const field of definition.path_fields) {
     const value = input[field];
-    for (const path of Array.isArray(value) ? value : [value]) {
+    for (const path of [value].flat()) {
       if (typeof path !== 'string') continue;
       try {
         await context.files.resolve(path, use);
@@ -91,7 +92,7 @@ export function buildToolContext(
     session_id: session.id,
     turn_id: turn.id,
     tool_use_id: call.id,
-    workspace_path: session.workspace_path,
+    workspace_path: getFilesRoot(session),
     files: definition.requires_workspace ? openSessionFiles(engine, session) : null,
     known: engine.files.knowledge(session.id),
     signal,
@@ -114,16 +115,16 @@ export function buildToolContext(
 
 const CLASS_TIMEOUT = { none: 60, read: 60, write: 60, execute: 600, network: 600 } as const;
 
-/** From the configuration of this tool, else the tool itself, else its class; null = no limit. */
+/** The time limit of a call: configured for the tool, else the tool's own, else its class's; null = none. */
 function limitSeconds(
   engine: Pick<Runtime, 'config'>,
   { name, side_effects, timeout_seconds: own }: ToolDefinition,
 ): number | null {
   if (own === 0) return null;
   const { per_tool } = engine.config.tools.timeouts;
-  const key = keyOfTool(per_tool, name);
-  const seconds = (key === null ? undefined : per_tool[key]) ?? own ?? CLASS_TIMEOUT[side_effects];
-  return seconds === 0 ? null : seconds;
+  const seconds = per_tool[keyOfTool(per_tool, name) ?? ''] ?? own ?? CLASS_TIMEOUT[side_effects];
+  if (seconds === 0) return null;
+  return seconds;
 }
 
 interface Prepared {
@@ -139,6 +140,7 @@ interface Prepared {
 }
 
 const CANCELLED: Refusal = { error_class: 'cancelled', text: CANCELLED_TEXT };
+const CONCLUDED: Refusal = { error_class: 'cancelled', text: CONCLUDED_TEXT };
 
 /**
  * Runs one call to its stored result. Never throws for a tool's problem; throws `Interrupted` when the turn is interrupted
@@ -151,13 +153,13 @@ export async function runTool(
   slots: Slots,
 ): Promise<ToolOutcome> {
   const definition = run.tools.find((t) => t.name === given.name);
-  if (run.signal.aborted) return refuseStopped(engine, run, given);
+  if (run.signal.aborted || isConcluded(run, given)) return refuseStopped(engine, run, given);
   if (!definition)
     return settleRefused(engine, run, given, {
       error_class: 'not_found',
       text: `Tool '${given.name}' is not available in this session.`,
     });
-  const { scope: stop, detach } = childScope(run.signal);
+  const { scope: stop, detach } = createChildScope(run.signal);
   const tool = run.toolset.create(given.name);
   const call = { ...given, input: toPlainInput(tool, given.input) };
   const context = buildToolContext(engine, run, call, { definition, signal: stop.signal });
@@ -207,7 +209,7 @@ export async function runTool(
     const release = await slots.take(run.signal).catch(() => null);
     if (release === null) return await refuseStopped(engine, run, call);
     try {
-      if (engine.draining.value) return await refuseStopped(engine, run, call);
+      if (engine.draining.value || isConcluded(run, call)) return await refuseStopped(engine, run, call);
       const input = edited ?? call.input;
       const event = called?.event_id ?? null;
       return await executeTool(engine, run, call, { tool, definition, context, input, edited, stop, called: event });
@@ -229,6 +231,11 @@ function canRunAgain(definition: ToolDefinition, call: ToolUseBlock, called: Sta
   return harmless && called.input_hash === sha256Hex(canonicalJson(call.input));
 }
 
+/** Whether the call must not start because its turn is to answer with what it has. A call that had started before a restart may end. */
+function isConcluded(run: Pick<TurnPlan, 'conclusion' | 'called'>, call: ToolUseBlock): boolean {
+  return run.conclusion.signal.aborted && !run.called.has(call.id);
+}
+
 /** A call that must not start any more: stays open when the turn resumes after a restart, is cancelled otherwise. */
 async function refuseStopped(
   engine: Runtime & Storage & Budgets,
@@ -237,6 +244,7 @@ async function refuseStopped(
 ): Promise<ToolOutcome> {
   throwIfLost(run.signal);
   if (isHandOver(engine, run.signal)) throw new Interrupted('restart');
+  if (!engine.draining.value && !run.signal.aborted) return settleRefused(engine, run, call, CONCLUDED);
   if (engine.draining.value) cancelScope(run.scope, new Cancelled('shutdown'));
   return settleRefused(engine, run, call, CANCELLED);
 }
@@ -278,28 +286,25 @@ async function executeTool(
   };
   const limit = effectiveLimit(context.timeout_seconds, input);
   let timedOut = false;
-  const timer =
-    limit === null
-      ? null
-      : engine.clock.after(limit * 1000, () => {
-          timedOut = true;
-          stop.abort(new Cancelled('timeout'));
-        });
+  const expire = () => {
+    timedOut = true;
+    stop.abort(new Cancelled('timeout'));
+  };
+  const timer = limit === null ? null : engine.clock.after(limit * 1000, expire);
   const onStop = () => void tool.cancel().catch((err: unknown) => context.logger.warn({ err }, 'cancel failed'));
   stop.signal.addEventListener('abort', onStop, { once: true });
   let output: ToolOutput;
   try {
     if (stop.signal.aborted) throw stop.signal.reason;
     const work = tool.execute(input, context);
-    // A worker is never abandoned: each of its calls and tools is, and its closing events must come before this one.
-    output = await (definition.spawns
-      ? work
-      : withGrace(engine, stop.signal, work, { ...logFields(run), what: call.name }));
+    // A worker is not abandoned as a whole: its own calls and tools are, and its closing events must precede this one.
+    if (definition.spawns) output = await work;
+    else output = await withGrace(engine, stop.signal, work, { ...logFields(run), what: call.name });
   } catch (thrown) {
     if (thrown instanceof Interrupted) throw thrown;
     throwIfLost(run.signal, thrown);
     if (!timedOut && run.signal.aborted && isHandOver(engine, run.signal)) throw new Interrupted('restart');
-    // Outside every scope: a call must not settle before its delegation, whose end may have been refused.
+    // Not cancellable: a call must not settle before its delegation, whose end the store may have refused.
     if (definition.spawns)
       await engine.workers.closeUnder(run.turn.id, run.signal.aborted ? cancelledBy(run.signal) : FAULT, call.id);
     const refusal = toToolRefusal(engine, run, call, { thrown, expiredAfter: timedOut ? limit : null });

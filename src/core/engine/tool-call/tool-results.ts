@@ -15,13 +15,19 @@ import { type Budgets, type Runtime, type Storage, safeName, safeText } from '..
 import type { StartedCall, ToolResults, TurnPlan, TurnProgress, TurnRun } from '../state/turn-run.ts';
 
 export const CANCELLED_TEXT = 'Tool call cancelled.';
+export const CONCLUDED_TEXT = 'Tool call not started: the turn is to answer with what it has.';
 export const RESTART_TEXT = 'Tool call interrupted by a server restart; it may or may not have taken effect.';
 export const FAILED_TEXT = 'Tool call not executed: the turn failed.';
 
 /** Results of the turn's calls that are stored but not yet answered in its history. */
 export async function readStoredResults(engine: Pick<Storage, 'store'>, turnId: TurnId): Promise<ToolResults> {
   const calls = await engine.store.turns.toolCalls(turnId);
-  return new Map(calls.flatMap((c) => (c.answered || c.result === null ? [] : [[c.id, c.result] as const])));
+  return new Map(
+    calls.flatMap(({ id, answered, result }) => {
+      if (answered || result === null) return [];
+      return [[id, result] as const];
+    }),
+  );
 }
 
 /** The calls of the turn that had started. */
@@ -30,7 +36,7 @@ export async function readStartedCalls(
   turnId: TurnId,
 ): Promise<ReadonlyMap<ToolUseId, StartedCall>> {
   const called = new Map<ToolUseId, StartedCall>();
-  for (const { id, payload } of await engine.store.events.ofTurn(turnId, ['tool.called']))
+  for (const { id, payload } of await engine.store.events.listOfTurn(turnId, ['tool.called']))
     called.set(payload.tool_use_id as ToolUseId, { event_id: id, input_hash: payload.input_hash as string });
   return called;
 }
@@ -155,7 +161,7 @@ export async function settleCompleted(
   return { status, result, event_id: events.at(-1)!.id };
 }
 
-/** Stored with the call's end: a read that is cut off before it runs again after a restart, and would be reported twice. */
+/** Stored with the call's end: a read that was cut off earlier runs again after a restart and would be counted twice. */
 function skillLoadedEvents(
   run: TurnPlan & TurnProgress,
   call: ToolUseBlock,
@@ -232,7 +238,7 @@ export async function settleRefused(
         id: call.id,
         status,
         result,
-        ...(refusal.started ? describeChanges(run, call, null) : {}),
+        ...(refusal.started && describeChanges(run, call, null)),
         at: engine.clock.now(),
       },
     ],
@@ -260,7 +266,7 @@ export async function settleInvalidInput(
   call: ToolUseBlock,
   issues: readonly Issue[],
 ): Promise<ToolOutcome> {
-  const lines = issues.map((i) => `${i.path === '' ? '$' : i.path}: ${i.message}`);
+  const lines = issues.map(({ path, message }) => `${path || '$'}: ${message}`);
   const refused = errorResult(call.id, lines.join('\n'));
   const result = { ...refused, content: await appendBudgetLines(engine, run, refused.content, false) };
   const events = await engine.journal.commit({

@@ -1,4 +1,4 @@
-// Trees whose turn was lost twice without progress: any of them may be the one that kills its nodes (16 §4.3).
+// Tracks trees whose turn was lost twice without progress: one of them may crash its nodes (16 §4.3).
 
 import type { SessionId } from '#protocol/ids.ts';
 import { TreeLost } from '#protocol/journal-batch.ts';
@@ -6,7 +6,7 @@ import { forgetLimit } from '../money/budget-limits.ts';
 import type { Cluster, Runtime, Storage, TreeEngine } from '../state/engine.ts';
 import { dropDecisions, listCallsInTree } from '../state/gateway-memory.ts';
 
-/** Evidence that a turn does no harm; time is evidence too. */
+/** Events that show a turn's progress; a long running time shows it too. */
 const PROGRESS_EVENTS: readonly string[] = [
   'llm.call_completed',
   'llm.call_failed',
@@ -20,7 +20,7 @@ const HARMLESS_AFTER_MS = 5000;
 interface Suspects {
   /** Whether the tree is suspect: its turn was resumed before, made no progress, and was lost again. */
   includes(root: SessionId): Promise<boolean>;
-  /** Resumes one suspect at a time, each after the progress of the one before: in parallel, all would be blamed for one. */
+  /** Resumes one suspect at a time, after the previous one made progress: in parallel, a crash could not be attributed to one. */
   resumeInTurn(root: SessionId, resume: () => Promise<void>): Promise<void>;
 }
 

@@ -1,4 +1,4 @@
-// Admission of a turn: route first, then one transaction that makes the turn exist (00 §3 step 2, 03 §10).
+// Admits a turn: routes it, then stores it in one transaction (00 §3 step 2, 03 §10).
 import { extendHistory, measureHistory } from '#core/policy/context/session-history.ts';
 import { viewHistory } from '#core/policy/context/shown-history.ts';
 import { routingRecord } from '#core/policy/routing/chain.ts';
@@ -18,6 +18,7 @@ import { buildModelRequest, callStartedEvent } from '../model-call/model-request
 import { selectOfferedTools, toWireTool, warnAboutMissingTools } from '../prompt/model-input.ts';
 import { routeDecidedEvent } from '../routing/route-environment.ts';
 import { routeTurn } from '../routing/route-turn.ts';
+import { readCheckpoints, readHistory } from '../session/read-history.ts';
 import type { AdmissionEngine } from '../state/engine.ts';
 import type { DelegationCap } from '../state/memory.ts';
 import { type DelegationTree, newTally, type TurnRun, type WorkerClock, type WorkerRun } from '../state/turn-run.ts';
@@ -31,11 +32,12 @@ export interface AdmissionRequest {
   readonly content: readonly ContentBlock[];
   readonly override: string | null;
   readonly scope: AbortController;
+  readonly conclusion: AbortController;
   readonly worker: WorkerRun | null;
   readonly clocks: readonly WorkerClock[];
   readonly tree: DelegationTree;
   readonly caps: readonly DelegationCap[];
-  /** Stored with the turn and in front of it; its last event is then the parent of `turn.started`. */
+  /** A batch that is stored before the turn in the same transaction; its last event is the parent of `turn.started`. */
   readonly before: Batch | null;
   /** Parent of `turn.started` without such a batch. */
   readonly parent_event: EventId | null;
@@ -45,7 +47,7 @@ export interface AdmissionRequest {
   readonly claim: ((turn: TurnRecord) => Write) | null;
 }
 
-/** `events` are those of the whole batch, the ones in front of the turn first. */
+/** `events` are those of the whole transaction, beginning with those of `before`. */
 export type Admission =
   | { readonly ok: true; readonly run: TurnRun; readonly events: readonly Event[] }
   | {
@@ -66,10 +68,10 @@ export async function admitTurn(engine: AdmissionEngine, request: AdmissionReque
   warnAboutMissingTools(engine, session, toolset);
   const now = engine.clock.now();
   const turnId = request.turn_id;
-  const stored = await engine.store.messages.history(session.id);
+  const stored = await readHistory(engine, session);
   const userMessage = newUserMessage(engine, session, { turn_id: turnId, content: request.content, now });
   const history = extendHistory(stored, userMessage);
-  const checkpoints = await engine.store.messages.checkpoints(session.id);
+  const checkpoints = await readCheckpoints(engine, session);
   const routed = await routeTurn(engine, {
     session,
     turn_id: turnId,
@@ -105,6 +107,7 @@ export async function admitTurn(engine: AdmissionEngine, request: AdmissionReque
     status: 'in_flight',
     per_message_override: request.override,
     chosen_model: model.id,
+    chosen_effort: decision.chosen_effort,
     provider: getProvider(model.id),
     routing_mode: ROUTING_MODE_OF[decision.chain[decision.winner_index]!.policy],
     stop_reason: null,
@@ -122,6 +125,8 @@ export async function admitTurn(engine: AdmissionEngine, request: AdmissionReque
     final_message_id: null,
     tools: effective.map((t) => t.name),
     resume_attempts: 0,
+    concluded_at: null,
+    conclusion_message_id: null,
   };
   const writes: Write[] = [...(before?.writes ?? [])];
   if (environment.version !== session.routing_policy_version)
@@ -187,6 +192,7 @@ export async function admitTurn(engine: AdmissionEngine, request: AdmissionReque
       tools: effective,
       scope: request.scope,
       signal: request.scope.signal,
+      conclusion: request.conclusion,
       started_event_id: startedEvent,
       started_monotonic: engine.clock.monotonic(),
       clocks: request.clocks,
@@ -202,6 +208,7 @@ export async function admitTurn(engine: AdmissionEngine, request: AdmissionReque
       final_message_id: null,
       context_request: null,
       limit: null,
+      conclusion_message: null,
       budget_warned: false,
       refusal: null,
     },

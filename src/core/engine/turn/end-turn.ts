@@ -16,6 +16,7 @@ import type { TurnRecord, TurnStopReason } from '#protocol/turn.ts';
 import { messageAppended } from '../model-call/call-records.ts';
 import { buildTurnEnd, closeOpenParts, type Ending, readOpenCallOutcomes } from '../model-call/turn-end.ts';
 import { toWireTool } from '../prompt/model-input.ts';
+import { readCheckpoints, readHistory } from '../session/read-history.ts';
 import { FAULT, type InterruptReason, isHandOver } from '../state/concurrency.ts';
 import { type ModelCatalog, type Runtime, type Storage, safeText, type TurnEndEngine } from '../state/engine.ts';
 import type { DelegationCap } from '../state/memory.ts';
@@ -88,7 +89,7 @@ async function storeEnd(
   { closing, unread }: { readonly closing: Closing; readonly unread: number },
 ): Promise<boolean> {
   const { messages, writes, failed } = closing;
-  // A fault may have come between an announcement and its call.
+  // A fault may have occurred between an announcement and its call.
   const calls = await readOpenCallOutcomes(engine, run.turn.id);
   const { write, event } = buildTurnEnd(engine, run, ending, unread);
   const emit = [...calls, ...failed, ...messages.map((m) => messageAppended(engine, run, m)), event];
@@ -155,6 +156,7 @@ export async function rebuildRun(
   turn: TurnRecord,
   around: {
     readonly scope: AbortController;
+    readonly conclusion: AbortController;
     readonly toolset: ToolSet;
     readonly worker: WorkerRun | null;
     readonly clocks: readonly WorkerClock[];
@@ -162,26 +164,27 @@ export async function rebuildRun(
     readonly caps: readonly DelegationCap[];
   },
 ): Promise<Rebuilt> {
-  const { events, turns, messages } = engine.store;
+  const { events, turns } = engine.store;
   const model = turn.chosen_model === null ? null : engine.registry.get(turn.chosen_model);
   const adapter = model && engine.providers.get(model.adapter);
-  const started = await events.lastOfTurn(turn.id, ['turn.started']);
-  const decided = await events.lastOfTurn(turn.id, ['route.decided']);
-  const lastCompleted = await events.lastOfTurn(turn.id, ['llm.call_completed']);
+  const started = await events.findNewestOfTurn(turn.id, ['turn.started']);
+  const decided = await events.findNewestOfTurn(turn.id, ['route.decided']);
+  const lastCompleted = await events.findNewestOfTurn(turn.id, ['llm.call_completed']);
   // A summary is made before the turn's own first call.
   const completed = lastCompleted?.payload.purpose === 'turn' ? lastCompleted : null;
-  const cause = await events.lastOfTurn(turn.id, [...TERMINAL_TOOL_EVENTS, 'turn.steered']);
-  const notice = await events.lastOfTurn(turn.id, [...TERMINAL_TOOL_EVENTS, 'budget.warning']);
+  const cause = await events.findNewestOfTurn(turn.id, [...TERMINAL_TOOL_EVENTS, 'turn.steered']);
+  const notice = await events.findNewestOfTurn(turn.id, [...TERMINAL_TOOL_EVENTS, 'budget.warning']);
   if (!started || !decided) throw new Error(`turn ${turn.id} has no beginning`);
   const calls = await turns.toolCalls(turn.id);
   const totals = await turns.totals(turn.id);
-  const history = [...(await messages.history(session.id))];
+  const history = [...(await readHistory(engine, session))];
   const last = history.findLast((m) => m.role === 'assistant' && m.turn_id === turn.id);
   const tools = turn.tools
     .map((name) => around.toolset.definition(name))
     .filter((definition): definition is ToolDefinition => definition !== null)
     .filter(({ planners_only }) => !(planners_only && session.is_worker));
   const elapsed = engine.clock.now() - turn.started_at;
+  if (turn.concluded_at !== null) around.conclusion.abort();
 
   const run: TurnBase = {
     session,
@@ -193,6 +196,7 @@ export async function rebuildRun(
     wire_tools: tools.map(toWireTool),
     scope: around.scope,
     signal: around.scope.signal,
+    conclusion: around.conclusion,
     started_event_id: started.id,
     started_monotonic: engine.clock.monotonic() - Math.max(0, elapsed),
     worker: around.worker,
@@ -200,7 +204,7 @@ export async function rebuildRun(
     tree: around.tree,
     caps: around.caps,
     history,
-    checkpoints: await messages.checkpoints(session.id),
+    checkpoints: await readCheckpoints(engine, session),
     overflow_answered: false,
     tally: {
       llm_calls: totals.calls,
@@ -220,6 +224,7 @@ export async function rebuildRun(
     final_message_id: last?.id ?? null,
     context_request: findContextRequest(around.toolset, last, calls),
     limit: null,
+    conclusion_message: turn.conclusion_message_id,
     // The first result behind a warning repeats it.
     budget_warned: notice?.type === 'budget.warning',
     refusal: null,
@@ -236,7 +241,8 @@ export function findContextRequest(
   const questions = last ? toolUses(last.content).filter((c) => toolset.definition(c.name)?.requests_context) : [];
   // The batch is over once its answers are stored: before that, its other calls have to be rejected.
   const valid = questions.find(({ id }) => calls.some((c) => c.id === id && c.status === 'succeeded' && c.answered));
-  return valid ? (InsufficientContextRequestSchema.safeParse(valid.input).data ?? null) : null;
+  if (valid) return InsufficientContextRequestSchema.safeParse(valid.input).data ?? null;
+  return null;
 }
 
 // Ends a turn without a running loop: after a crash, or when it was interrupted and will not be resumed (04 §13).
@@ -270,7 +276,8 @@ export async function endUnfinishedTurn(
   const scope = createScope();
   scope.abort(reason);
   const toolset = engine.tools.knownTools(session.workspace_path);
-  const alone = { scope, toolset, worker: null, clocks: [], tree: { delegations: 0 }, caps: [] };
+  const conclusion = createScope();
+  const alone = { scope, conclusion, toolset, worker: null, clocks: [], tree: { delegations: 0 }, caps: [] };
   const { run } = await rebuildRun(engine, session, turn, alone);
   // The effect of a call whose process died is unknown.
   const text = reason.reason === 'shutdown' && reason !== FAULT ? RESTART_TEXT : CANCELLED_TEXT;

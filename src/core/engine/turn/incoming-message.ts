@@ -78,7 +78,7 @@ async function readAttachedFiles(
       { path: 'attachments', message: 'belong to a session with a worker; send text and image blocks' },
     ]);
   // The caller chooses the files: the worker's policy holds, its sandboxes are for its own tools.
-  const caller = { workspace_path: session.workspace_path, worker_definition: null };
+  const caller = { workspace_path: session.workspace_path, tree_path: session.tree_path, worker_definition: null };
   try {
     return (await readAttachments(engine, caller, named.definition, paths)).blocks;
   } catch (error) {
@@ -99,7 +99,7 @@ async function readBlocks(
   const issues: Issue[] = [];
   if (given.length < 1 || given.length > MAX_BLOCKS)
     throw validationError([{ path: 'content', message: `must have 1 to ${MAX_BLOCKS} blocks` }]);
-  // Before a file is read for a model that cannot take it.
+  // Checked before a file is read: the model may not accept it.
   if (given.filter((b) => b.type === 'image').length > MAX_IMAGES)
     throw validationError([{ path: 'content', message: `holds more than ${MAX_IMAGES} images` }]);
   const blocks: ContentBlock[] = [];
@@ -130,7 +130,8 @@ async function readImage(
   const read = await engine.workspaces.readImage(session.workspace_path, data);
   if (read === null)
     return `${data} is not a readable PNG, JPEG, GIF or WebP image of at most 5 MiB and 8000 pixels a side inside the workspace`;
-  return read.media_type === media_type ? read : `${data} is ${read.media_type}, not ${media_type}`;
+  if (read.media_type === media_type) return read;
+  return `${data} is ${read.media_type}, not ${media_type}`;
 }
 
 // A message for a running turn: stored at once, read at its next step boundary (20 §4).
@@ -161,11 +162,11 @@ export function checkSteering({ content, override }: PreparedMessage, attachment
 }
 
 /**
- * Gives the message to the session's open turn. Null when no turn is open: the session's lock is then held for
+ * Passes the message to the session's open turn. Null when no turn is open: the session's lock is then held for
  * `turnId`, and an ordinary turn may start. Waits for a turn that is being cancelled or admitted.
  * Throws `session_is_worker`, `session_already_ended`, or `turn_in_flight` when too many messages wait.
  */
-export async function steerOrReserve(
+export async function steerOrTakeLock(
   engine: Runtime & Storage & LiveSessions,
   session: SessionRecord,
   message: PreparedMessage & {
@@ -184,7 +185,7 @@ export async function steerOrReserve(
     }
     if (engine.ending.has(session.id)) throw sessionEndedError();
     if (session.is_worker) throw sessionIsWorkerError();
-    const lock = engine.locks.reserve(session.id, message.turnId);
+    const lock = engine.locks.tryTake(session.id, message.turnId);
     if (!lock.held) return null;
     await (lock.turn?.done ?? engine.locks.whenDecided(session.id));
   }
@@ -195,7 +196,7 @@ async function joinTurn(
   engine: Runtime & Storage,
   session: SessionRecord,
   turn: TurnRecord,
-  { content, claim }: Parameters<typeof steerOrReserve>[2],
+  { content, claim }: Parameters<typeof steerOrTakeLock>[2],
 ): Promise<SteeringReceipt | null> {
   const submitted = engine.clock.now();
   const receipt: SteeringReceipt = {
@@ -210,7 +211,7 @@ async function joinTurn(
     id: receipt.input_id,
     session_id: session.id,
     turn_id: turn.id,
-    content: content.flatMap((block) => (block.type === 'text' ? [textBlock(block.text)] : [])),
+    content: content.filter((block) => block.type === 'text').map(({ text }) => textBlock(text)),
     submitted_at: submitted,
   };
   try {

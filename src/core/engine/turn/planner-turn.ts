@@ -1,4 +1,4 @@
-// A planner's turn under its session's lock: its deadline, and its return once its tree has money again.
+// Runs a planner's turn under its session's lock: deadline, resumption after a restart or a raised limit.
 import { Cancelled, createScope } from '#protocol/abort.ts';
 import { draft } from '#protocol/event.ts';
 import type { SessionId } from '#protocol/ids.ts';
@@ -49,12 +49,13 @@ export async function failModelGone(engine: Runtime & Storage & Delegations, run
   });
 }
 
-/** Runs the turn. The caller has reserved the session's lock. */
+/** Runs the turn. The caller holds the session's lock. */
 export function startTopLevelTurn(engine: TurnEngine, run: TurnRun, known?: ToolResults): void {
   const { scope, session } = run;
   let end: TurnEnd | null = null;
   const leave = engine.places.enter();
-  const turn = engine.locks.start(session, run.turn.id, scope, async () => {
+  const started = { turn_id: run.turn.id, scope, conclusion: run.conclusion };
+  const turn = engine.locks.start(session, started, async () => {
     const release = engine.tools.hold(session.workspace_path);
     const seconds = engine.config.turn.timeout_seconds;
     const timer =
@@ -72,7 +73,9 @@ export function startTopLevelTurn(engine: TurnEngine, run: TurnRun, known?: Tool
     }
   });
   // The limit may have been raised while the last part of the tree was still stopping.
-  void turn.done.then(() => (end?.status === 'interrupted' ? resumeIfPaid(engine, session.id) : undefined));
+  void turn.done.then(async () => {
+    if (end?.status === 'interrupted') await resumeIfPaid(engine, session.id);
+  });
 }
 
 /** Resumes a turn that waits for money, unless its tree still has to wait. Never rejects. */
@@ -99,7 +102,7 @@ const MAX_ATTEMPTS = 3;
  * the server drains every turn is.
  */
 export async function resumeTopLevelTurn(engine: TurnEngine, session: SessionRecord, turn: TurnRecord): Promise<void> {
-  if (engine.draining.value || engine.locks.reserve(session.id, turn.id).held) return;
+  if (engine.draining.value || engine.locks.tryTake(session.id, turn.id).held) return;
   try {
     if (turn.resume_attempts >= MAX_ATTEMPTS) {
       engine.log.warn({ session_id: session.id, turn_id: turn.id }, 'a turn was interrupted too often and is ended');
@@ -110,6 +113,7 @@ export async function resumeTopLevelTurn(engine: TurnEngine, session: SessionRec
     const scope = createScope();
     const { run, served, known } = await rebuildRun(engine, session, turn, {
       scope,
+      conclusion: createScope(),
       toolset: await loadToolset(engine, session),
       worker: null,
       clocks: [],
@@ -129,7 +133,7 @@ export async function resumeTopLevelTurn(engine: TurnEngine, session: SessionRec
   }
 }
 
-/** Number of workers of the turn and of everything below it: a restart must not reset the cap (04 §10). */
+/** Number of workers of the turn and of everything below it: a restart must not reset the maximum (04 §10). */
 async function countWorkers(engine: Pick<Storage, 'store'>, turn: TurnRecord): Promise<number> {
   // No call of this turn has a smaller id than the turn itself; parents come before their children.
   const query = { recursive: true, after: `tu_${turn.id}`, limit: 1000 };

@@ -1,12 +1,12 @@
 // The turn loop: computes the next step, runs it, until a terminal event is stored (00 §3, 04 §3.1).
 
-import { next, type Step } from '#core/policy/turn-machine.ts';
+import { CONCLUSION_TEXT, countPauses, findNextStep, type Step } from '#core/policy/turn-machine.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
 import { Cancelled, cancelledBy } from '#protocol/abort.ts';
 import type { Transient } from '#protocol/delta.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import { TreeLost } from '#protocol/journal-batch.ts';
-import type { StoredMessage, ToolUseBlock } from '#protocol/message.ts';
+import { type StoredMessage, type ToolUseBlock, textBlock } from '#protocol/message.ts';
 import { callModel, isCrowded } from '../model-call/call-model.ts';
 import { messageAppended } from '../model-call/call-records.ts';
 import { buildModelRequest, callStartedEvent } from '../model-call/model-request.ts';
@@ -19,6 +19,7 @@ import type { Runtime, Storage, TurnLoopEngine, WorkspaceAccess } from '../state
 import type { BudgetRefusal } from '../state/memory.ts';
 import {
   type ModelRequest,
+  recordConclusion,
   recordInputs,
   recordLimit,
   recordMessages,
@@ -63,7 +64,7 @@ export async function storeAnswers(
 export interface Inputs {
   readonly messages: readonly StoredMessage[];
   readonly writes: readonly Write[];
-  /** For each message its `turn.steered`, then the message for stream clients. */
+  /** Two items per message: its `turn.steered`, then the message for stream clients. */
   readonly emit: readonly (EventDraft | Transient)[];
 }
 
@@ -121,13 +122,15 @@ export function decideNextStep(
   run: TurnBase,
   history: readonly StoredMessage[] = run.history,
 ): Step {
-  return next({
+  return findNextStep({
     last: findLastSent(history),
     stopReason: run.stop_reason,
     llmCalls: run.tally.llm_calls,
     maxLlmCalls: maxLlmCalls(engine, run),
     outputTokensLeft: run.worker?.output_tokens_left ?? null,
+    pauses: countPauses(history),
     contextRequested: run.context_request !== null,
+    concluded: run.conclusion_message !== null,
   });
 }
 
@@ -144,12 +147,13 @@ export async function prepareCertainCall(
   const volatile = await readVolatilePrompt(engine, run.session);
   // Last, since everything that takes time comes before it.
   if ((await listLimits(engine, run.session, run.caps)).length > 0) return null;
-  if (!canAnnounce(engine, run.signal)) return null;
+  if (!canAnnounce(engine, run.signal) || run.conclusion.signal.aborted) return null;
   const prepared = buildModelRequest(engine, { ...run, history }, volatile);
-  return isCrowded(engine, prepared) ? null : prepared;
+  if (isCrowded(engine, prepared)) return null;
+  return prepared;
 }
 
-/** Whether no stop is in sight. A call that is announced and then stopped is rejected, and costs two events. */
+/** Whether the turn is not about to stop. A call that is announced and then stopped is rejected and costs two events. */
 export function canAnnounce(engine: Pick<Runtime, 'draining'>, signal: AbortSignal): boolean {
   return !signal.aborted && !engine.draining.value;
 }
@@ -166,12 +170,13 @@ const MAX_WORKER_LLM_CALLS = 25;
 
 function maxLlmCalls(engine: Pick<Runtime, 'config'>, run: Pick<TurnPlan, 'session'>): number {
   const limit = engine.config.turn.max_llm_calls;
-  return run.session.is_worker ? Math.min(limit, MAX_WORKER_LLM_CALLS) : limit;
+  if (run.session.is_worker) return Math.min(limit, MAX_WORKER_LLM_CALLS);
+  return limit;
 }
 
 /**
  * Runs an admitted turn to its terminal event, or interrupts it where it can be resumed. Only the journal's own faults
- * are thrown. A cancellation counts between steps and inside them; the closing itself cannot be cancelled.
+ * are thrown. A cancellation takes effect between steps and inside them; the closing itself cannot be cancelled.
  * @param known results of the newest message's tool calls from before a restart
  */
 export async function runTurn(engine: TurnLoopEngine, run: TurnRun, known: ToolResults = new Map()): Promise<TurnEnd> {
@@ -179,11 +184,20 @@ export async function runTurn(engine: TurnLoopEngine, run: TurnRun, known: ToolR
   try {
     for (;;) {
       throwIfLost(run.signal);
+      if (await hasUsedShare(engine, run)) run.conclusion.abort();
       const step = decideNextStep(engine, run);
       // The calls of a stopped turn are dispatched too: each is rejected with its own terminal event.
       // An announced call is sent too: it is rejected at once, and so has its outcome.
       const owed = step.kind === 'run_tools' || run.next_call?.started != null;
       if (run.signal.aborted && !owed) return await stopTurn(engine, run);
+      if (step.kind === 'fail')
+        return await endTurn(engine, run, {
+          status: 'failed',
+          error_code: 'provider_error',
+          message: step.message,
+          error_class: 'other',
+          retryable: false,
+        });
       if (step.kind === 'finish') {
         const inputs = step.limit === null ? await readInputs(engine, run) : 'limited';
         if (inputs === 'read') continue;
@@ -199,6 +213,7 @@ export async function runTurn(engine: TurnLoopEngine, run: TurnRun, known: ToolR
         continue;
       }
       if (step.kind === 'call_model') {
+        if (run.conclusion.signal.aborted) await storeConclusion(engine, run);
         const outcome = await callModel(engine, run);
         if (outcome.ok) {
           if (outcome.end !== null) return outcome.end;
@@ -238,7 +253,33 @@ export async function runTurn(engine: TurnLoopEngine, run: TurnRun, known: ToolR
   }
 }
 
-/** A refused call: the tree waits for a higher limit, or this turn ends here (14 §3). */
+/** Whether a worker has used the share of its tokens or of its own money at which it is concluded; the clock watches its time. */
+async function hasUsedShare(engine: Runtime & Storage, { worker, caps, conclusion }: TurnRun): Promise<boolean> {
+  if (worker === null || worker.conclude_at === null || conclusion.signal.aborted) return false;
+  const { output_tokens_left, spent } = worker.conclude_at;
+  if (output_tokens_left !== null && (worker.output_tokens_left ?? 0) <= output_tokens_left) return true;
+  const own = caps.find((cap) => cap.tool_use_id === worker.tool_use_id);
+  if (spent === null || own === undefined) return false;
+  return (await engine.store.spend.sumSubtree(own.session_id)) >= spent;
+}
+
+/** Asks for the last answer, behind everything that the turn has read. A call that is announced already is made before it. */
+async function storeConclusion(engine: Runtime & Storage, run: TurnRun): Promise<void> {
+  if (run.conclusion_message !== null || run.next_call?.started != null) return;
+  const { session, turn } = run;
+  const now = engine.clock.now();
+  const message = newUserMessage(engine, session, { turn_id: turn.id, content: [textBlock(CONCLUSION_TEXT)], now });
+  await engine.journal.commit({
+    writes: [
+      { kind: 'turn.conclude', turn_id: turn.id, at: now, message_id: message.id },
+      { kind: 'message.insert', message },
+    ],
+    emit: [messageAppended(engine, run, message)],
+  });
+  recordConclusion(run, message);
+}
+
+/** Handles a call that a limit refused: pauses the tree until the limit is raised, or ends the turn (14 §3). */
 async function endOverBudget(engine: TurnLoopEngine, run: TurnRun, refusal: BudgetRefusal): Promise<TurnEnd> {
   if (refusal.on_reached === 'stop') {
     await reportExceeded(engine, run, refusal);

@@ -1,0 +1,71 @@
+// A worker that goes on where an earlier one of the same session ended (20 §3).
+import { workerTaskPrompt } from '#core/policy/context/worker-brief.ts';
+import type { DelegateRequest, DelegationRecord } from '#protocol/delegate.ts';
+import { AppError, type Issue } from '#protocol/errors.ts';
+import { textBlock } from '#protocol/message.ts';
+import { err, ok, type Result } from '#protocol/result.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { ToolError, type ToolOutput, toolText } from '#protocol/tool.ts';
+import { readEarlier } from '../session/read-history.ts';
+import type { Caller } from '../state/delegation-runs.ts';
+import type { LiveSessions, Runtime, Storage } from '../state/engine.ts';
+import { steerOrTakeLock } from '../turn/incoming-message.ts';
+
+/** The worker to continue, which may still run. */
+export interface EarlierWorker {
+  readonly session: SessionRecord;
+  readonly delegation: DelegationRecord;
+}
+
+/** The worker that a call names in `continue`, or why it cannot be continued. */
+export async function findEarlierWorker(
+  engine: Runtime & Storage,
+  { session }: Pick<Caller, 'session'>,
+  id: SessionRecord['id'],
+): Promise<Result<EarlierWorker, Issue>> {
+  const earlier = await engine.store.sessions.record(id);
+  const delegation = earlier?.parent_session_id === session.id ? await engine.store.delegations.findByWorker(id) : null;
+  if (earlier === null || delegation === null)
+    return err({ path: 'continue', message: `this session has no worker ${id}` });
+  const { max_continuations: most } = engine.config.delegation;
+  if ((await countContinuations(engine, earlier)) >= most) {
+    const message = `${id} is the last of ${most} continuations (delegation.max_continuations); start a new worker`;
+    return err({ path: 'continue', message });
+  }
+  return ok({ session: earlier, delegation });
+}
+
+async function countContinuations(engine: Pick<Storage, 'store'>, session: SessionRecord): Promise<number> {
+  const earlier = await readEarlier(engine, session);
+  if (earlier === null) return 0;
+  return 1 + (await countContinuations(engine, earlier));
+}
+
+export function isRunning({ delegation }: EarlierWorker): boolean {
+  return delegation.ended_at === null;
+}
+
+/** Passes the task to a worker that still runs, in place of a delegation. Throws `ToolError` where its turn takes no message. */
+export async function steerWorker(
+  engine: Runtime & Storage & LiveSessions,
+  { session }: EarlierWorker,
+  request: DelegateRequest,
+): Promise<ToolOutput> {
+  const message = {
+    content: [textBlock(workerTaskPrompt(request))],
+    override: null,
+    turnId: engine.ids.turn(),
+    claim: undefined,
+  };
+  try {
+    await steerOrTakeLock(engine, session, message);
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error;
+    // Between two turns, or with as many messages as may wait.
+    throw new ToolError(
+      'execution_error',
+      `the worker ${session.id} cannot be steered now; continue it once it has ended`,
+    );
+  }
+  return toolText(`[steered worker ${session.id}]`);
+}

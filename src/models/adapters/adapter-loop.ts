@@ -1,13 +1,16 @@
 // The loop that every adapter shares: attempts, retries, timers, cancellation, and the end of a broken stream (11.3, 11.8).
+
 import type { Logger } from '#core/ports/logger.ts';
 import { AdapterError, type AdapterErrorFields, type ProviderAdapter } from '#core/ports/provider.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
 import type { IdGenerator } from '#protocol/ids.ts';
 import type { CanonicalRequest, MessageComplete, StreamEvent } from '#protocol/model-call.ts';
+import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { scrub } from '#protocol/text/scrub.ts';
-import type { TokenUsage } from '#protocol/usage.ts';
+import type { ReportedBill, TokenUsage } from '#protocol/usage.ts';
 import { createGuard, type Guard, mayRetry, retryDelay, type TimeLimits } from '../http/attempt-limits.ts';
 import { type AssembledEvent, type Assembly, createAssembly } from '../wire/assembly.ts';
+import { toBill } from '../wire/billed-parts.ts';
 import { type Fault, fault, WireFault } from '../wire/fault.ts';
 import { parseArguments } from '../wire/provider-values.ts';
 import { applyEvent, createFold, type Fold, hasUsage, settleUsage } from './yielded-message.ts';
@@ -49,7 +52,7 @@ export interface BaseOptions {
   readonly joinTextDeltas?: boolean;
 }
 
-/** An adapter out of a transport. */
+/** Builds an adapter from a transport. */
 export function createAdapter(options: BaseOptions, transport: Transport): ProviderAdapter {
   const estimated = new Set<string>();
   return {
@@ -66,6 +69,13 @@ interface Adapter {
   readonly estimated: Set<string>;
 }
 
+/** The provider's report about an attempt. */
+interface Spent {
+  readonly usage: TokenUsage | null;
+  readonly bill: ReportedBill | null;
+}
+const NOTHING: Spent = { usage: null, bill: null };
+
 async function* streamWithRetries(
   { options, transport, estimated }: Adapter,
   request: CanonicalRequest,
@@ -75,7 +85,7 @@ async function* streamWithRetries(
   const startedAt = clock.monotonic();
   const latency = () => Math.round(clock.monotonic() - startedAt);
   const guard = createGuard(clock, options.limits, caller);
-  let usage: TokenUsage | null = null;
+  let spent: Spent = NOTHING;
   try {
     for (let attempt = 1; ; attempt++) {
       const fold = createFold();
@@ -83,11 +93,12 @@ async function* streamWithRetries(
       guard.begin();
       let failure = guard.stopFault();
       const exchange = failure === null ? transport({ request, assembly, guard, attempt }) : null;
-      const fail = (why: Fault, counts: TokenUsage | null) =>
+      const fail = (why: Fault, { usage, bill }: Spent) =>
         createAdapterError(why, options.secrets, {
           request_id: request.request_id,
           provider_request_id: exchange?.requestId() ?? null,
-          usage: counts,
+          usage,
+          bill,
           latency_ms: latency(),
           retry_count: attempt - 1,
         });
@@ -149,16 +160,17 @@ async function* streamWithRetries(
           assembly.stop = { reason: stop, raw: assembly.stop?.raw ?? null };
           const complete = buildCompletion();
           yield complete;
-          throw fail(failure, complete.usage);
+          throw fail(failure, complete);
         }
       } finally {
         guard.end();
         exchange?.close();
       }
 
-      if (hasUsage(assembly.usage)) usage = settleUsage(assembly.usage, request, assembly.slots);
+      if (hasUsage(assembly.usage))
+        spent = { usage: settleUsage(assembly.usage, request, assembly.slots), bill: toBill(assembly.bill) };
       const wait = computeRetryDelay(failure, attempt, options, guard);
-      if (wait === null) throw fail(failure, usage);
+      if (wait === null) throw fail(failure, spent);
       log.warn(
         {
           model: request.model.id,
@@ -177,7 +189,7 @@ async function* streamWithRetries(
       try {
         await sleep(clock, wait * 1000, caller);
       } catch {
-        throw fail(fault('cancelled', null, 'the call was cancelled'), usage);
+        throw fail(fault('cancelled', null, 'the call was cancelled'), spent);
       }
     }
   } finally {
@@ -199,7 +211,8 @@ function joinTexts(queue: Assembly['queue'], at: number): { readonly event: Asse
     if (event.type !== 'text.delta' || event.content_block_index !== first.content_block_index) break;
     text += event.text;
   }
-  return { event: next === at + 1 ? first : { ...first, text }, next };
+  if (next === at + 1) return { event: first, next };
+  return { event: { ...first, text }, next };
 }
 
 /** Seconds until the next attempt; null = no further attempt. */
@@ -246,10 +259,11 @@ function createCompletion(
     raw_stop_reason: assembly.stop?.raw ?? null,
     final_content: fold.content,
     usage: settleUsage(assembly.usage, request, assembly.slots),
+    bill: toBill(assembly.bill),
     ...spent,
     served_model: assembly.servedModel,
     response_id: assembly.responseId,
-    provider_raw: null,
+    provider_raw: assembly.providerRaw,
   };
 }
 
@@ -265,13 +279,16 @@ function toFault(error: unknown, options: BaseOptions, request: CanonicalRequest
     },
     'adapter bug',
   );
-  return fault('other', 'adapter_bug', error instanceof Error ? error.message : String(error));
+  return fault('other', 'adapter_bug', readErrorMessage(error));
 }
 
 function createAdapterError(
   failure: Fault,
   secrets: readonly string[],
-  call: Pick<AdapterErrorFields, 'request_id' | 'provider_request_id' | 'usage' | 'latency_ms' | 'retry_count'>,
+  call: Pick<
+    AdapterErrorFields,
+    'request_id' | 'provider_request_id' | 'usage' | 'bill' | 'latency_ms' | 'retry_count'
+  >,
 ): AdapterError {
   const { error_class, error_detail, provider_status, retry_after_seconds } = failure;
   return new AdapterError(scrub(failure.message, { secrets }), {

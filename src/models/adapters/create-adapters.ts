@@ -1,5 +1,10 @@
 // Builds all usable adapters from the registry's configuration (11.9 to 11.12).
-import { type AdapterConfig, keyAdvice, usableAdapters } from '#core/policy/registry/adapter-config.ts';
+import {
+  type AdapterConfig,
+  anthropicVersion,
+  keyAdvice,
+  usableAdapters,
+} from '#core/policy/registry/adapter-config.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import type { ProviderAdapter, Providers } from '#core/ports/provider.ts';
 import type { Clock } from '#protocol/clock.ts';
@@ -18,6 +23,7 @@ import {
   OPENAI_BASE_URL,
   OPENROUTER_BASE_URL,
   openAiWire,
+  responsesWire,
   type Wire,
 } from './provider-wires.ts';
 
@@ -134,18 +140,18 @@ function createRealAdapter(
 ): ProviderAdapter {
   const { found, direct, record, replay, parser } = by;
   const wire = createWire(config, found?.key ?? null, base.log);
-  const recorder: Recorder | null =
-    record === null
-      ? null
-      : createRecorder({
-          dir: record,
-          adapter: base.name,
-          send: direct,
-          clock: base.clock,
-          secrets: base.secrets,
-          log: base.log,
-          parser,
-        });
+  let recorder: Recorder | null = null;
+  if (record !== null) {
+    recorder = createRecorder({
+      dir: record,
+      adapter: base.name,
+      send: direct,
+      clock: base.clock,
+      secrets: base.secrets,
+      log: base.log,
+      parser,
+    });
+  }
   const transport = createHttpTransport(wire, {
     baseUrl: config.base_url ?? found?.base_url ?? DEFAULT_BASE_URLS[config.type],
     extraHeaders: config.extra_headers,
@@ -164,9 +170,10 @@ export const DEFAULT_BASE_URLS = {
 } as const satisfies Record<RealConfig['type'], string>;
 
 function createWire(config: RealConfig, key: string | null, log: Logger): Wire {
-  const { options, type } = config;
+  const { options, type, wire } = config;
   const trimmed = key?.trim() || null;
-  if (type === 'anthropic') return anthropicWire(trimmed, options, log);
+  if (type === 'anthropic') return anthropicWire(trimmed, { ...options, api_version: anthropicVersion(config) }, log);
+  if (wire === 'responses') return responsesWire(trimmed, log);
   return openAiWire(type, trimmed, options, log);
 }
 

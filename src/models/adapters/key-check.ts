@@ -1,11 +1,10 @@
 // Checks the key of an adapter with one free request: the list of models, or OpenRouter's information about the key (17 §2).
-import type { AdapterConfig } from '#core/policy/registry/adapter-config.ts';
+import { type AdapterConfig, anthropicVersion } from '#core/policy/registry/adapter-config.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { scrub } from '#protocol/text/scrub.ts';
 import { type HttpResponse, networkFault, type Send } from '../http/provider-http.ts';
 import { classify, readWireError } from '../wire/fault.ts';
 import { DEFAULT_BASE_URLS } from './create-adapters.ts';
-import { ANTHROPIC_VERSION } from './provider-wires.ts';
 
 const TIMEOUT_SECONDS = 15;
 /** Maximum bytes read of an answer. */
@@ -52,11 +51,14 @@ export async function checkKey({ config, found, send, clock, secrets }: KeyCheck
   }
 }
 
-function buildHeaders({ type, options, extra_headers }: AdapterConfig, key: string | null): Record<string, string> {
+function buildHeaders(config: AdapterConfig, key: string | null): Record<string, string> {
+  const { type, extra_headers } = config;
   const own: Record<string, string> = { accept: 'application/json', 'user-agent': 'metis' };
-  if (type === 'anthropic') own['anthropic-version'] = options.anthropic_version ?? ANTHROPIC_VERSION;
-  if (key !== null)
-    own[type === 'anthropic' ? 'x-api-key' : 'authorization'] = type === 'anthropic' ? key : `Bearer ${key}`;
+  if (type === 'anthropic') own['anthropic-version'] = anthropicVersion(config);
+  if (key !== null) {
+    if (type === 'anthropic') own['x-api-key'] = key;
+    else own.authorization = `Bearer ${key}`;
+  }
   for (const [name, value] of Object.entries(extra_headers)) own[name.toLowerCase()] = value;
   return own;
 }

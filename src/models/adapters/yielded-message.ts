@@ -1,4 +1,4 @@
-// The message as yielded so far: its content, and its token counts at the end (11.3 rules 4, 5, 7, 10).
+// Collects the yielded part of a message: its content, and its token counts at the end (11.3 rules 4, 5, 7, 10).
 
 import { codePoints } from '#core/policy/context/message-size.ts';
 import { estimateRequest } from '#core/policy/context/token-estimate.ts';
@@ -15,7 +15,7 @@ interface OpenTool {
 }
 
 export interface Fold {
-  /** Whether anything was yielded, which ends the time for retries. */
+  /** Whether any event was yielded; after that no retry is possible. */
   started: boolean;
   readonly content: ContentBlock[];
   tool: OpenTool | null;

@@ -125,7 +125,8 @@ export function retryAfterSeconds(header: (name: string) => string | null, now: 
   const seconds = parseDecimal(value);
   if (seconds !== null) return seconds;
   // Date.parse reads many things as a date; an HTTP date always starts with its weekday.
-  const at = /^[A-Za-z]{3,}, /.test(value.trim()) ? Date.parse(value) : Number.NaN;
+  if (!/^[A-Za-z]{3,}, /.test(value.trim())) return null;
+  const at = Date.parse(value);
   if (Number.isNaN(at)) return null;
   return Math.max(0, (at - now) / 1000);
 }

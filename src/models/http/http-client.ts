@@ -34,7 +34,7 @@ export function createHttpClient(env: Environment): Send {
       connect: buildConnector({ timeout: CONNECT_MS }),
       maxHeaderSize: HEADER_BYTES,
       factory: pool,
-      // For connections to a proxy.
+      // Options for connections to a proxy.
       clientFactory: pool,
     };
     dispatcher ??= proxies.httpProxy || proxies.httpsProxy ? new EnvHttpProxyAgent(options) : new Agent(options);
@@ -80,11 +80,11 @@ function proxyUrl(text: string): string | null {
 }
 
 type Connector = buildConnector.connector;
-type GiveUp = (error: Error) => void;
+type Abandon = (error: Error) => void;
 
 /** Pending connections of a request; null once the request needs no new connection. */
 interface Openings {
-  giveUps: GiveUp[] | null;
+  abandons: Abandon[] | null;
 }
 const openings = new AsyncLocalStorage<Openings>();
 
@@ -99,9 +99,10 @@ function abandonable(connect: Connector): Connector {
       if (over) return void socket?.destroy();
       over = true;
       if (error === null) done(null, socket);
-      else done(REOPENED.has(errorCode(error)) ? proxyFailure(error) : error, null);
+      else if (REOPENED.has(errorCode(error))) done(proxyFailure(error), null);
+      else done(error, null);
     });
-    openings.getStore()?.giveUps?.push((error) => {
+    openings.getStore()?.abandons?.push((error) => {
       if (opening instanceof Socket) opening.destroy(error);
       if (over) return;
       over = true;
@@ -123,6 +124,17 @@ function proxyFailure(cause: Error): Error {
   });
 }
 
+function toAbortError(reason: unknown): Error {
+  if (reason instanceof Error) return reason;
+  return new Error('cut off');
+}
+
+/** A single piece is not copied. */
+function joinPieces(pieces: readonly Uint8Array[]): Uint8Array {
+  if (pieces.length === 1) return pieces[0]!;
+  return Buffer.concat(pieces);
+}
+
 /** A pending `readPiece`. */
 interface Reader {
   resolve(piece: Uint8Array | null): void;
@@ -141,13 +153,13 @@ function sendRequest(
     let waiting: Reader | null = null;
     let over = false;
     let failure: unknown = null;
-    const opening: Openings = { giveUps: [] };
+    const opening: Openings = { abandons: [] };
 
     /** No more data arrives. Unread data stays readable unless an error ended the response. */
     function end(error: unknown): void {
       if (over) return;
       over = true;
-      opening.giveUps = null;
+      opening.abandons = null;
       failure = error;
       signal.removeEventListener('abort', onAbort);
       if (error === null) waiting?.resolve(null);
@@ -156,30 +168,27 @@ function sendRequest(
       waiting = null;
     }
     function abort(reason: unknown): void {
-      const error = reason instanceof Error ? reason : new Error('cut off');
-      const giveUps = opening.giveUps ?? [];
+      const error = toAbortError(reason);
+      const abandons = opening.abandons ?? [];
       end(error);
       unread.length = 0;
       controller?.abort(error);
-      for (const giveUp of giveUps) giveUp(new Error('given up'));
+      for (const abandonConnection of abandons) abandonConnection(new Error('given up'));
     }
     const onAbort = () => abort(signal.reason);
 
     const response = (status: number, head: Readonly<Record<string, string | string[] | undefined>>): HttpResponse => ({
       status,
       get headers() {
-        return Object.entries(head).flatMap(([name, value]) =>
-          (Array.isArray(value) ? value : [value ?? '']).map((one) => [name, one] as const),
-        );
+        return Object.entries(head).flatMap(([name, value]) => [value ?? ''].flat().map((one) => [name, one] as const));
       },
       header(name) {
-        const value = head[name];
-        return (Array.isArray(value) ? value[0] : value) ?? null;
+        return [head[name]].flat()[0] ?? null;
       },
       readPiece() {
         if (unread.length > 0) {
           // Everything that arrived since the last read, as one piece.
-          const all = unread.length === 1 ? unread[0]! : Buffer.concat(unread);
+          const all = joinPieces(unread);
           unread.length = 0;
           unreadBytes = 0;
           if (controller?.paused) controller.resume();
@@ -208,8 +217,8 @@ function sendRequest(
       dispatcher.dispatch(asked, {
         onRequestStart(begun) {
           controller = begun;
-          opening.giveUps = null;
-          if (over) begun.abort(failure instanceof Error ? failure : new Error('cut off'));
+          opening.abandons = null;
+          if (over) begun.abort(toAbortError(failure));
         },
         onResponseStart(_, status, head) {
           if (status >= 200) resolve(response(status, head));
@@ -238,7 +247,8 @@ function groupHeaders(headers: HttpRequest['headers']): Record<string, string | 
   const values = new Map<string, string | string[]>();
   for (const [name, value] of headers) {
     const known = values.get(name);
-    values.set(name, known === undefined ? value : [known, value].flat());
+    if (known === undefined) values.set(name, value);
+    else values.set(name, [known, value].flat());
   }
   return Object.fromEntries(values);
 }

@@ -1,6 +1,8 @@
 // One attempt over HTTP: sends the request and reads the server-sent events until the body or the caller ends (11.1).
+
 import { createParser, type EventSourceParser } from 'eventsource-parser';
 import type { Clock } from '#protocol/clock.ts';
+import { readErrorMessage } from '#protocol/text/error-message.ts';
 import type { Attempt, Exchange, Transport } from '../adapters/adapter-loop.ts';
 import type { Wire } from '../adapters/provider-wires.ts';
 import type { Decoder } from '../wire/codec.ts';
@@ -53,8 +55,7 @@ export function networkFault(error: unknown, detail: string | null = null): Faul
 /** A host with several addresses fails with one error for each address and no message of its own. */
 function errorMessage(error: unknown): string {
   if (error instanceof AggregateError && error.message === '') return error.errors.map(errorMessage).join('; ');
-  if (error instanceof Error) return error.message;
-  return String(error);
+  return readErrorMessage(error);
 }
 
 const ERROR_BODY_BYTES = 64 * 1024;
@@ -118,7 +119,8 @@ function createExchange({ wire, url, headers, send, clock }: Endpoint, run: Atte
     try {
       response = await send({ url, headers, body, signal, of: { request, attempt } });
     } catch (error) {
-      throw error instanceof WireFault ? error : new WireFault(networkFault(error));
+      if (error instanceof WireFault) throw error;
+      throw new WireFault(networkFault(error));
     }
     const { status } = response;
     if (REDIRECTS.has(status)) throw new WireFault(fault('other', 'redirected', REDIRECTED));
@@ -156,7 +158,8 @@ function createExchange({ wire, url, headers, send, clock }: Endpoint, run: Atte
       if (piece !== null) parser.feed(text.decode(piece, { stream: true }));
       else if (!signal.aborted) finish();
     } catch (error) {
-      throw error instanceof SyntaxError ? new WireFault(networkFault(error, 'malformed_event')) : error;
+      if (error instanceof SyntaxError) throw new WireFault(networkFault(error, 'malformed_event'));
+      throw error;
     }
     return piece !== null;
   }
@@ -213,7 +216,9 @@ async function readErrorResponse(response: HttpResponse, clock: Clock): Promise<
     retry_after_seconds: retryAfterSeconds((name) => response.header(name), clock.now()),
   };
   if (ok && error === null) return fault('other', 'not_a_stream', `the answer is not a stream: ${message}`, rest);
-  const [error_class, detail] = classify(error, ok ? (error?.status ?? null) : status);
+  let failedStatus: number | null = status;
+  if (ok) failedStatus = error?.status ?? null;
+  const [error_class, detail] = classify(error, failedStatus);
   return fault(error_class, detail, message, rest);
 }
 

@@ -81,8 +81,10 @@ export function createRecorder(options: RecorderOptions): Recorder {
       async readPiece() {
         try {
           const piece = await response.readPiece();
-          keepDecoded(piece === null ? text.decode() : text.decode(piece, { stream: true }));
-          if (piece === null) finish('complete');
+          if (piece === null) {
+            keepDecoded(text.decode());
+            finish('complete');
+          } else keepDecoded(text.decode(piece, { stream: true }));
           return piece;
         } catch (error) {
           finish(endReason());
@@ -106,7 +108,7 @@ export function createRecorder(options: RecorderOptions): Recorder {
   };
 }
 
-// Exchanges of the gateway: one file a call, in the format of 11.12 (19 §2.7).
+// Records exchanges of the gateway: one file per call, in the format of 11.12 (19 §2.7).
 
 interface ExchangeLogOptions extends WriterOptions {
   readonly adapter: string;

@@ -1,7 +1,10 @@
 // Answers from recorded exchanges instead of the network (11.12).
+
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { StartupError } from '#protocol/errors.ts';
+import { readErrorMessage } from '#protocol/text/error-message.ts';
+import { joinLines } from '#protocol/text/plain-text.ts';
 import type { HttpResponse, Send } from '../http/provider-http.ts';
 import { fault, WireFault } from '../wire/fault.ts';
 import { bodyKey, type Recording, RecordingSchema } from './recording.ts';
@@ -56,7 +59,7 @@ function recordingKey(adapter: string, path: string, body: unknown, secrets: rea
   return `${adapter} ${path} ${bodyKey(body, secrets)}`;
 }
 
-/** The chunks without their delays, and then the end that was recorded; an aborted one leaves the stream open, as it was. */
+/** The chunks without their delays, then the recorded end. After a recorded abort the stream stays open, as it did then. */
 function replayResponse(recording: Recording & { readonly status: number }, signal: AbortSignal): HttpResponse {
   const bytes = new TextEncoder();
   let next = 0;
@@ -107,7 +110,7 @@ function readRecording(file: string): Recording {
   try {
     return RecordingSchema.parse(JSON.parse(readFileSync(file, 'utf8')));
   } catch (error) {
-    const reason = error instanceof Error ? error.message.replaceAll(/\s+/g, ' ') : String(error);
+    const reason = joinLines(readErrorMessage(error));
     throw new StartupError('replay_unreadable', [`providers.replay: ${file} is not a recording: ${reason}`]);
   }
 }

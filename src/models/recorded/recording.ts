@@ -10,7 +10,7 @@ export const RecordingSchema = z.strictObject({
   method: z.string(),
   path: z.string(),
   body: z.unknown(),
-  /** Null when no response came. */
+  /** Null without a response. */
   status: z.int().nullable(),
   headers: z.record(z.string(), z.string()),
   chunks: z.array(z.strictObject({ at_ms: z.int().min(0), text: z.string() })),
@@ -18,7 +18,7 @@ export const RecordingSchema = z.strictObject({
 });
 export type Recording = z.infer<typeof RecordingSchema>;
 
-/** The response headers that mean something to an adapter; no other is kept. */
+/** The response headers that adapters read; others are not recorded. */
 export const KEPT_HEADERS = ['content-type', 'request-id', 'x-request-id', 'retry-after', 'retry-after-ms'];
 
 /** Equal for the same request of another run: tool use ids count by their order of appearance only. */
@@ -31,7 +31,7 @@ export function bodyKey(body: unknown, secrets: readonly string[]): string {
   return sha256Hex(text);
 }
 
-/** An attempt that has ended, beside the body that was sent, before its credentials are taken out. */
+/** An ended attempt without its request body; credentials are not removed yet. */
 export interface Exchange extends Omit<Recording, 'schema_version' | 'method' | 'body'> {
   readonly secrets: readonly string[];
 }
@@ -53,7 +53,7 @@ export function recordingText(body: Buffer, { secrets, chunks, end, ...exchange 
   return JSON.stringify(recording, null, 1);
 }
 
-/** Pieces as they came, or, when a credential is in them, all in one with it taken out: it may lie across two pieces. */
+/** The received pieces. If they contain a credential, one joined piece without it, since it may span two pieces. */
 function cleanChunks(chunks: Recording['chunks'], secrets: readonly string[]): Recording['chunks'] {
   const whole = chunks.map((chunk) => chunk.text).join('');
   const scrubbed = scrubSecrets(whole, secrets);

@@ -1,7 +1,7 @@
 // Relays a client's bytes to a provider and the answer's bytes back, and reads the token counts on the way (19 §2.2).
 import { type Duplex, Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
-import type { AdapterConfig } from '#core/policy/registry/adapter-config.ts';
+import { type AdapterConfig, anthropicVersion } from '#core/policy/registry/adapter-config.ts';
 import {
   HOP_BY_HOP,
   type Relay,
@@ -15,11 +15,11 @@ import type { ClientWire } from '#protocol/client-wire.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { scrub } from '#protocol/text/scrub.ts';
 import { type CredentialSource, DEFAULT_BASE_URLS } from '../adapters/create-adapters.ts';
-import { ANTHROPIC_VERSION } from '../adapters/provider-wires.ts';
 import { type HttpResponse, networkFault, type Send } from '../http/provider-http.ts';
 import { createExchangeLog, type ExchangeLog, type LoggedExchange } from '../recorded/recorder.ts';
 import type { ThreadedParser } from '../threads/threaded-parser.ts';
 import { createMeter, type Meter } from '../wire/answer-meter.ts';
+import { toBill } from '../wire/billed-parts.ts';
 import { METERS } from '../wire/wire-meters.ts';
 import {
   connectionHeaders,
@@ -132,9 +132,13 @@ function buildRequestHeaders(options: RelayOptions, { headers, wire }: RelayRequ
   const own: [string, string][] = [['accept-encoding', 'identity']];
   if (wire === 'messages' && !headers.some(([name]) => name === 'anthropic-version'))
     own.push(['anthropic-version', options.anthropicVersion]);
-  if (withKey && options.key !== null)
-    own.push(options.type === 'anthropic' ? ['x-api-key', options.key] : ['authorization', `Bearer ${options.key}`]);
+  if (withKey && options.key !== null) own.push(buildKeyHeader(options.type, options.key));
   return [...given, ...own, ...extra];
+}
+
+function buildKeyHeader(type: RelayOptions['type'], key: string): [string, string] {
+  if (type === 'anthropic') return ['x-api-key', key];
+  return ['authorization', `Bearer ${key}`];
 }
 
 /** Watches the client's signal and the idle time. */
@@ -244,9 +248,9 @@ async function* readPieces(response: HttpResponse): AsyncGenerator<Uint8Array> {
 }
 
 function redactReading({ reading }: Meter, credentials: SentCredentials) {
-  const { fault } = reading;
-  const name = fault === null || fault.name === null || credentials.isContainedIn(fault.name) ? null : fault.name;
-  return { ...reading, usage: { ...reading.usage }, fault: fault === null ? null : { ...fault, name } };
+  let fault = reading.fault && { ...reading.fault };
+  if (fault?.name != null && credentials.isContainedIn(fault.name)) fault = { ...fault, name: null };
+  return { ...reading, usage: { ...reading.usage }, bill: toBill(reading.bill), fault };
 }
 
 function toRelayFault(error: unknown, watch: Watch, { values }: SentCredentials): RelayFault {
@@ -282,9 +286,11 @@ export function createRelays({ adapters, credentials, record, send, clock, log, 
     if (config.type === 'scripted') continue;
     const found = credentials.forAdapter(id, config);
     const { secrets } = credentials;
-    const exchanges =
-      record === null ? null : createExchangeLog({ dir: record, adapter: id, clock, secrets, log, parser });
-    if (exchanges !== null) logs.push(exchanges);
+    let exchanges: ExchangeLog | null = null;
+    if (record !== null) {
+      exchanges = createExchangeLog({ dir: record, adapter: id, clock, secrets, log, parser });
+      logs.push(exchanges);
+    }
     relays.set(
       id,
       createRelay({
@@ -293,7 +299,7 @@ export function createRelays({ adapters, credentials, record, send, clock, log, 
         key: found?.key?.trim() || null,
         keyed: found !== null,
         extraHeaders: config.extra_headers,
-        anthropicVersion: config.options.anthropic_version ?? ANTHROPIC_VERSION,
+        anthropicVersion: anthropicVersion(config),
         send,
         clock,
         record: exchanges,

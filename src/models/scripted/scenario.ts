@@ -1,7 +1,7 @@
 // Scenarios of the scripted provider: file format, checks, and the rule that matches a request (11.11).
 import picomatch from 'picomatch';
 import { z } from 'zod';
-import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
+import { describeIssues } from '#core/policy/parsing/plain-issue.ts';
 import { OWN_FILE } from '#core/policy/parsing/text-limits.ts';
 import { readYaml } from '#core/policy/parsing/yaml.ts';
 import { joinText, StopReasonSchema } from '#protocol/message.ts';
@@ -96,7 +96,7 @@ export function parseScenario(text: string, path: string): Result<Scenario, stri
   const parsed = ScenarioSchema.safeParse(raw);
   if (!parsed.success) {
     return err(
-      plainIssues(parsed.error).map((issue) => `${path}: ${formatScenarioPath(issue.path, raw)}: ${issue.message}`),
+      describeIssues(parsed.error).map((issue) => `${path}: ${formatScenarioPath(issue.path, raw)}: ${issue.message}`),
     );
   }
   const { defaults, fallback, strict } = parsed.data;
@@ -121,7 +121,10 @@ export function parseScenario(text: string, path: string): Result<Scenario, stri
 
 function countUses(rule: z.infer<typeof RuleSchema>, responses: readonly Respond[]): number {
   if (rule.responses !== undefined) return rule.responses.length;
-  if (rule.times !== undefined) return rule.times === 'inf' ? Number.POSITIVE_INFINITY : rule.times;
+  if (rule.times !== undefined) {
+    if (rule.times === 'inf') return Number.POSITIVE_INFINITY;
+    return rule.times;
+  }
   const placed = rule.match.turn !== undefined || rule.match.call !== undefined;
   if (placed && responses[0]?.error === undefined) return Number.POSITIVE_INFINITY;
   return 1;
@@ -138,14 +141,22 @@ function formatScenarioPath(path: readonly PropertyKey[], raw: unknown): string 
   let at = raw;
   let out = '';
   for (const key of path) {
-    at = typeof at === 'object' && at !== null ? (at as Record<PropertyKey, unknown>)[key] : undefined;
-    out += typeof key === 'number' ? `[${key}]` : `${out === '' ? '' : '.'}${String(key)}`;
+    at = readMember(at, key);
+    if (typeof key === 'number') out += `[${key}]`;
+    else if (out === '') out = String(key);
+    else out += `.${String(key)}`;
     if (/^rules\[\d+\]$/.test(out)) {
-      const id = typeof at === 'object' && at !== null && 'id' in at ? at.id : undefined;
-      out += ` (${typeof id === 'string' ? id : `rule-${Number(key) + 1}`})`;
+      let id = readMember(at, 'id');
+      if (typeof id !== 'string') id = `rule-${Number(key) + 1}`;
+      out += ` (${id})`;
     }
   }
   return out;
+}
+
+function readMember(value: unknown, key: PropertyKey): unknown {
+  if (typeof value !== 'object' || value === null) return undefined;
+  return (value as Record<PropertyKey, unknown>)[key];
 }
 
 // Matching: the rule for a request, its use count, and the placeholders in its answer (11.11).
@@ -186,16 +197,15 @@ interface Facts {
 export function collectFacts(request: CanonicalRequest): Facts {
   const user = request.messages.findLast((m) => m.role === 'user');
   const tool = request.messages.findLast((m) => m.role === 'tool');
-  const userText = user === undefined ? '' : joinText(user.content);
-  const task = request.caller.is_worker ? (request.system_prompt_volatile ?? '') : '';
-  return {
-    userText,
-    searched: task === '' ? userText : `${userText}\n${task}`,
-    toolResult:
-      tool === undefined
-        ? ''
-        : tool.content.map((b) => (b.type === 'tool_result' ? joinText(b.content) : '')).join('\n'),
-  };
+  const userText = joinText(user?.content ?? []);
+  const task = request.system_prompt_volatile ?? '';
+  const results = (tool?.content ?? []).map((block) => {
+    if (block.type !== 'tool_result') return '';
+    return joinText(block.content);
+  });
+  let searched = userText;
+  if (request.caller.is_worker && task !== '') searched += `\n${task}`;
+  return { userText, searched, toolResult: results.join('\n') };
 }
 
 function matchesRule(match: Match, request: CanonicalRequest, facts: Facts): boolean {
@@ -210,10 +220,13 @@ function matchesRule(match: Match, request: CanonicalRequest, facts: Facts): boo
   );
 }
 
+/** What the server adds for the model behind a result (14): an answer that quotes the result leaves it out. */
+const BUDGET_LINES = /(?:\n?\[budget(?: warning)?: [^\n\]]*\])+$/;
+
 function fillPlaceholders(respond: Respond, request: CanonicalRequest, facts: Facts): Respond {
   const values: Record<Placeholder, string> = {
     last_user_text: facts.userText,
-    last_tool_result: facts.toolResult,
+    last_tool_result: facts.toolResult.replace(BUDGET_LINES, ''),
     model: request.model.id,
     turn: String(request.caller.turn_index),
     call: String(request.caller.call_index),
@@ -224,9 +237,9 @@ function fillPlaceholders(respond: Respond, request: CanonicalRequest, facts: Fa
   return {
     ...respond,
     ...(text !== undefined && { text: fill(text) }),
-    ...(tool_calls === undefined
-      ? {}
-      : { tool_calls: tool_calls.map((c) => ({ name: c.name, input: fillObject(c.input, fill) })) }),
+    ...(tool_calls !== undefined && {
+      tool_calls: tool_calls.map((c) => ({ name: c.name, input: fillObject(c.input, fill) })),
+    }),
   };
 }
 

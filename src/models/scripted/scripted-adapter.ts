@@ -106,11 +106,12 @@ type Piece =
   | { readonly kind: 'tool'; readonly name: string; readonly text: string };
 
 function splitAnswer(respond: Respond): Piece[] {
-  return [
-    ...(respond.thinking ? [{ kind: 'thinking' as const, text: respond.thinking }] : []),
-    ...(respond.text ? [{ kind: 'text' as const, text: respond.text }] : []),
-    ...(respond.tool_calls ?? []).map((c) => ({ kind: 'tool' as const, name: c.name, text: JSON.stringify(c.input) })),
-  ];
+  const pieces: Piece[] = [];
+  if (respond.thinking) pieces.push({ kind: 'thinking', text: respond.thinking });
+  if (respond.text) pieces.push({ kind: 'text', text: respond.text });
+  for (const { name, input } of respond.tool_calls ?? [])
+    pieces.push({ kind: 'tool', name, text: JSON.stringify(input) });
+  return pieces;
 }
 
 /** Pieces of `size` code points. */

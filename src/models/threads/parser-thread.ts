@@ -12,7 +12,7 @@ import { METERS } from '../wire/wire-meters.ts';
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
-/** What each kind of job gets beside the bytes, and what it returns. `bytes` of a result are handed back, not copied. */
+/** The input of each kind of job besides the bytes, and its result. `bytes` of a result are transferred, not copied. */
 export interface ParseJobs {
   readonly request: {
     readonly given: { readonly wire: ClientWire };

@@ -36,7 +36,8 @@ function countSlices(text: string, count: (slice: string) => number): number {
     let to = Math.min(from + SLICE, text.length);
     // Not within a character.
     if (to < text.length && (text.charCodeAt(to) & 0xfc00) === 0xdc00) to += 1;
-    tokens += count(text.slice(from, to)) + (to < text.length ? CUT_TOKENS : 0);
+    tokens += count(text.slice(from, to));
+    if (to < text.length) tokens += CUT_TOKENS;
     from = to;
   }
   return tokens;

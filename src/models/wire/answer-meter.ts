@@ -3,7 +3,8 @@ import { createParser } from 'eventsource-parser';
 import { readJson } from '#core/policy/parsing/json.ts';
 import { WHOLE_ANSWER } from '#core/policy/parsing/text-limits.ts';
 import type { StopReason } from '#protocol/message.ts';
-import { emptyUsage, type UsageReport, type UsageRound } from './assembly.ts';
+import { emptyUsage, type UsageReport } from './assembly.ts';
+import { type BillNotes, emptyNotes } from './billed-parts.ts';
 import { classify, readWireError } from './fault.ts';
 import { EVENT_CHARACTERS, readName, tryEventData } from './provider-values.ts';
 
@@ -14,7 +15,7 @@ const ERROR_NAME = /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/;
 
 export interface Reading {
   usage: UsageReport;
-  rounds: readonly UsageRound[];
+  bill: BillNotes;
   stop_reason: StopReason | null;
   served_model: string | null;
   response_id: string | null;
@@ -75,7 +76,7 @@ export function readWholeAnswer(wire: WireMeter, bytes: Buffer): Reading {
 function emptyReading(): Reading {
   return {
     usage: emptyUsage(),
-    rounds: [],
+    bill: emptyNotes(),
     stop_reason: null,
     served_model: null,
     response_id: null,

@@ -162,12 +162,12 @@ export function createAnthropicEventEncoder(head: AnswerHead): EventEncoder {
           ...within(event.content_block_index, { type: 'text', text: '' }),
           delta({ type: 'text_delta', text: event.text }),
         ];
-      case 'thinking.delta':
-        return [
-          ...within(event.content_block_index, { type: 'thinking', thinking: '', signature: '' }),
-          ...(event.text === '' ? [] : [delta({ type: 'thinking_delta', thinking: event.text })]),
-          ...(event.signature === null ? [] : [delta({ type: 'signature_delta', signature: event.signature })]),
-        ];
+      case 'thinking.delta': {
+        const frames = [...within(event.content_block_index, { type: 'thinking', thinking: '', signature: '' })];
+        if (event.text !== '') frames.push(delta({ type: 'thinking_delta', thinking: event.text }));
+        if (event.signature !== null) frames.push(delta({ type: 'signature_delta', signature: event.signature }));
+        return frames;
+      }
       case 'redacted': {
         const started = start({ type: 'redacted_thinking', data: event.data });
         return [...started, sse('content_block_stop', { index })];

@@ -20,10 +20,15 @@ import {
 } from './encode-history.ts';
 
 export interface AnthropicOptions {
+  /** The `anthropic-version`, a date; absent = the older one. */
+  readonly api_version?: string | undefined;
   readonly prompt_cache?: boolean | undefined;
   /** Overrides the request's value. */
   readonly cache_ttl?: '5m' | '1h' | undefined;
 }
+
+/** From this version on `temperature`, `top_p` and `top_k`, and documents in assistant messages, are rejected. */
+const NEWER_VERSION = '2026-10-21';
 
 /** Blocks of one message as JSON texts. */
 interface Encoded {
@@ -51,6 +56,7 @@ export function createAnthropicEncoder(
 ): (request: CanonicalRequest) => Buffer {
   const drop = createDropLog(remarks);
   const caching = options.prompt_cache !== false;
+  const isOlder = (options.api_version ?? '') < NEWER_VERSION;
   const mark = (json: string, request: CanonicalRequest) => {
     if (!caching) return json;
     const ttl = (options.cache_ttl ?? request.cache_ttl) === '1h' ? ',"ttl":"1h"' : '';
@@ -63,7 +69,8 @@ export function createAnthropicEncoder(
     const parts: string[] = [];
     let markable = -1;
     for (const block of message.content) {
-      const reason = findUnsupported(block, message, model);
+      const misplaced = block.type === 'document' && message.role === 'assistant' && !isOlder;
+      const reason = misplaced ? 'the API takes it from users alone' : findUnsupported(block, message, model);
       if (reason !== null) {
         drop(message, block.type, reason);
         continue;
@@ -109,8 +116,9 @@ export function createAnthropicEncoder(
   }
 
   /** Results first, then the user's content, in one message. */
-  function flushResults(history: EncodedHistory, after: Encoded | null): EncodedHistory {
-    const all = after === null ? history.results : [...history.results, after];
+  function flushResults(history: EncodedHistory, ...after: readonly Encoded[]): EncodedHistory {
+    const all = [...history.results, ...after];
+    if (all.length === 0) return history;
     const rest = { ...history, results: [] };
     if (all.length === 1) return appendMessage(rest, all[0]!);
     const parts = all.flatMap((e) => e.parts);
@@ -120,7 +128,8 @@ export function createAnthropicEncoder(
   function appendMessage(history: EncodedHistory, message: Encoded): EncodedHistory {
     if (message.parts.length === 0) return history;
     const { before, last } = history;
-    return { ...history, before: last === null ? before : appendText(before, `${last.json},`), last: message };
+    if (last === null) return { ...history, last: message };
+    return { ...history, before: appendText(before, `${last.json},`), last: message };
   }
 
   const encodeHistory = cacheFold<EncodedHistory>(
@@ -133,14 +142,14 @@ export function createAnthropicEncoder(
       const encoded = encode(step.message, model);
       if (step.kind === 'result') return { ...history, results: [...history.results, encoded] };
       if (step.kind === 'user') return flushResults(history, encoded);
-      return appendMessage(history.results.length > 0 ? flushResults(history, null) : history, encoded);
+      return appendMessage(flushResults(history), encoded);
     },
     drop,
   );
 
   function withMessages(head: string, request: CanonicalRequest): Buffer {
     const open = encodeHistory(request);
-    const { before, last } = open.results.length > 0 ? flushResults(open, null) : open;
+    const { before, last } = flushResults(open);
     if (last === null || last.markable < 0) return wrapText(`${head}[`, before, `${last?.json ?? ''}]}`);
     const parts = [...last.parts];
     parts[last.markable] = mark(parts[last.markable]!, request);
@@ -178,23 +187,31 @@ export function createAnthropicEncoder(
       const tools = request.tools.map(toolJson);
       tools[tools.length - 1] = mark(tools[tools.length - 1]!, request);
       fields.push(`"tools":[${tools.join(',')}]`);
+      if (request.tool_choice === 'none') fields.push('"tool_choice":{"type":"none"}');
     }
     if (request.stop_sequences.length > 0) fields.push(`"stop_sequences":${JSON.stringify(request.stop_sequences)}`);
     // The provider rejects a temperature combined with thinking.
     if (model.thinking !== null) fields.push(`"thinking":${JSON.stringify(model.thinking)}`);
-    else if (request.temperature !== null) fields.push(`"temperature":${request.temperature}`);
-    if (request.output_schema !== null && model.capabilities.supports_structured_output)
-      fields.push(
-        `"output_config":${JSON.stringify({ format: { type: 'json_schema', schema: request.output_schema } })}`,
-      );
+    else if (request.temperature !== null && isOlder) fields.push(`"temperature":${request.temperature}`);
+    const output = buildOutputConfig(request);
+    if (output !== null) fields.push(`"output_config":${JSON.stringify(output)}`);
     return withMessages(`{${replaceLoneSurrogates(fields.join(','))},"messages":`, request);
+  };
+}
+
+function buildOutputConfig({ effort, output_schema, model }: CanonicalRequest): object | null {
+  const isFormatted = output_schema !== null && model.capabilities.supports_structured_output;
+  if (effort === null && !isFormatted) return null;
+  return {
+    ...(effort !== null && { effort }),
+    ...(isFormatted && { format: { type: 'json_schema', schema: output_schema } }),
   };
 }
 
 function toolResult(tool_use_id: string, content: readonly object[], is_error: boolean): object {
   // A failed result needs content. A successful result may be empty and then has no `content`.
   const shown = content.length === 0 && is_error ? [{ type: 'text', text: '(no output)' }] : content;
-  return { type: 'tool_result', tool_use_id, ...(shown.length > 0 ? { content: shown } : {}), is_error };
+  return { type: 'tool_result', tool_use_id, ...(shown.length > 0 && { content: shown }), is_error };
 }
 
 function encodedMessage(role: Encoded['role'], parts: readonly string[], markable: number): Encoded {

@@ -1,15 +1,18 @@
 // Decodes server-sent events of Anthropic Messages into an assembly (11.5).
+import { isMapping } from '#core/policy/parsing/yaml.ts';
 import type { StopReason } from '#protocol/message.ts';
-import { type Assembly, readCount, type Slot } from './assembly.ts';
+import type { ReportedRound } from '#protocol/usage.ts';
+import { type Assembly, BLOCK_WEIGHT, readCount, type Slot, type UsageReport } from './assembly.ts';
+import { readMessagesBill, readMessagesBlock, sumCounts } from './billed-parts.ts';
 import type { CodecLog, Decoder } from './codec.ts';
-import { fault, readWireError, toStreamFault, WireFault } from './fault.ts';
+import { createRefusal, createUnknownStop, fault, readWireError, toStreamFault, WireFault } from './fault.ts';
 import { argumentsText, readEventData, readName } from './provider-values.ts';
 
 /** Fields of all events in one shape; every field may be missing. */
 interface WireEvent {
   readonly type?: string;
   readonly index?: unknown;
-  readonly message?: { readonly id?: unknown; readonly model?: unknown; readonly usage?: WireUsage | null } | null;
+  readonly message?: { readonly id?: unknown; readonly model?: unknown; readonly usage?: unknown } | null;
   readonly content_block?: WireBlock | null;
   readonly delta?: {
     readonly type?: string;
@@ -19,7 +22,7 @@ interface WireEvent {
     readonly partial_json?: unknown;
     readonly stop_reason?: unknown;
   } | null;
-  readonly usage?: WireUsage | null;
+  readonly usage?: unknown;
 }
 interface WireBlock {
   readonly type?: string;
@@ -31,21 +34,11 @@ interface WireBlock {
   readonly signature?: unknown;
   readonly data?: unknown;
 }
-interface WireUsage {
-  readonly input_tokens?: unknown;
-  readonly output_tokens?: unknown;
-  readonly cache_read_input_tokens?: unknown;
-  readonly cache_creation_input_tokens?: unknown;
-  readonly cache_creation?: { readonly ephemeral_1h_input_tokens?: unknown } | null;
-  readonly output_tokens_details?: { readonly thinking_tokens?: unknown } | null;
-}
-
 export const ANTHROPIC_STOP_REASONS: ReadonlyMap<string, StopReason> = new Map([
   ['end_turn', 'end_turn'],
   ['max_tokens', 'max_tokens'],
   ['stop_sequence', 'stop_sequence'],
   ['tool_use', 'tool_use'],
-  ['model_context_window_exceeded', 'max_tokens'],
 ]);
 
 export function createAnthropicDecoder(assembly: Assembly, remarks: CodecLog): Decoder {
@@ -91,6 +84,7 @@ export function createAnthropicDecoder(assembly: Assembly, remarks: CodecLog): D
         return slot;
       }
       default:
+        assembly.weigh(BLOCK_WEIGHT);
         remarks.debug({ block_type: readName(block.type) }, 'content block of an unknown type ignored');
         return null;
     }
@@ -120,9 +114,7 @@ export function createAnthropicDecoder(assembly: Assembly, remarks: CodecLog): D
 
   function complete(): void {
     for (const slot of blocks.values()) if (slot) close(slot);
-    const mapped = (stopReason !== null && ANTHROPIC_STOP_REASONS.get(stopReason)) || 'end_turn';
-    const reason = mapped === 'end_turn' && assembly.hasTools() ? 'tool_use' : mapped;
-    assembly.stop = { reason, raw: stopReason };
+    assembly.stop = { reason: mapStopReason(stopReason, assembly.hasTools()), raw: stopReason };
   }
 
   return {
@@ -139,6 +131,7 @@ export function createAnthropicDecoder(assembly: Assembly, remarks: CodecLog): D
           return;
         }
         case 'content_block_start':
+          readMessagesBlock(event.content_block, assembly.bill);
           if (event.content_block) open(blockIndex(event), event.content_block);
           return;
         case 'content_block_stop': {
@@ -149,17 +142,11 @@ export function createAnthropicDecoder(assembly: Assembly, remarks: CodecLog): D
         case 'message_start':
           assembly.servedModel = readName(event.message?.model) ?? assembly.servedModel;
           assembly.responseId = readName(event.message?.id) ?? assembly.responseId;
-          if (event.message?.usage) {
-            readUsage(assembly, event.message.usage);
-            assembly.usage.early = true;
-          }
+          readMessagesUsage(event.message?.usage, assembly, true);
           return;
         case 'message_delta':
           stopReason = readName(event.delta?.stop_reason) ?? stopReason;
-          if (event.usage) {
-            readUsage(assembly, event.usage);
-            if (readCount(event.usage.output_tokens) !== null) assembly.usage.early = false;
-          }
+          readMessagesUsage(event.usage, assembly, false);
           return;
         case 'message_stop':
           complete();
@@ -183,15 +170,50 @@ export function createAnthropicDecoder(assembly: Assembly, remarks: CodecLog): D
   };
 }
 
-/** Counts are cumulative: new values replace old ones. */
-function readUsage(assembly: Assembly, wire: WireUsage): void {
-  const { usage } = assembly;
-  usage.input = readCount(wire.input_tokens) ?? usage.input;
-  usage.output = readCount(wire.output_tokens) ?? usage.output;
-  usage.cached = readCount(wire.cache_read_input_tokens) ?? usage.cached;
-  usage.creation = readCount(wire.cache_creation_input_tokens) ?? usage.creation;
-  usage.creation1h = readCount(wire.cache_creation?.ephemeral_1h_input_tokens) ?? usage.creation1h;
-  usage.reasoning = readCount(wire.output_tokens_details?.thinking_tokens) ?? usage.reasoning;
+/** Throws `WireFault` for an answer that is no success (22 §4). A paused answer is continued: it waits for a tool of the provider. */
+function mapStopReason(raw: string | null, hasTools: boolean): StopReason {
+  if (raw === 'refusal') throw createRefusal(raw);
+  if (raw === 'model_context_window_exceeded')
+    throw new WireFault(
+      fault('invalid_request', raw, 'the answer did not fit into what was left of the context window'),
+    );
+  if (raw === 'pause_turn') return 'tool_use';
+  const reason = raw === null ? 'end_turn' : ANTHROPIC_STOP_REASONS.get(raw);
+  if (reason === undefined) throw createUnknownStop(raw!);
+  if (reason === 'end_turn' || reason === 'tool_use') return hasTools ? 'tool_use' : 'end_turn';
+  return reason;
+}
+
+/** Counts are cumulative: new values replace old ones. Several rounds of one call are added up. */
+export function readMessagesUsage(
+  wire: unknown,
+  { usage, bill }: Pick<Assembly, 'usage' | 'bill'>,
+  early: boolean,
+): void {
+  if (!isMapping(wire)) return;
+  readMessagesBill(wire, bill, early, readCounts);
+  const billed = bill.rounds.filter((round) => round.billed).map((round) => round.usage);
+  const given = [readCounts(wire), ...billed].slice(Math.min(billed.length, 1));
+  for (const [key, count] of Object.entries(sumCounts(given)) as [keyof ReportedRound['usage'], number | null][])
+    if (count !== null) usage[key] = count;
+  if (early) usage.early = true;
+  else if (readCount(wire.output_tokens) !== null) usage.early = false;
+}
+
+function readCounts(one: Readonly<Record<string, unknown>>): Readonly<Omit<UsageReport, 'early'>> {
+  return {
+    input: readCount(one.input_tokens),
+    output: readCount(one.output_tokens),
+    cached: readCount(one.cache_read_input_tokens),
+    creation: readCount(one.cache_creation_input_tokens),
+    creation1h: readCount(readMember(one.cache_creation, 'ephemeral_1h_input_tokens')),
+    reasoning: readCount(readMember(one.output_tokens_details, 'thinking_tokens')),
+  };
+}
+
+function readMember(value: unknown, key: string): unknown {
+  if (isMapping(value)) return value[key];
+  return undefined;
 }
 
 function blockIndex(event: WireEvent): number {

@@ -1,9 +1,10 @@
 // Turns the pieces of a provider into canonical stream events: block order, tool arguments, deferred fragments (11.3).
 import type { IdGenerator, MessageId, ToolUseId } from '#protocol/ids.ts';
-import type { StopReason } from '#protocol/message.ts';
+import type { ProviderRaw, StopReason } from '#protocol/message.ts';
 import type { StreamEvent } from '#protocol/model-call.ts';
+import { type BillNotes, emptyNotes } from './billed-parts.ts';
 import { fault, WireFault } from './fault.ts';
-import { parseArguments, readName } from './provider-values.ts';
+import { type ParsedArguments, parseArguments, readName } from './provider-values.ts';
 
 // Token counts as the provider reported them (11.5, 11.6).
 
@@ -17,13 +18,6 @@ export interface UsageReport {
   reasoning: number | null;
   /** The output count is preliminary: the provider reported it before the end. */
   early: boolean;
-}
-
-/** One of several samplings inside a call. */
-export interface UsageRound {
-  /** Null = the model of the call. */
-  readonly model: string | null;
-  readonly usage: Readonly<Omit<UsageReport, 'early'>>;
 }
 
 export function emptyUsage(): UsageReport {
@@ -40,7 +34,7 @@ export function readCount(value: unknown): number | null {
 /** Maximum characters of one answer. */
 const MAX_CHARACTERS = 64 * 1024 * 1024;
 /** Weight of a block in addition to its text, so that an endless stream of empty blocks reaches the limit. */
-const BLOCK_WEIGHT = 256;
+export const BLOCK_WEIGHT = 256;
 /** Blocks of one message, and calls among them: each is stored, sent and answered by itself. */
 const MAX_BLOCKS = 5000;
 const MAX_CALLS = 500;
@@ -77,9 +71,12 @@ export interface Assembly {
   /** Events ready to be yielded; the reader empties it. */
   readonly queue: AssembledEvent[];
   readonly usage: UsageReport;
+  readonly bill: BillNotes;
   readonly slots: readonly Slot[];
   servedModel: string | null;
   responseId: string | null;
+  /** Raw data that the wire requires with the message in later requests; null = none. */
+  providerRaw: ProviderRaw | null;
   /** Set when the provider has reported the end of the message. */
   stop: { readonly reason: StopReason; readonly raw: string | null } | null;
   open(kind: Slot['kind']): Slot;
@@ -161,6 +158,11 @@ export function createAssembly(model: string, ids: IdGenerator): Assembly {
     slot.waiting.length = 0;
   }
 
+  function readArguments(slot: Slot): ParsedArguments {
+    if (slot.refused !== null) return { input: {}, error: `invalid_json: ${slot.refused}` };
+    return parseArguments(slot.text, cut);
+  }
+
   function finish(slot: Slot): void {
     if (slot.kind === 'redacted') {
       places++;
@@ -170,8 +172,7 @@ export function createAssembly(model: string, ids: IdGenerator): Assembly {
       const { index, signature } = slot;
       emit({ type: 'thinking.delta', message_id: id, content_block_index: index, text: '', signature });
     } else if (slot.kind === 'tool' && slot.id !== null) {
-      const { input, error } =
-        slot.refused === null ? parseArguments(slot.text, cut) : { input: {}, error: `invalid_json: ${slot.refused}` };
+      const { input, error } = readArguments(slot);
       emit({
         type: 'tool.use_end',
         message_id: id,
@@ -211,9 +212,11 @@ export function createAssembly(model: string, ids: IdGenerator): Assembly {
     id,
     queue,
     usage: emptyUsage(),
+    bill: emptyNotes(),
     slots,
     servedModel: null,
     responseId: null,
+    providerRaw: null,
     stop: null,
     weigh,
     open(kind) {

@@ -1,7 +1,7 @@
 // Interfaces of codecs, independent of the wire: client requests, decoders, event encoders, log.
 import type { z } from 'zod';
 import { readJson } from '#core/policy/parsing/json.ts';
-import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
+import { describeIssues } from '#core/policy/parsing/plain-issue.ts';
 import { CLIENT_BODY } from '#core/policy/parsing/text-limits.ts';
 import type { ToolUseId } from '#protocol/ids.ts';
 import type { ContentBlock } from '#protocol/message.ts';
@@ -13,7 +13,7 @@ import type { AssembledEvent } from './assembly.ts';
 
 export interface ClientMessage {
   readonly role: 'user' | 'assistant' | 'tool';
-  /** Of a `tool` message: exactly one result. */
+  /** Exactly one result, in a `tool` message. */
   readonly content: readonly ContentBlock[];
 }
 
@@ -39,7 +39,7 @@ export function readBody<T>(text: string, schema: z.ZodType<T>): Result<T, strin
   if (!json.ok) return err(`body: ${json.error}`);
   const parsed = schema.safeParse(json.value);
   if (parsed.success) return ok(parsed.data);
-  const issue = plainIssues(parsed.error)[0]!;
+  const issue = describeIssues(parsed.error)[0]!;
   return err(`${issue.path.map(String).join('.') || 'body'}: ${issue.message}`);
 }
 

@@ -57,7 +57,7 @@ export function cacheFold<T>(
   return ({ messages, model }) => {
     const known = byModel.get(model) ?? createBeginnings<Folded>();
     byModel.set(model, known);
-    const begun = known.of(messages);
+    const begun = known.find(messages);
     const open = [...(begun?.state.open ?? [])];
     let value = begun === null ? start : begun.state.value;
     for (let i = begun?.count ?? 0; i < messages.length; i += 1)
@@ -85,21 +85,23 @@ export function collectSystemTexts(request: CanonicalRequest): {
   readonly volatile: string | null;
 } {
   const inline = collectInlineTexts(request.messages);
-  const demand =
-    request.output_schema === null || request.model.capabilities.supports_structured_output
-      ? null
-      : `## Output\nYour last message must be one JSON object that is valid against this JSON Schema, with no text before or after it:\n${JSON.stringify(request.output_schema)}`;
   return {
     stable: joinTexts([request.system_prompt, ...inline]),
-    volatile: joinTexts([request.system_prompt_volatile, demand]),
+    volatile: joinTexts([request.system_prompt_volatile, demandOutput(request)]),
   };
+}
+
+/** The sentence with the output schema for a model without structured output; null = not needed. */
+function demandOutput({ output_schema, model }: CanonicalRequest): string | null {
+  if (output_schema === null || model.capabilities.supports_structured_output) return null;
+  return `## Output\nYour last message must be one JSON object that is valid against this JSON Schema, with no text before or after it:\n${JSON.stringify(output_schema)}`;
 }
 
 const systemBeginnings = createBeginnings<readonly string[]>();
 
-/** Of SYSTEM messages. */
+/** The text of SYSTEM messages. */
 function collectInlineTexts(messages: readonly StoredMessage[]): readonly string[] {
-  const known = systemBeginnings.of(messages);
+  const known = systemBeginnings.find(messages);
   const texts = [...(known?.state ?? [])];
   for (let i = known?.count ?? 0; i < messages.length; i += 1)
     if (messages[i]!.role === 'system') texts.push(joinText(messages[i]!.content));
@@ -139,7 +141,8 @@ export function findUnsupported(block: ContentBlock, message: StoredMessage, mod
     case 'thinking':
     case 'redacted_thinking':
       if (message.metadata.provider !== getProvider(model.id)) return 'written by another provider';
-      return block.type === 'thinking' && !block.signature ? 'without signature' : null;
+      if (block.type === 'thinking' && !block.signature) return 'without signature';
+      return null;
     default:
       return null;
   }

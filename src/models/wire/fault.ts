@@ -78,7 +78,7 @@ const MISSES_MODEL = /^(the )?(requested )?model\b|^no endpoints found for\b/i;
 /** A 403 about the key or the account behind it. */
 const ABOUT_ACCOUNT =
   /api[ _-]?key|\bkey\b|credential|token|\baccount|organi[sz]ation|project|workspace|billing|\bcredits?\b|country|region|territor|oauth/i;
-/** A 402 that a smaller request would avoid. */
+/** A 402 for the size of the request: a smaller one would be accepted. */
 const ASKS_TOO_MUCH = /fewer max_tokens|can only afford/i;
 
 /**
@@ -110,8 +110,10 @@ function classifyByMessage(error: WireError | null, status: number | null): Verd
   const { type = null, code = null, message = '' } = error ?? {};
   if (status === 402 && ASKS_TOO_MUCH.test(message)) return ['auth', 'credit_too_low'];
   if (status === 404 || type === 'not_found_error') {
-    const isModel = typeof code === 'string' ? code === 'model_not_found' : MISSES_MODEL.test(message);
-    return ['invalid_request', isModel ? 'model_not_found' : 'not_found'];
+    if (code === 'model_not_found') return ['invalid_request', 'model_not_found'];
+    // A code names the reason; without one the message does.
+    if (typeof code !== 'string' && MISSES_MODEL.test(message)) return ['invalid_request', 'model_not_found'];
+    return ['invalid_request', 'not_found'];
   }
   if (status !== 403 && !(status === null && type === 'permission_error')) return null;
   if (code === 'model_not_found') return ['auth', 'model_denied'];
@@ -119,7 +121,8 @@ function classifyByMessage(error: WireError | null, status: number | null): Verd
   if (FLAGGED.test(message)) return ['invalid_request', 'content_refused'];
   if (DENIES_MODEL.test(message)) return ['auth', 'model_denied'];
   if (ABOUT_ACCOUNT.test(message)) return ['auth', null];
-  return ['auth', type === 'permission_error' ? 'model_denied' : 'forbidden'];
+  if (type === 'permission_error') return ['auth', 'model_denied'];
+  return ['auth', 'forbidden'];
 }
 
 function classifyByStatus(status: number): Verdict {
@@ -152,13 +155,15 @@ export function readWireError(body: unknown): WireError | null {
   if (typeof metadata === 'object' && metadata !== null && 'raw' in metadata && typeof metadata.raw === 'string')
     upstream = metadata.raw;
   const limit = faultOfValue(error, OUTSIDE);
-  const whole = limit === null ? JSON.stringify(error) : `an error that ${limit}`;
-  const message = typeof error.message === 'string' ? error.message : whole;
+  let message = `an error that ${limit}`;
+  if (typeof error.message === 'string') message = error.message;
+  else if (limit === null) message = JSON.stringify(error);
+  if (upstream !== null) message = `${message.slice(0, MAX_MESSAGE / 2)}: ${upstream}`;
   return {
     type: typeof error.type === 'string' ? error.type : null,
     code,
     status: typeof claimed === 'number' && claimed >= 400 && claimed <= 599 ? claimed : null,
-    message: (upstream === null ? message : `${message.slice(0, MAX_MESSAGE / 2)}: ${upstream}`).slice(0, MAX_MESSAGE),
+    message: message.slice(0, MAX_MESSAGE),
   };
 }
 
@@ -166,4 +171,18 @@ export function readWireError(body: unknown): WireError | null {
 export function toStreamFault(error: WireError): WireFault {
   const [error_class, detail] = classify(error, error.status);
   return new WireFault(fault(error_class, detail, error.message, { provider_status: error.status }));
+}
+
+/** The model declined to answer, or a filter withheld the answer. @param reason as the provider names it */
+export function createRefusal(reason: string): WireFault {
+  return new WireFault(
+    fault('invalid_request', 'content_refused', `the model declined to answer (the provider reports "${reason}")`),
+  );
+}
+
+/** The provider ended the answer for a reason that this server does not know: whether the answer is whole is unknown too. */
+export function createUnknownStop(reason: string): WireFault {
+  return new WireFault(
+    fault('other', 'unknown_stop_reason', `the provider ended the answer for the unknown reason "${reason}"`),
+  );
 }

@@ -2,6 +2,7 @@
 import type { DocumentBlock, ImageBlock, StoredMessage } from '#protocol/message.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import type { CanonicalRequest, WireTool } from '#protocol/model-call.ts';
+import type { Effort } from '#protocol/scalars.ts';
 import type { JsonSchema } from '#protocol/tool.ts';
 import type { CodecLog } from './codec.ts';
 import {
@@ -50,10 +51,9 @@ export function createOpenAiEncoder(
   const encodeHistory = cacheFold(
     NO_TEXT,
     (history, step, model) => {
-      const json =
-        step.kind === 'interrupted'
-          ? JSON.stringify(toolMessage(step.tool_use_id, INTERRUPTED, true))
-          : encode(step.message, model);
+      if (step.kind === 'interrupted')
+        return appendText(history, `,${JSON.stringify(toolMessage(step.tool_use_id, INTERRUPTED, true))}`);
+      const json = encode(step.message, model);
       if (json === null) return history;
       return appendText(history, `,${json}`);
     },
@@ -79,6 +79,7 @@ export function createOpenAiEncoder(
     setField(options.max_tokens_field ?? 'max_completion_tokens', request.max_output_tokens);
     if (request.tools.length > 0)
       fields.set('tools', replaceLoneSurrogates(`[${request.tools.map(toolJson).join(',')}]`));
+    if (request.tools.length > 0 && request.tool_choice === 'none') setField('tool_choice', 'none');
     if (request.stop_sequences.length > 0) setField('stop', request.stop_sequences.slice(0, MAX_STOPS));
     if (request.temperature !== null) setField('temperature', request.temperature);
     if (output_schema !== null && model.capabilities.supports_structured_output)
@@ -87,6 +88,7 @@ export function createOpenAiEncoder(
         json_schema: { name: 'response', schema: output_schema, strict: isStrict(output_schema) },
       });
     for (const [key, value] of Object.entries(model.extra_body ?? {})) if (!RESERVED.has(key)) setField(key, value);
+    if (request.effort !== null) setField(...toEffortField(type, request.effort, model));
     const name = fields.get('model') ?? JSON.stringify(model.wire_name);
     fields.delete('model');
     const head = `{"model":${name},"messages":[`;
@@ -98,6 +100,16 @@ export function createOpenAiEncoder(
     const bytes = history.bytes.subarray(Math.min(1, history.length));
     return wrapText(head, { bytes, length: Math.max(0, history.length - 1) }, tail);
   };
+}
+
+function toEffortField(
+  type: 'openai' | 'openrouter',
+  effort: Effort,
+  { extra_body }: ModelEntry,
+): readonly [key: string, value: unknown] {
+  if (type === 'openai') return ['reasoning_effort', effort];
+  const others = extra_body?.reasoning;
+  return ['reasoning', { ...(typeof others === 'object' ? others : null), effort }];
 }
 
 function systemMessage(request: CanonicalRequest, type: 'openai' | 'openrouter'): object | null {
@@ -115,27 +127,38 @@ function systemMessage(request: CanonicalRequest, type: 'openai' | 'openrouter')
   return { role: 'system', content };
 }
 
+interface Part {
+  readonly type: string;
+  readonly text?: string;
+  readonly image_url?: object;
+  readonly file?: object;
+}
+
 /** One message as JSON; null if the wire can express none of its blocks. */
 function encodeMessage(message: StoredMessage, model: ModelEntry, drop: Drop): string | null {
   if (message.role === 'assistant') return encodeAssistant(message, drop);
   if (message.role === 'tool') return encodeResult(message);
-  const parts: object[] = [];
+  const parts: Part[] = [];
   for (const block of message.content) {
     if (block.type === 'text') {
       if (!isBlank(block.text)) parts.push({ type: 'text', text: block.text });
       continue;
     }
-    const sendable = block.type === 'image' || block.type === 'document';
-    const reason = sendable ? findUnsupported(block, message, model) : 'this wire has no such block';
-    if (reason !== null || !sendable) drop(message, block.type, reason ?? '');
+    if (block.type !== 'image' && block.type !== 'document') {
+      drop(message, block.type, 'this wire has no such block');
+      continue;
+    }
+    const reason = findUnsupported(block, message, model);
+    if (reason !== null) drop(message, block.type, reason);
     else parts.push(filePart(block));
   }
   if (parts.length === 0) return null;
-  const only = parts.length === 1 ? parts[0]! : null;
-  return JSON.stringify({ role: 'user', content: only !== null && 'text' in only ? only.text : parts });
+  if (parts.length === 1 && parts[0]!.text !== undefined)
+    return JSON.stringify({ role: 'user', content: parts[0]!.text });
+  return JSON.stringify({ role: 'user', content: parts });
 }
 
-function filePart(block: ImageBlock | DocumentBlock): object {
+function filePart(block: ImageBlock | DocumentBlock): Part {
   const url = `data:${block.media_type};base64,${block.source.data}`;
   if (block.type === 'image') return { type: 'image_url', image_url: { url } };
   return { type: 'file', file: { filename: block.name, file_data: url } };
@@ -154,7 +177,7 @@ function encodeAssistant(message: StoredMessage, drop: Drop): string | null {
   }
   if (texts.length === 0 && calls.length === 0) return null;
   const content = texts.length === 0 ? null : texts.join('\n');
-  return JSON.stringify({ role: 'assistant', content, ...(calls.length > 0 ? { tool_calls: calls } : {}) });
+  return JSON.stringify({ role: 'assistant', content, ...(calls.length > 0 && { tool_calls: calls }) });
 }
 
 function encodeResult(message: StoredMessage): string | null {
@@ -167,6 +190,11 @@ function encodeResult(message: StoredMessage): string | null {
 function toolMessage(tool_call_id: string, text: string, isError: boolean): object {
   return { role: 'tool', tool_call_id, content: isError ? `[tool error] ${text}` : text };
 }
+
+/** Keywords that hold schemas by name. */
+const NAMED_SCHEMAS: ReadonlySet<string> = new Set(['properties', '$defs', 'definitions']);
+/** Keywords that hold no schema. */
+const DATA_KEYWORDS: ReadonlySet<string> = new Set(['enum', 'const', 'default', 'examples']);
 
 /** Whether every object of the schema is closed and requires all it has; servers refuse `strict: true` otherwise. */
 export function isStrict(schema: unknown): boolean {
@@ -182,9 +210,8 @@ export function isStrict(schema: unknown): boolean {
     if (!names.every((name) => Array.isArray(required) && required.includes(name))) return false;
   }
   // A property may be called "type" or "properties": its value is looked at as a schema, its name never.
-  return Object.entries(node).every(([key, value]) =>
-    key === 'properties' || key === '$defs' || key === 'definitions'
-      ? Object.values((value ?? {}) as object).every(isStrict)
-      : key === 'enum' || key === 'const' || key === 'default' || key === 'examples' || isStrict(value),
-  );
+  return Object.entries(node).every(([key, value]) => {
+    if (NAMED_SCHEMAS.has(key)) return Object.values((value ?? {}) as object).every(isStrict);
+    return DATA_KEYWORDS.has(key) || isStrict(value);
+  });
 }

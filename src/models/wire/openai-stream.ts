@@ -1,8 +1,9 @@
 // Decodes chunks of OpenAI Chat Completions and compatible servers into an assembly (11.6).
 import type { StopReason } from '#protocol/message.ts';
 import { type Assembly, readCount, type Slot } from './assembly.ts';
+import { readChatBill } from './billed-parts.ts';
 import type { CodecLog, Decoder } from './codec.ts';
-import { fault, readWireError, toStreamFault, WireFault } from './fault.ts';
+import { createRefusal, createUnknownStop, fault, readWireError, toStreamFault, WireFault } from './fault.ts';
 import {
   argumentsText,
   createObjectScan,
@@ -127,8 +128,12 @@ export function createOpenAiDecoder(assembly: Assembly, remarks: CodecLog): Deco
 
   function complete(reason: string): void {
     closeAll();
-    const mapped = OPENAI_STOP_REASONS.get(reason) ?? 'end_turn';
-    assembly.stop = { reason: mapped !== 'max_tokens' && assembly.hasTools() ? 'tool_use' : mapped, raw: reason };
+    if (reason === 'content_filter') throw createRefusal(reason);
+    const mapped = OPENAI_STOP_REASONS.get(reason);
+    // Compatible servers have names of their own for the end of an answer.
+    if (mapped === undefined && assembly.slots.length === 0) throw createUnknownStop(reason);
+    const whole = assembly.hasTools() ? 'tool_use' : 'end_turn';
+    assembly.stop = { reason: mapped === 'max_tokens' ? mapped : whole, raw: reason };
   }
 
   function closeAll(): void {
@@ -151,13 +156,11 @@ export function createOpenAiDecoder(assembly: Assembly, remarks: CodecLog): Deco
       }
       const chunk = readEventData(data) as Chunk | null;
       if (chunk === null || typeof chunk !== 'object') return;
+      readChatBill(chunk as Readonly<Record<string, unknown>>, 'delta', assembly.bill);
       const usage = chunk.usage ?? chunk.x_groq?.usage;
       if (usage) readUsage(assembly, usage, remarks);
       const choice = chunk.choices?.[0];
-      const error =
-        chunk.error !== undefined || choice?.error !== undefined
-          ? (readWireError(chunk) ?? readWireError(choice))
-          : null;
+      const error = readWireError(chunk) ?? readWireError(choice);
       if (error !== null) throw toStreamFault(error);
       assembly.servedModel = readName(chunk.model) ?? assembly.servedModel;
       assembly.responseId = readName(chunk.id) ?? assembly.responseId;
@@ -195,11 +198,12 @@ function beginsNewCall(call: Call, name: string): boolean {
 function contentText(content: unknown): string {
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) return '';
-  return content
-    .map((part: unknown) =>
-      typeof part === 'object' && part !== null && 'text' in part && typeof part.text === 'string' ? part.text : '',
-    )
-    .join('');
+  return content.map(partText).join('');
+}
+
+function partText(part: unknown): string {
+  if (typeof part !== 'object' || part === null || !('text' in part) || typeof part.text !== 'string') return '';
+  return part.text;
 }
 
 /** DeepSeek reports the count next to the prompt's count, possibly without details. */

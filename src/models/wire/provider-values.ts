@@ -42,24 +42,29 @@ const MAX_NAME = 256;
 
 // Arguments of a tool call (11.3 rule 6).
 
+export interface ParsedArguments {
+  readonly input: Readonly<Record<string, unknown>>;
+  readonly error: string | null;
+}
+
 /** Tool arguments as an object; `cut` when the stream broke off inside them. */
-export function parseArguments(
-  json: string,
-  cut: boolean,
-): { readonly input: Readonly<Record<string, unknown>>; readonly error: string | null } {
+export function parseArguments(json: string, cut: boolean): ParsedArguments {
   if (json.trim() === '' && !cut) return { input: {}, error: null };
+  const fail = (reason: string): ParsedArguments => {
+    if (cut) return { input: {}, error: 'incomplete' };
+    return { input: {}, error: `invalid_json: ${reason}` };
+  };
   // Checked before parsing: values that are nested too deep can be neither stored nor sent.
-  let reason = faultOfJson(json, MODEL_JSON);
+  const tooDeep = faultOfJson(json, MODEL_JSON);
+  if (tooDeep !== null) return fail(tooDeep);
   try {
-    if (reason !== null) return { input: {}, error: cut ? 'incomplete' : `invalid_json: ${reason}` };
     const value: unknown = JSON.parse(json);
     if (typeof value === 'object' && value !== null && !Array.isArray(value))
       return { input: value as Record<string, unknown>, error: null };
-    reason = 'not an object';
+    return fail('not an object');
   } catch (error) {
-    reason = error instanceof Error ? error.message : 'unreadable';
+    return fail(error instanceof Error ? error.message : 'unreadable');
   }
-  return { input: {}, error: cut ? 'incomplete' : `invalid_json: ${reason}` };
 }
 
 /**

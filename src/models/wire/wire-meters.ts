@@ -2,12 +2,11 @@
 import { isMapping } from '#core/policy/parsing/yaml.ts';
 import type { ClientWire } from '#protocol/client-wire.ts';
 import { type Reading, readFault, type WireMeter } from './answer-meter.ts';
-import { ANTHROPIC_STOP_REASONS } from './anthropic-stream.ts';
-import { readCount, type UsageRound } from './assembly.ts';
+import { ANTHROPIC_STOP_REASONS, readMessagesUsage } from './anthropic-stream.ts';
+import { readCount } from './assembly.ts';
+import { readChatBill, readMessagesBlock, readResponsesBill, readResponsesItem } from './billed-parts.ts';
 import { cachedTokens, OPENAI_STOP_REASONS } from './openai-stream.ts';
 import { readName } from './provider-values.ts';
-
-type Json = Readonly<Record<string, unknown>>;
 
 export const messagesMeter: WireMeter = {
   event(value, reading) {
@@ -17,8 +16,7 @@ export const messagesMeter: WireMeter = {
         if (!isMapping(value.message)) return;
         reading.served_model = readName(value.message.model);
         reading.response_id = readName(value.message.id);
-        readMessagesUsage(value.message.usage, reading);
-        reading.usage.early = true;
+        readMessagesUsage(value.message.usage, reading, true);
         return;
       case 'content_block_start':
         readBlock(value.content_block, reading);
@@ -30,9 +28,7 @@ export const messagesMeter: WireMeter = {
         return;
       case 'message_delta': {
         if (isMapping(value.delta)) readStop(value.delta.stop_reason, reading);
-        if (!isMapping(value.usage)) return;
-        readMessagesUsage(value.usage, reading);
-        if (readCount(value.usage.output_tokens) !== null) reading.usage.early = false;
+        readMessagesUsage(value.usage, reading, false);
         return;
       }
       case 'message_stop':
@@ -51,8 +47,8 @@ export const messagesMeter: WireMeter = {
     reading.served_model = readName(value.model);
     reading.response_id = readName(value.id);
     readStop(value.stop_reason, reading);
-    readMessagesUsage(value.usage, reading);
-    for (const block of Array.isArray(value.content) ? value.content : []) {
+    readMessagesUsage(value.usage, reading, false);
+    for (const block of toList(value.content)) {
       readBlock(block, reading);
       if (isMapping(block) && isMapping(block.input)) reading.characters += JSON.stringify(block.input).length;
     }
@@ -65,45 +61,20 @@ function readStop(reason: unknown, reading: Reading): void {
 
 function readBlock(block: unknown, reading: Reading): void {
   if (!isMapping(block)) return;
+  readMessagesBlock(block, reading.bill);
   if (block.type === 'tool_use') reading.tool_calls++;
   else if (block.type === 'thinking' || block.type === 'redacted_thinking') reading.thinking_blocks++;
   reading.characters += length(block.text) + length(block.thinking) + length(block.name);
 }
 
-/** Counts are cumulative: new values replace old ones. Several rounds of one call are added up. */
-function readMessagesUsage(wire: unknown, reading: Reading): void {
-  if (!isMapping(wire)) return;
-  const rounds = Array.isArray(wire.iterations) ? wire.iterations.filter(isMapping).filter(isBilled) : [];
-  if (rounds.length > 0) reading.rounds = rounds.map((one) => ({ model: readName(one.model), usage: readCounts(one) }));
-  const given = rounds.length > 0 ? reading.rounds.map(({ usage }) => usage) : [readCounts(wire)];
-  for (const key of CLASSES) {
-    const counts = given.map((usage) => usage[key]).filter((n) => n !== null);
-    if (counts.length > 0) reading.usage[key] = counts.reduce((a, b) => a + b, 0);
-  }
-}
-
-/** A model that declined without output is not billed if a fallback model answered after it. */
-function isBilled({ type, output_tokens }: Json, at: number, all: readonly Json[]): boolean {
-  const declined = type === 'message' && output_tokens === 0;
-  return !declined || !all.slice(at + 1).some((later) => later.type === 'fallback_message');
-}
-
-const CLASSES = ['input', 'output', 'cached', 'creation', 'creation1h', 'reasoning'] as const;
-
-function readCounts(one: Json): UsageRound['usage'] {
-  return {
-    input: readCount(one.input_tokens),
-    output: readCount(one.output_tokens),
-    cached: readCount(one.cache_read_input_tokens),
-    creation: readCount(one.cache_creation_input_tokens),
-    creation1h: readCount(readMember(one.cache_creation, 'ephemeral_1h_input_tokens')),
-    reasoning: readCount(readMember(one.output_tokens_details, 'thinking_tokens')),
-  };
-}
-
 function readMember(value: unknown, key: string): unknown {
   if (isMapping(value)) return value[key];
   return undefined;
+}
+
+function toList(value: unknown): readonly unknown[] {
+  if (Array.isArray(value)) return value;
+  return [];
 }
 
 function length(value: unknown): number {
@@ -140,8 +111,12 @@ const responsesMeter: WireMeter = {
     } else if (BEGINNINGS.has(type) && isMapping(response)) {
       reading.served_model = readName(response.model);
       reading.response_id = readName(response.id);
+      readResponsesBill(response, reading.bill);
       if (response.background === true) reading.background = readBackground(response, false);
-    } else if (type === 'response.output_item.added') readItem(value.item, reading);
+    } else if (type === 'response.output_item.added') {
+      readItem(value.item, reading);
+      readResponsesItem(value.item, reading.bill);
+    } else if (type === 'response.output_item.done') readResponsesItem(value.item, reading.bill);
     else if (type === 'error') reading.fault = readFault(isMapping(value.error) ? value : { error: value }, null);
     else if (typeof type === 'string' && PIECE.test(type)) reading.characters += countCharacters(value.delta);
   },
@@ -154,7 +129,7 @@ const responsesMeter: WireMeter = {
     }
     if (value.error != null) reading.fault = readFault(value, null);
     if (OVER.has(value.status)) reading.background = readBackground(value, true);
-    for (const item of Array.isArray(value.output) ? value.output : []) {
+    for (const item of toList(value.output)) {
       readItem(item, reading);
       reading.characters += JSON.stringify(item).length;
     }
@@ -172,12 +147,13 @@ function readResponse(response: ResponsesJson, reading: Reading): void {
   reading.served_model = readName(response.model) ?? reading.served_model;
   reading.response_id = readName(response.id) ?? reading.response_id;
   readResponsesUsage(response.usage, reading);
+  readResponsesBill(response, reading.bill);
   if (response.status === 'failed') reading.fault = readFault(response, null);
   else if (response.status === 'cancelled')
     reading.fault = { error_class: 'cancelled', error_detail: null, name: 'cancelled' };
   else if (response.status === 'incomplete') {
-    const details = isMapping(response.incomplete_details) ? response.incomplete_details : {};
-    reading.stop_reason = details.reason === 'max_output_tokens' ? 'max_tokens' : 'end_turn';
+    const reason = readMember(response.incomplete_details, 'reason');
+    reading.stop_reason = reason === 'max_output_tokens' ? 'max_tokens' : 'end_turn';
   } else reading.stop_reason = reading.tool_calls > 0 ? 'tool_use' : 'end_turn';
 }
 
@@ -192,14 +168,12 @@ function readResponsesUsage(wire: unknown, { usage }: Reading): void {
   if (!isMapping(wire)) return;
   const prompt = readCount(wire.input_tokens);
   if (prompt !== null) {
-    const details = isMapping(wire.input_tokens_details) ? wire.input_tokens_details : {};
-    usage.cached = readCount(details.cached_tokens) ?? 0;
-    usage.creation = readCount(details.cache_write_tokens) ?? 0;
+    usage.cached = readCount(readMember(wire.input_tokens_details, 'cached_tokens')) ?? 0;
+    usage.creation = readCount(readMember(wire.input_tokens_details, 'cache_write_tokens')) ?? 0;
     usage.input = Math.max(0, prompt - usage.cached - usage.creation);
   }
   usage.output = readCount(wire.output_tokens) ?? usage.output;
-  const details = isMapping(wire.output_tokens_details) ? wire.output_tokens_details : {};
-  usage.reasoning = readCount(details.reasoning_tokens) ?? usage.reasoning;
+  usage.reasoning = readCount(readMember(wire.output_tokens_details, 'reasoning_tokens')) ?? usage.reasoning;
 }
 
 function countCharacters(value: unknown): number {
@@ -229,16 +203,14 @@ const chatMeter: WireMeter = {
 function readChatAnswer(value: Readonly<Record<string, unknown>>, part: 'delta' | 'message', reading: Reading): void {
   reading.served_model = readName(value.model) ?? reading.served_model;
   reading.response_id = readName(value.id) ?? reading.response_id;
-  readChatUsage(value.usage ?? (isMapping(value.x_groq) ? value.x_groq.usage : null), reading);
+  readChatUsage(value.usage ?? readMember(value.x_groq, 'usage'), reading);
+  readChatBill(value, part, reading.bill);
   if (value.error != null) reading.fault = readFault(value, null);
-  for (const choice of Array.isArray(value.choices) ? value.choices : []) {
+  for (const choice of toList(value.choices)) {
     if (!isMapping(choice)) continue;
     const { finish_reason } = choice;
-    if (finish_reason === 'error' || choice.error != null)
-      reading.fault =
-        choice.error == null
-          ? { error_class: 'server_error', error_detail: null, name: null }
-          : readFault(choice, null);
+    if (choice.error != null) reading.fault = readFault(choice, null);
+    else if (finish_reason === 'error') reading.fault = { error_class: 'server_error', error_detail: null, name: null };
     else if (typeof finish_reason === 'string' && finish_reason !== '')
       reading.stop_reason = OPENAI_STOP_REASONS.get(finish_reason) ?? 'end_turn';
     const delta = choice[part];
@@ -249,7 +221,7 @@ function readChatAnswer(value: Readonly<Record<string, unknown>>, part: 'delta' 
 function readDelta(delta: Readonly<Record<string, unknown>>, reading: Reading): void {
   const { content, refusal, reasoning, reasoning_content, tool_calls } = delta;
   for (const text of [content, refusal, reasoning, reasoning_content]) addCharacters(text, reading);
-  for (const call of Array.isArray(tool_calls) ? tool_calls : []) {
+  for (const call of toList(tool_calls)) {
     if (!isMapping(call) || !isMapping(call.function)) continue;
     if (typeof call.function.name === 'string' && call.function.name !== '') reading.tool_calls++;
     addCharacters(call.function.name, reading);
@@ -266,14 +238,12 @@ function readChatUsage(wire: unknown, { usage }: Reading): void {
   if (!isMapping(wire)) return;
   const prompt = readCount(wire.prompt_tokens);
   if (prompt !== null) {
-    const details = isMapping(wire.prompt_tokens_details) ? wire.prompt_tokens_details : {};
     usage.cached = cachedTokens(wire) ?? 0;
-    usage.creation = readCount(details.cache_write_tokens) ?? 0;
+    usage.creation = readCount(readMember(wire.prompt_tokens_details, 'cache_write_tokens')) ?? 0;
     usage.input = Math.max(0, prompt - usage.cached - usage.creation);
   }
   usage.output = readCount(wire.completion_tokens) ?? usage.output;
-  const details = isMapping(wire.completion_tokens_details) ? wire.completion_tokens_details : {};
-  usage.reasoning = readCount(details.reasoning_tokens) ?? usage.reasoning;
+  usage.reasoning = readCount(readMember(wire.completion_tokens_details, 'reasoning_tokens')) ?? usage.reasoning;
 }
 
 export const METERS: Readonly<Record<ClientWire, WireMeter>> = {

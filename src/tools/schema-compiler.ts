@@ -8,6 +8,8 @@ import { compilePattern, type Pattern } from '#core/policy/parsing/regular-expre
 import { faultOfValue, type Limits } from '#core/policy/parsing/text-limits.ts';
 import type { SchemaCompiler } from '#core/ports/tool-port.ts';
 import { type Issue, MAX_PATH } from '#protocol/errors.ts';
+import { compareText } from '#protocol/text/compare-text.ts';
+import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { shortenText } from '#protocol/text/plain-text.ts';
 import type { JsonSchema } from '#protocol/tool.ts';
 
@@ -240,11 +242,10 @@ function findTextFaults(node: unknown, path: string, compile: Expressions): Issu
       return [{ path: here, message: 'must be a local reference (starting with "#")' }];
     }
     if (key === 'pattern' && typeof value === 'string') return findPatternFaults(value, here, compile);
-    const names = key === 'patternProperties' && typeof value === 'object' && value !== null ? Object.keys(value) : [];
-    return [
-      ...names.flatMap((name) => findPatternFaults(name, here, compile)),
-      ...findTextFaults(value, here, compile),
-    ];
+    const faults: Issue[] = [];
+    if (key === 'patternProperties' && typeof value === 'object' && value !== null)
+      faults.push(...Object.keys(value).flatMap((name) => findPatternFaults(name, here, compile)));
+    return [...faults, ...findTextFaults(value, here, compile)];
   });
 }
 
@@ -254,7 +255,7 @@ function findPatternFaults(source: string, path: string, compile: Expressions): 
     return [];
   } catch (error) {
     if (error instanceof TooManyExpressions) throw error;
-    return [{ path, message: error instanceof Error ? error.message : String(error) }];
+    return [{ path, message: readErrorMessage(error) }];
   }
 }
 
@@ -277,7 +278,7 @@ function validateWith(run: (value: unknown) => unknown, check: Check, value: unk
 function describeCompileError(error: unknown, tooDeep: string): string {
   if (error instanceof RangeError) return tooDeep;
   if (error instanceof OutOfTime) return `${error.message} to check: make the schema simpler or the value smaller`;
-  return error instanceof Error ? error.message : String(error);
+  return readErrorMessage(error);
 }
 
 function toIssues(errors: readonly ErrorObject[]): Issue[] {
@@ -307,13 +308,14 @@ function pointerToPath(pointer: string): string {
 
 function joinPath(path: string, key: string): string {
   if (/^\d+$/.test(key)) return `${path}[${key}]`;
-  return path === '' ? key : `${path}.${key}`;
+  if (path === '') return key;
+  return `${path}.${key}`;
 }
 
 /** By path, each fault once, bounded: a wrong array of a million items must not answer with a million lines. */
 function sortIssues(issues: readonly Issue[]): readonly Issue[] {
   const unique = [...new Map(issues.map((issue) => [`${issue.path}\n${issue.message}`, issue])).values()];
-  unique.sort((a, b) => (a.path < b.path ? -1 : a.path > b.path ? 1 : 0));
+  unique.sort((a, b) => compareText(a.path, b.path));
   if (unique.length <= MAX_ISSUES) return unique;
   const more = { path: '$', message: `${unique.length - MAX_ISSUES} more problems` };
   return [more, ...unique.slice(0, MAX_ISSUES)];

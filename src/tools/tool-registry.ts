@@ -1,8 +1,10 @@
 // The tools of a workspace: built-in tools, tools of its MCP servers, and named workers (09 §1, §2, 13 §6.1).
+
 import { namesTool } from '#core/policy/tools/tool-names.ts';
 import { normaliseInput } from '#core/policy/workers/worker-tools.ts';
 import type { Tool, ToolFactory, ToolRegistry, ToolSet } from '#core/ports/tool-port.ts';
 import { type Issue, StartupError } from '#protocol/errors.ts';
+import { compareText } from '#protocol/text/compare-text.ts';
 import { REQUEST_CONTEXT, TOOL_NAME_PATTERN, type ToolDefinition, ToolError } from '#protocol/tool.ts';
 import type { Mcp } from './mcp-client/workspace-servers.ts';
 import { createLazyValidator, schemaCompiler } from './schema-compiler.ts';
@@ -67,7 +69,10 @@ function removeDisabled(tools: ToolSet, disabled: readonly string[]): ToolSet {
   return {
     ...tools,
     definitions: () => definitions,
-    definition: (name) => (isDisabled(name, disabled) ? null : tools.definition(name)),
+    definition: (name) => {
+      if (isDisabled(name, disabled)) return null;
+      return tools.definition(name);
+    },
   };
 }
 
@@ -78,7 +83,7 @@ function mergeTools(builtin: ToolSet, more: readonly AddedTool[]): ToolSet {
   const definitions: readonly ToolDefinition[] = [
     ...builtin.definitions(),
     ...more.map(({ definition }) => definition),
-  ].sort((a, b) => (a.name < b.name ? -1 : 1));
+  ].sort((a, b) => compareText(a.name, b.name));
   return {
     definitions: () => definitions,
     definition: (name) => added.get(name)?.definition ?? builtin.definition(name),

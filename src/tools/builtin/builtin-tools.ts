@@ -1,6 +1,7 @@
 // The built-in tools with what they need from outside (09 §13).
 import { rgPath } from '@vscode/ripgrep';
 import type { ToolFactory } from '#core/ports/tool-port.ts';
+import type { TemporaryFolders } from '#core/ports/workspace.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
 import { createSandbox } from '../sandbox/bubblewrap.ts';
@@ -22,28 +23,30 @@ export interface BuiltinOptions {
   readonly dataFolder?: string;
   /** Whether the server starts what a workspace's `.mcp.json` names. */
   readonly projectFiles?: boolean;
+  /** Absent = the commands of workers share the temporary folder of the server. */
+  readonly temporary?: Pick<TemporaryFolders, 'open'>;
   readonly clock: Clock;
 }
 
 /** One factory per tool, ready to be registered. */
 export function builtinTools(options: BuiltinOptions): ToolFactory[] {
   const { shellEnv: env, clock } = options;
-  const caged = options.shell.sandbox === 'required';
-  const sandbox = caged
-    ? createSandbox({
-        network: options.shell.sandbox_network,
-        dataFolder: options.dataFolder ?? null,
-        projectFiles: options.projectFiles === true,
-        env,
-      })
-    : null;
+  let sandbox: ReturnType<typeof createSandbox> | null = null;
+  if (options.shell.sandbox === 'required') {
+    sandbox = createSandbox({
+      network: options.shell.sandbox_network,
+      dataFolder: options.dataFolder ?? null,
+      projectFiles: options.projectFiles === true,
+      env,
+    });
+  }
   return [
     readFile,
     writeFile,
     editFile,
     listFiles,
     grep({ ripgrep: options.ripgrep ?? rgPath }),
-    shell({ env, sandbox, clock }),
+    shell({ env, sandbox, temporary: options.temporary ?? null, clock }),
     memoryAdd,
     memoryReplace,
     memoryConsolidate,

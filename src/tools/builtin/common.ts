@@ -56,12 +56,8 @@ export function refuseStale(
 ): void {
   const known = context.known.hash(path.relative);
   if (now === null || known === now || (known === null && unread === 'allowed')) return;
-  throw new ToolError(
-    'execution_error',
-    known === null
-      ? `you have not read it: ${path.given}; read it first`
-      : `changed since you read it: ${path.given}; read it again`,
-  );
+  if (known === null) throw new ToolError('execution_error', `you have not read it: ${path.given}; read it first`);
+  throw new ToolError('execution_error', `changed since you read it: ${path.given}; read it again`);
 }
 
 /** SHA-256 of a content in hex, as `WorkspaceFiles.hash` has it. */

@@ -162,6 +162,8 @@ function startSearch(options: SearchOptions): Search {
 }
 
 function startProgram(options: SearchOptions) {
+  const include: string[] = [];
+  if (options.glob !== null) include.push(`--glob=${options.glob.replace(/^!/, '\\!')}`);
   const args = [
     ...['--no-config', '--no-messages', '--color=never', '--no-heading', '--with-filename', '--line-number', '--null'],
     ...['--hidden', '--no-ignore', '--no-follow', '--encoding=none', '--max-filesize=5M', '--stats'],
@@ -169,7 +171,7 @@ function startProgram(options: SearchOptions) {
     '--max-columns=1',
     `--max-count=${options.maxPerFile}`,
     options.caseSensitive ? '--case-sensitive' : '--ignore-case',
-    ...(options.glob === null ? [] : [`--glob=${options.glob.replace(/^!/, '\\!')}`]),
+    ...include,
     ...PRUNED_FOLDERS.map((name) => `--glob=!**/${name}/`),
     `--regexp=${options.pattern}`,
     '.',
@@ -194,8 +196,8 @@ async function* lines(stream: AsyncIterable<Buffer>): AsyncGenerator<string> {
 /** The error of ripgrep. Without a summary it could not start the search. */
 function searchError(stderr: string): ToolError {
   const text = stderr.replace(/^rg: /, '').trim();
-  const glob = /^error parsing glob/.test(text);
-  return new ToolError('execution_error', `invalid ${glob ? 'path_glob' : 'regex'}: ${text || 'the search failed'}`);
+  const parameter = /^error parsing glob/.test(text) ? 'path_glob' : 'regex';
+  return new ToolError('execution_error', `invalid ${parameter}: ${text || 'the search failed'}`);
 }
 
 const definition = defineTool({
@@ -224,7 +226,7 @@ export function grep({ ripgrep }: { readonly ripgrep: string }): ToolFactory {
     let stop: (() => Promise<boolean>) | null = null;
     return {
       definition,
-      cancel: async () => (stop === null ? false : stop()),
+      cancel: async () => (await stop?.()) ?? false,
       async execute(input, context) {
         context.signal.throwIfAborted();
         const files = workspaceFiles(context);
@@ -255,8 +257,8 @@ export function grep({ ripgrep }: { readonly ripgrep: string }): ToolFactory {
           const hits = await list.hits();
           if (hits.length === 0) return toolText(`(no matches for '${pattern}'; scanned ${countScanned} files)`);
           const shown = hits.slice(0, max);
-          const note =
-            hits.length > max ? ` (truncated at max_results=${max}; refine pattern or path_glob for more)` : '';
+          let note = '';
+          if (hits.length > max) note = ` (truncated at max_results=${max}; refine pattern or path_glob for more)`;
           return toolText([`${shown.length} match(es)${note}`, ...shown].join('\n'));
         } finally {
           context.signal.removeEventListener('abort', onAbort);

@@ -1,7 +1,9 @@
 // list_files: what a folder holds (09 §13).
+
 import { setImmediate } from 'node:timers/promises';
 import type { ToolFactory } from '#core/ports/tool-port.ts';
 import type { ConfinedPath, WorkspaceFiles } from '#core/ports/workspace.ts';
+import { compareText } from '#protocol/text/compare-text.ts';
 import { toolText } from '#protocol/tool.ts';
 import {
   byteKey,
@@ -55,7 +57,7 @@ export const listFiles: ToolFactory = () => ({
       }
     }
     if (more > 0) lines.push(`... [${more} more]`);
-    return toolText(lines.length === 0 ? '(empty)' : lines.join('\n'));
+    return toolText(lines.join('\n') || '(empty)');
   },
 });
 
@@ -72,7 +74,7 @@ async function* walkFolder(
     const line = entry.kind === 'directory' ? `${entry.name}/` : entry.name;
     return { entry, line, key: byteKey(line) };
   });
-  lines.sort((a, b) => (a.key < b.key ? -1 : 1));
+  lines.sort((a, b) => compareText(a.key, b.key));
   for (const { entry, line } of lines) {
     const inner = await files.below(folder, entry);
     if (inner === null) continue;

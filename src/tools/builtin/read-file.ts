@@ -1,6 +1,6 @@
 // read_file: a text file, whole or by lines (09 §13, §10).
 import { createHash } from 'node:crypto';
-import { alreadyCut, cutUtf8, MAX_OUTPUT_BYTES, omittedNote } from '#core/policy/tools/tool-output.ts';
+import { createCutOutput, cutUtf8, MAX_OUTPUT_BYTES, omittedNote } from '#core/policy/tools/tool-output.ts';
 import type { ToolFactory } from '#core/ports/tool-port.ts';
 import { toolText } from '#protocol/tool.ts';
 import { cancelNothing, defineTool, inputSchema, notTextError, pathSchema, workspaceFiles } from './common.ts';
@@ -136,9 +136,10 @@ export const readFile: ToolFactory = () => ({
     if (sliced && offset > total && !(total === 0 && offset === 1)) {
       return toolText(`(file has ${total} line(s); offset ${offset} is past end)`);
     }
-    const header = sliced ? `(showing lines ${total === 0 ? 0 : offset}-${last} of ${total})\n` : '';
-    if (!cut) return alreadyCut(`${header}${text}`);
-    return alreadyCut(
+    let header = '';
+    if (sliced) header = `(showing lines ${Math.min(offset, total)}-${last} of ${total})\n`;
+    if (!cut) return createCutOutput(`${header}${text}`);
+    return createCutOutput(
       `${header}${text}\n... [truncated at line ${last} of ${total}; continue with offset=${last + 1}]`,
     );
   },

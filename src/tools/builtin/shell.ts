@@ -1,7 +1,8 @@
 // shell: a command in the workspace (09 §12, §13).
 
-import { alreadyCut } from '#core/policy/tools/tool-output.ts';
+import { createCutOutput } from '#core/policy/tools/tool-output.ts';
 import type { ToolFactory } from '#core/ports/tool-port.ts';
+import type { TemporaryFolders } from '#core/ports/workspace.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { TreeLost } from '#protocol/journal-batch.ts';
 import { ToolError } from '#protocol/tool.ts';
@@ -35,22 +36,25 @@ export interface ShellOptions {
   readonly env: Readonly<Record<string, string>>;
   /** Null = commands run as the server does. */
   readonly sandbox: Sandbox | null;
+  /** The folders of workers; null = none has its own. */
+  readonly temporary?: Pick<TemporaryFolders, 'open'> | null;
   readonly clock: Clock;
 }
 
 /** The dispatcher's limit, which `timeout_seconds` may lower, ends a command through the signal. */
-export function shell({ env, sandbox, clock }: ShellOptions): ToolFactory {
+export function shell({ env, sandbox, temporary = null, clock }: ShellOptions): ToolFactory {
   return () => {
     let running: RunningCommand | null = null;
     return {
       definition,
-      cancel: async () => (running === null ? false : running.stop()),
+      cancel: async () => (await running?.stop()) ?? false,
       async execute(input, context) {
         const command = input.command as string;
         const plain = ['/bin/sh', '-c', command];
-        const argv = sandbox === null ? plain : await sandbox(context.workspace_path, plain);
+        const own = context.is_worker && temporary !== null ? await temporary.open(context.session_id) : null;
+        const argv = (await sandbox?.(context.workspace_path, plain, own)) ?? plain;
         context.signal.throwIfAborted();
-        const started = start(argv, context.workspace_path);
+        const started = start(argv, context.workspace_path, own);
         running = started;
         const onAbort = () => void started.stop(gracePeriod(context.signal));
         context.signal.addEventListener('abort', onAbort, { once: true });
@@ -60,14 +64,14 @@ export function shell({ env, sandbox, clock }: ShellOptions): ToolFactory {
           })
           .finally(() => context.signal.removeEventListener('abort', onAbort));
         if (context.signal.aborted) throw new ToolError('cancelled', 'Tool call cancelled.', end.output || null);
-        return alreadyCut(formatResult(command, end), { success: end.code === 0, command_executed: command });
+        return createCutOutput(formatResult(command, end), { success: end.code === 0, command_executed: command });
       },
     };
   };
 
-  function start(argv: readonly string[], cwd: string): RunningCommand {
+  function start(argv: readonly string[], cwd: string, own: string | null): RunningCommand {
     try {
-      return startCommand({ argv, cwd, env, clock });
+      return startCommand({ argv, cwd, env: own === null ? env : withTemporary(env, own), clock });
     } catch (error) {
       // Too long for the system, or with a NUL in it.
       throw new ToolError(
@@ -76,6 +80,11 @@ export function shell({ env, sandbox, clock }: ShellOptions): ToolFactory {
       );
     }
   }
+}
+
+/** The environment with a temporary folder of its own, by the names that programs look for. */
+function withTemporary(env: Readonly<Record<string, string>>, folder: string): Readonly<Record<string, string>> {
+  return { ...env, TMPDIR: folder, TMP: folder, TEMP: folder };
 }
 
 /** The next node of a lost session tree must not find its command still running (16 §4.4). */

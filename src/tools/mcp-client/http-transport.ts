@@ -49,8 +49,9 @@ export function guardedFetch(
     const text = await limitedText(body).catch((error: unknown) => {
       throw reportLost(error, `closed the connection during an answer (${errorCause(error)})`);
     });
-    const fault =
-      text === null ? `has more than ${MESSAGE_LIMITS.bytes} bytes` : sse ? null : faultOfJson(text, MESSAGE_LIMITS);
+    let fault: string | null = null;
+    if (text === null) fault = `has more than ${MESSAGE_LIMITS.bytes} bytes`;
+    else if (!sse) fault = faultOfJson(text, MESSAGE_LIMITS);
     if (fault !== null) {
       onFault(`sent a message that ${fault}`);
       throw new Error(fault);
@@ -81,8 +82,11 @@ function guardedEvents(body: ReadableStream<Uint8Array>, clock: Clock, ends: Eve
       if (fault !== null) throw new TooLarge(fault);
       resumable ||= id !== undefined;
       answered ||= data !== '';
-      const lines = data.split('\n').map((line) => `data: ${line}\n`);
-      written.push(`${event ? `event: ${event}\n` : ''}${id === undefined ? '' : `id: ${id}\n`}${lines.join('')}\n`);
+      let text = '';
+      if (event) text += `event: ${event}\n`;
+      if (id !== undefined) text += `id: ${id}\n`;
+      for (const line of data.split('\n')) text += `data: ${line}\n`;
+      written.push(`${text}\n`);
     },
     onRetry: (ms) => void written.push(`retry: ${ms}\n\n`),
     onError(error) {

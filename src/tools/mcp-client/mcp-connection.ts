@@ -1,10 +1,13 @@
 // One connection to an MCP server through the official client: handshake, list, call (09 §11).
+
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { Transport } from '@modelcontextprotocol/client';
 import { z } from 'zod';
 import { MAX_MCP_TOOLS } from '#core/policy/mcp/listed-tools.ts';
 import type { Clock } from '#protocol/clock.ts';
+import { readErrorMessage } from '#protocol/text/error-message.ts';
+import { flattenText } from '#protocol/text/plain-text.ts';
 import { guardedFetch } from './http-transport.ts';
 import type { OnFault } from './message-limits.ts';
 import { type StdioOptions, stdioTransport } from './stdio-transport.ts';
@@ -81,7 +84,8 @@ export async function connect(options: ConnectionOptions): Promise<Connection> {
   const onFault = (reason: string) => {
     fault ??= reason;
     // Requests over a lost connection are never answered.
-    (open ? close() : transport.close()).catch(() => {});
+    const closed = open ? close() : transport.close();
+    closed.catch(() => {});
   };
   const client = new library.Client({ name: 'metis', version: options.version }, { capabilities: { roots: {} } });
   client.setRequestHandler('roots/list', () => ({
@@ -116,7 +120,7 @@ export async function connect(options: ConnectionOptions): Promise<Connection> {
       if (client.getServerCapabilities()?.tools === undefined) return entries;
       let cursor: string | undefined;
       for (let page = 0; page < MAX_PAGES; page++) {
-        const params = cursor === undefined ? {} : { cursor };
+        const params = { ...(cursor !== undefined && { cursor }) };
         const answer = await sendRequest(() =>
           client.request({ method: 'tools/list', params }, ToolPageSchema, limits(signal, null)),
         );
@@ -155,13 +159,13 @@ export async function connect(options: ConnectionOptions): Promise<Connection> {
 
   function toMcpFault(error: unknown): McpFault {
     if (fault !== null) return new McpFault('unavailable', fault);
-    if (error instanceof library.ProtocolError) return new McpFault('refused', flattenText(error.message));
+    if (error instanceof library.ProtocolError) return new McpFault('refused', shortenReason(error.message));
     if (error instanceof library.SdkHttpError)
       return new McpFault('unavailable', `answered with HTTP status ${error.status}`);
     const code = error instanceof library.SdkError ? error.code : null;
     if (code === library.SdkErrorCode.RequestTimeout) return new McpFault('timeout', 'did not answer in time');
     if (code === library.SdkErrorCode.ConnectionClosed) return new McpFault('unavailable', 'closed the connection');
-    return new McpFault('unavailable', `did not answer as an MCP server: ${flattenText(errorMessage(error))}`);
+    return new McpFault('unavailable', `did not answer as an MCP server: ${shortenReason(errorMessage(error))}`);
   }
 }
 
@@ -195,16 +199,12 @@ function limitAnswers(transport: Transport, onFault: OnFault): void {
 }
 
 function errorMessage(error: unknown): string {
-  if (error instanceof Error) return error.message;
-  return String(error);
+  return readErrorMessage(error);
 }
 
 /** Untrusted text as one bounded line. */
-function flattenText(text: string): string {
-  const line = text
-    .slice(0, 4 * MAX_REASON)
-    .replaceAll(/[\s\p{Cc}]+/gu, ' ')
-    .trim();
+function shortenReason(text: string): string {
+  const line = flattenText(text.slice(0, 4 * MAX_REASON));
   if (line.length > MAX_REASON) return `${line.slice(0, MAX_REASON)}...`;
   return line;
 }

@@ -1,9 +1,10 @@
 // One MCP server of one workspace: started on demand, restarted after a failure, listed again on `list_changed` (09 §11.4).
+
 import { setImmediate } from 'node:timers/promises';
 import { type ListedTool, listedTools, quoteName } from '#core/policy/mcp/listed-tools.ts';
 import { isMapping } from '#core/policy/parsing/yaml.ts';
-import { currentSchema } from '#core/policy/tools/current-schema.ts';
-import { ownInput, providerSchema, shownIssues } from '#core/policy/tools/provider-schema.ts';
+import { toCurrentSchema } from '#core/policy/tools/current-schema.ts';
+import { toOwnInput, toProviderSchema, toShownIssues } from '#core/policy/tools/provider-schema.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import type { SchemaCompiler, ToolFactory, ToolInput } from '#core/ports/tool-port.ts';
 import { orAbort } from '#protocol/abort.ts';
@@ -11,6 +12,7 @@ import { type Clock, sleep } from '#protocol/clock.ts';
 import type { Issue } from '#protocol/errors.ts';
 import type { McpServerConfig } from '#protocol/mcp.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
+import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { type ToolDefinition, ToolError } from '#protocol/tool.ts';
 import { type CallOptions, type Connection, connect, type Endpoint, McpFault } from './mcp-connection.ts';
 import { mcpTool } from './mcp-tool.ts';
@@ -191,19 +193,23 @@ export function createMcpServer(options: McpServerOptions): McpServer {
     };
     // Arguments are always an object, even if the schema does not require it.
     const { type = 'object', ...rest } = listed.definition.input_schema;
-    const schema = currentSchema({ type: [type].flat().includes('object') ? 'object' : type, ...rest });
+    const schema = toCurrentSchema({ type: [type].flat().includes('object') ? 'object' : type, ...rest });
     const compiled = options.schemas.compile(schema);
-    const [issue] = compiled.ok ? [] : compiled.problems;
-    if (!compiled.ok) return leaveOut(`input_schema.${issue?.path}: ${issue?.message}`);
-    const form = providerSchema(schema);
+    if (!compiled.ok) {
+      const [issue] = compiled.problems;
+      return leaveOut(`input_schema.${issue?.path}: ${issue?.message}`);
+    }
+    const form = toProviderSchema(schema);
     if (!form.ok) return leaveOut(`no model can be offered its input schema, which ${form.error}`);
     const { names } = form.value;
     const definition = { ...listed.definition, input_schema: form.value.schema };
     return {
       definition,
       factory: mcpTool({ ...listed, definition, names }, call),
-      validate: (input) =>
-        isMapping(input) ? shownIssues(compiled.validate(ownInput(input, names)), names) : compiled.validate(input),
+      validate: (input) => {
+        if (!isMapping(input)) return compiled.validate(input);
+        return toShownIssues(compiled.validate(toOwnInput(input, names)), names);
+      },
     };
   }
 
@@ -247,7 +253,8 @@ export function createMcpServer(options: McpServerOptions): McpServer {
     try {
       await work(signal);
     } catch (error) {
-      throw signal.aborted ? signal.reason : error;
+      if (signal.aborted) throw signal.reason;
+      throw error;
     } finally {
       timer.cancel();
     }
@@ -266,5 +273,5 @@ export function createMcpServer(options: McpServerOptions): McpServer {
 
 function describeError(error: unknown): string {
   if (error instanceof McpFault) return error.message;
-  return `failed: ${error instanceof Error ? error.message : String(error)}`;
+  return `failed: ${readErrorMessage(error)}`;
 }

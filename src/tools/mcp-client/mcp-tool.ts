@@ -1,9 +1,9 @@
 // A tool of an MCP server as a tool of ours: the dispatcher sees no difference (09 §11.6).
 
-import { checkImage, decodedBytes } from '#core/policy/context/image-blocks.ts';
+import { checkImage, countDecodedBytes } from '#core/policy/context/image-blocks.ts';
 import type { ListedTool } from '#core/policy/mcp/listed-tools.ts';
 import { isMapping } from '#core/policy/parsing/yaml.ts';
-import { ownInput, type ProviderSchema } from '#core/policy/tools/provider-schema.ts';
+import { type ProviderSchema, toOwnInput } from '#core/policy/tools/provider-schema.ts';
 import type { ToolContext, ToolFactory, ToolInput } from '#core/ports/tool-port.ts';
 import type { ToolResultContent } from '#protocol/message.ts';
 import { plainText } from '#protocol/text/plain-text.ts';
@@ -44,7 +44,7 @@ function image(data: string, mediaType: string): ToolResultContent {
 }
 
 function omittedBlock(mediaType: unknown, base64: string): ToolResultContent {
-  return text(`[${label(mediaType)}, ${decodedBytes(base64)} bytes, omitted]`);
+  return text(`[${label(mediaType)}, ${countDecodedBytes(base64)} bytes, omitted]`);
 }
 
 function text(given: string): ToolResultContent {
@@ -73,7 +73,7 @@ export function mcpTool(
         try {
           const { timeout_seconds: seconds, logger } = context;
           return convertResult(
-            await call(original, ownInput(input, names), {
+            await call(original, toOwnInput(input, names), {
               signal: AbortSignal.any([context.signal, stop.signal]),
               timeoutMs: seconds === null ? null : seconds * 1000,
               onProgress: (progress) => logger.debug({ progress }, 'a tool of an MCP server goes on'),

@@ -63,7 +63,10 @@ export function stdioTransport(options: StdioOptions): Transport {
       const input = child?.stdin;
       if (over || !input?.writable) return Promise.reject(new Error('the process has ended'));
       return new Promise((resolve, reject) => {
-        input.write(`${JSON.stringify(message)}\n`, (error) => (error ? reject(error) : resolve()));
+        input.write(`${JSON.stringify(message)}\n`, (error) => {
+          if (error) reject(error);
+          else resolve();
+        });
       });
     },
     async close() {

@@ -1,4 +1,5 @@
 // The MCP servers of every workspace: those of the configuration, and those that a workspace's `.mcp.json` brings (09 §11).
+
 import path from 'node:path';
 import { expandVariables, readProjectServers } from '#core/policy/mcp/project-file.ts';
 import { plainKey, toolKey } from '#core/policy/tools/tool-names.ts';
@@ -8,6 +9,7 @@ import { orAbort } from '#protocol/abort.ts';
 import type { ToolProblem } from '#protocol/api/server-bodies.ts';
 import type { Clock, Timer } from '#protocol/clock.ts';
 import { isWebAddress, type McpServerConfig, type McpServers } from '#protocol/mcp.ts';
+import { compareText } from '#protocol/text/compare-text.ts';
 import { type Endpoint, McpFault } from './mcp-connection.ts';
 import { createMcpServer, type McpServer, type McpTool } from './mcp-server.ts';
 import { createNoiseLog } from './message-limits.ts';
@@ -200,7 +202,7 @@ export function createMcp(options: McpOptions): Mcp {
   /** By name; of two servers whose tools got one name the first by name has it. */
   function collectTools(workspace: Workspace): McpTool[] {
     const tools = new Map<string, McpTool>();
-    for (const [, server] of [...workspace.servers].sort(([a], [b]) => (a < b ? -1 : 1))) {
+    for (const [, server] of [...workspace.servers].sort(([a], [b]) => compareText(a, b))) {
       for (const tool of server.tools()) {
         const { name } = tool.definition;
         const key = toolKey(name);

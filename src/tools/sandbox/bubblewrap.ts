@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process';
 import { lstat, mkdir, readdir, readFile, realpath, writeFile } from 'node:fs/promises';
 import { ToolError } from '#protocol/tool.ts';
+import { findWorktreeId, readOrigin } from '../worktree/origin.ts';
 
 // Files of the workspace that stay read-only: trust, routing and worker definitions (09 §12, 13 §3.4).
 
@@ -121,7 +122,12 @@ interface SandboxOptions {
 }
 
 /** Wraps a command line so that it runs in the sandbox. Throws `ToolError('execution_error')` if that is impossible. */
-export type Sandbox = (workspace: string, argv: readonly string[]) => Promise<readonly string[]>;
+export type Sandbox = (
+  workspace: string,
+  argv: readonly string[],
+  /** The temporary folder of a worker, which the command may write; absent = an empty one for this command alone. */
+  temporary?: string | null,
+) => Promise<readonly string[]>;
 
 const MAX_SOCKETS = 200;
 /** Permission bits of owner, group and others. */
@@ -129,9 +135,10 @@ const ANY_WRITE = 0o222;
 
 export function createSandbox(options: SandboxOptions): Sandbox {
   const verified = new Set<string>();
-  return async (workspace, argv) => {
-    const prefix = await buildArguments(workspace, options);
-    const key = prefix.join('\0');
+  return async (workspace, argv, temporary = null) => {
+    const prefix = await buildArguments(workspace, options, temporary);
+    // Workers differ in their temporary folder alone.
+    const key = prefix.filter((argument) => argument !== temporary).join('\0');
     if (!verified.has(key) && !(await canRun(prefix, options.env))) {
       throw new ToolError('execution_error', 'the shell sandbox is required but bubblewrap is not available');
     }
@@ -140,11 +147,18 @@ export function createSandbox(options: SandboxOptions): Sandbox {
   };
 }
 
-async function buildArguments(workspace: string, options: SandboxOptions): Promise<readonly string[]> {
+async function buildArguments(
+  workspace: string,
+  options: SandboxOptions,
+  temporary: string | null,
+): Promise<readonly string[]> {
   const hidden = options.dataFolder === null ? null : await realpath(options.dataFolder).catch(() => null);
-  const hide = hidden === null ? [] : ['--tmpfs', hidden];
   // A data folder inside the workspace must be covered after the workspace, one around it before.
-  const inside = hidden?.startsWith(`${workspace}/`) ?? false;
+  const [before, after, readOnly]: [string[], string[], string[]] = [[], [], []];
+  if (hidden?.startsWith(`${workspace}/`)) after.push('--tmpfs', hidden);
+  else if (hidden !== null) before.push('--tmpfs', hidden);
+  if (hidden !== null && hidden !== workspace) readOnly.push('--remount-ro', hidden);
+  const caller = await bindCaller(workspace, hidden);
   return [
     ...['bwrap', '--die-with-parent', '--cap-drop', 'ALL'],
     ...['--unshare-user', '--unshare-pid', '--unshare-ipc', '--unshare-uts'],
@@ -153,12 +167,34 @@ async function buildArguments(workspace: string, options: SandboxOptions): Promi
     ...(await bindKernelSettings()),
     ...hideServiceSockets(),
     ...(await hideOtherSockets(workspace)),
-    ...(inside ? [] : hide),
+    // A caller's workspace that lies in the data folder is mounted over its cover, one around it under the cover.
+    ...caller.under,
+    ...before,
+    ...caller.over,
     ...['--bind', workspace, workspace, ...(await protectedFiles(workspace, options.projectFiles))],
-    ...(inside ? hide : []),
-    ...(hidden === null || hidden === workspace ? [] : ['--remount-ro', hidden]),
-    ...['--setenv', 'TMPDIR', '/tmp', '--chdir', workspace, '--'],
+    ...after,
+    ...(temporary === null ? [] : ['--bind', temporary, temporary]),
+    ...readOnly,
+    ...(temporary === null ? ['--setenv', 'TMPDIR', '/tmp'] : []),
+    ...['--chdir', workspace, '--'],
   ];
+}
+
+/** The caller's workspace of a worktree, read-only: its repository, and the folders that the worktree links to. */
+async function bindCaller(
+  workspace: string,
+  dataFolder: string | null,
+): Promise<{ readonly under: readonly string[]; readonly over: readonly string[] }> {
+  const home = `${dataFolder}/worktrees`;
+  const id = dataFolder === null ? null : findWorktreeId(home, workspace);
+  const origin = id === null ? null : await readOrigin(`${home}/${id}.git`).catch(() => null);
+  const paths = origin === null ? [] : [origin.repository, origin.root];
+  const isAround = (path: string) => dataFolder?.startsWith(`${path}/`) === true;
+  const bind = (path: string) => ['--ro-bind-try', path, path];
+  return {
+    under: paths.filter(isAround).flatMap(bind),
+    over: paths.filter((path) => !isAround(path)).flatMap(bind),
+  };
 }
 
 /**

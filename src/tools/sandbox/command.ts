@@ -69,8 +69,9 @@ export function createOutputWindow(half: number): OutputWindow {
   function joinEnds(first: Buffer, last: Buffer, between: number): string {
     const from = trimPartialCharacter(first.subarray(0, half));
     const to = utf8Tail(last.subarray(Math.max(0, last.length - half)));
-    const lost =
-      first === last ? first.length - from.length - to.length : first.length + last.length - from.length - to.length;
+    let total = first.length;
+    if (first !== last) total += last.length;
+    const lost = total - from.length - to.length;
     return `${from.toString('utf8')}${omittedNote(between + lost)}\n${to.toString('utf8')}`;
   }
 }
@@ -81,13 +82,19 @@ function toValidUtf8(data: Buffer): Buffer {
   return Buffer.from(data.toString('utf8'));
 }
 
+/** How many bytes a UTF-8 character has that begins with this byte. */
+function characterSize(lead: number): number {
+  if (lead >= 0xf0) return 4;
+  if (lead >= 0xe0) return 3;
+  if (lead >= 0xc0) return 2;
+  return 1;
+}
+
 /** Without a character at its end that was cut in two. */
 function trimPartialCharacter(data: Buffer): Buffer {
   let start = data.length - 1;
   while (start >= 0 && ((data[start] ?? 0) & 0xc0) === 0x80) start -= 1;
-  const lead = data[start] ?? 0;
-  const size = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
-  if (start + size > data.length) return data.subarray(0, start);
+  if (start + characterSize(data[start] ?? 0) > data.length) return data.subarray(0, start);
   return data;
 }
 

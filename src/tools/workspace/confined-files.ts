@@ -132,8 +132,13 @@ async function resolveAlias(root: string, absolute: string, relative: string): P
 }
 
 function isPermitted(relative: string, use: PathUse): boolean {
-  if (use === 'write') return !isMetis(relative) && !isSpelling(relative, MCP_FILE);
+  if (use === 'write') return !isProtectedName(relative);
   return isReadable(relative) && (use === 'list' || relative !== METIS);
+}
+
+/** Whether a path, relative to the workspace, is one that no model may write. */
+export function isProtectedName(relative: string): boolean {
+  return isMetis(relative) || isSpelling(relative, MCP_FILE);
 }
 
 // Some file systems treat `.METIS` as `.metis`, or ignore invisible characters: every spelling is protected.
@@ -214,8 +219,10 @@ async function withToolErrors<T>(path: ConfinedPath, act: () => Promise<T>, want
 
 function systemMessage(code: string, given: string, wanted: string): string {
   if (code === 'ENOENT') return `${wanted} not found: ${given}`;
-  if (code === 'ENOTDIR')
-    return wanted === 'file' ? `a part of the path is no directory: ${given}` : `not a directory: ${given}`;
+  if (code === 'ENOTDIR') {
+    if (wanted === 'file') return `a part of the path is no directory: ${given}`;
+    return `not a directory: ${given}`;
+  }
   return `cannot access ${given}: ${code}`;
 }
 

@@ -1,8 +1,10 @@
 // Files by descriptor: the checked file is the opened file, even if a link is swapped in between (09 §8 step 5).
-import { constants, lstatSync } from 'node:fs';
+
+import { constants, type Dirent, lstatSync } from 'node:fs';
 import { type FileHandle, lstat, mkdir, open, readdir, readlink, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { DirectoryEntry } from '#core/ports/workspace.ts';
+import { readErrorMessage } from '#protocol/text/error-message.ts';
 
 const LINUX = process.platform === 'linux';
 const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
@@ -22,8 +24,7 @@ export function folderPrefix(folder: string): string {
 export function describeProblem(error: unknown): string {
   if (error instanceof SwappedPath) return 'is a link, or lies behind one';
   if (error instanceof NotRegular) return 'is not a regular file';
-  if (error instanceof Error) return error.message;
-  return String(error);
+  return readErrorMessage(error);
 }
 
 /** The code of a failed system call; null for every other error. */
@@ -81,6 +82,12 @@ export async function readStart(absolute: string, bytes: number): Promise<Buffer
   }
 }
 
+function readKind(entry: Dirent): DirectoryEntry['kind'] {
+  if (entry.isFile()) return 'file';
+  if (entry.isDirectory()) return 'directory';
+  return 'other';
+}
+
 /** Lists a directory. `absolute` is a real path. Throws `SwappedPath` or the system's error. */
 export async function listDirectory(absolute: string): Promise<readonly DirectoryEntry[]> {
   const handle = await openUnfollowed(absolute, O_RDONLY | O_DIRECTORY);
@@ -88,7 +95,7 @@ export async function listDirectory(absolute: string): Promise<readonly Director
     const entries = await readdir(descriptorPath(handle, absolute), { withFileTypes: true });
     return entries.map((entry) => ({
       name: entry.name,
-      kind: entry.isFile() ? 'file' : entry.isDirectory() ? 'directory' : 'other',
+      kind: readKind(entry),
     }));
   } finally {
     await handle.close();

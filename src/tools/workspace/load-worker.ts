@@ -1,4 +1,5 @@
 // Finds worker definitions and reads one with its prompt and its output schema (13 §3.1 to §3.3, §6.6).
+
 import { statSync } from 'node:fs';
 import { realpath } from 'node:fs/promises';
 import { readJson } from '#core/policy/parsing/json.ts';
@@ -13,6 +14,7 @@ import {
 } from '#core/policy/workers/read-definition.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
+import { compareText } from '#protocol/text/compare-text.ts';
 import { ToolError } from '#protocol/tool.ts';
 import type { FileDigest } from '#protocol/trusted-file.ts';
 import {
@@ -111,7 +113,7 @@ async function listWorkerFiles(directory: string, place: Place, log: OnceLogger)
     }
     if (names.length > MAX_FILES) break;
   }
-  names.sort((a, b) => (a < b ? -1 : 1));
+  names.sort(compareText);
   if (names.length > MAX_FILES) {
     const fields = { path: directory, files: names.length };
     log.log('warn', directory, fields, `${place.folder} has more than ${MAX_FILES} files; the first by name are read`);
@@ -227,8 +229,9 @@ async function loadReferences(
   const problem = (path: string, message: string, where = file) =>
     errors.push({ path, message, file: where, line: null });
   let instructions = definition.instructions;
-  let source: string | null = instructions === null ? null : 'inline';
+  let source: string | null = 'inline';
   if (instructions === null) {
+    source = null;
     const prompt = await readPrompt(root, definition.name, looking);
     if (prompt === null)
       problem('instructions', `are missing: write them, or put them into prompts/${definition.name}.md`);
@@ -256,8 +259,8 @@ async function readPrompt(root: string, name: string, looking: LoadContext) {
       const path = { folder, inner, shown: `${folder}/${inner}` };
       const raw = await readBeside(root, path, looking);
       const isTemplate = suffix === 'j2' || suffix === 'jinja2';
-      const text = raw.ok && isTemplate ? await renderTemplate(root, raw.value, looking) : raw;
-      return { path: path.shown, text };
+      if (!raw.ok || !isTemplate) return { path: path.shown, text: raw };
+      return { path: path.shown, text: await renderTemplate(root, raw.value, looking) };
     }
   return null;
 }

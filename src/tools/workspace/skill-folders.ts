@@ -1,4 +1,5 @@
 // Skills on disk: their folders and their content (10 §5).
+
 import { realpath, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import {
@@ -12,6 +13,7 @@ import type { DirectoryEntry, Workspaces } from '#core/ports/workspace.ts';
 import type { Skill, SkillEntry } from '#protocol/prompt-parts.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
+import { compareText } from '#protocol/text/compare-text.ts';
 import { ToolError } from '#protocol/tool.ts';
 import { createWorkspaceFiles } from './confined-files.ts';
 import { describeProblem, errorCode, isMissing, listDirectory, readStart } from './descriptors.ts';
@@ -156,7 +158,7 @@ async function folderNames(root: Root, log: OnceLogger): Promise<readonly string
   const names = entries
     .filter(({ name, kind }) => kind !== 'file' && !name.startsWith('.'))
     .map(({ name }) => name)
-    .sort((a, b) => (a < b ? -1 : 1));
+    .sort(compareText);
   if (names.length > MAX_FOLDERS) {
     const fields = { path: root.path, folders: names.length };
     log.log('warn', root.path, fields, `a folder of skills has more than ${MAX_FOLDERS}; the first by name are listed`);

@@ -1,7 +1,7 @@
 // `.metis/trust.yaml`: which tools run without a question in a workspace, and which never do (09 §5.1).
 import type { Document } from 'yaml';
 import { z } from 'zod';
-import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
+import { describeIssues } from '#core/policy/parsing/plain-issue.ts';
 import type { Limits } from '#core/policy/parsing/text-limits.ts';
 import { isMapping, readYaml } from '#core/policy/parsing/yaml.ts';
 import { isSameTool } from '#core/policy/tools/tool-names.ts';
@@ -94,7 +94,9 @@ async function load(root: string): Promise<{ text: string; trust: Trust }> {
   if (!isMapping(yaml.value)) throw new Error('the top level must be a mapping');
   const parsed = TrustSchema.safeParse(yaml.value);
   if (!parsed.success) {
-    const problems = plainIssues(parsed.error, TrustSchema).map(({ path, message }) => `${path.join('.')}: ${message}`);
+    const problems = describeIssues(parsed.error, TrustSchema).map(
+      ({ path, message }) => `${path.join('.')}: ${message}`,
+    );
     throw new Error(problems.slice(0, MAX_PROBLEMS).join('; '));
   }
   const { always_allow, always_deny } = parsed.data;

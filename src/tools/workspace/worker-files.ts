@@ -1,4 +1,5 @@
 // The worker library on disk: a cached definition is valid while its files are unchanged (13 §3).
+
 import { realpathSync } from 'node:fs';
 import { lstat, mkdir, realpath, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -7,6 +8,7 @@ import { MAX_WORKER_BYTES } from '#core/policy/workers/read-definition.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import type { WorkerLibrary, WorkspaceFiles } from '#core/ports/workspace.ts';
 import { AppError } from '#protocol/errors.ts';
+import { compareText } from '#protocol/text/compare-text.ts';
 import { ToolError } from '#protocol/tool.ts';
 import type { FoundWorker } from '#protocol/worker-definition.ts';
 import {
@@ -132,7 +134,7 @@ export function createWorkerLibrary(log: Logger): WorkerLibrary {
     },
     names: async (root) => [...(await locate(root)).values()].sort(compareRank).map(({ name }) => name),
     async list(root) {
-      const all = [...(await locate(root)).values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+      const all = [...(await locate(root)).values()].sort((a, b) => compareText(a.name, b.name));
       const kept = cachedWorkers(root);
       const found: FoundWorker[] = [];
       for (let i = 0; i < all.length; i += AT_ONCE) {

@@ -33,13 +33,13 @@ export function createSandboxFiles(root: string, files: WorkspaceFiles, given: r
     const [first = '', ...rest] = plain.split('/');
     const own = named.get(first);
     const unnamed = named.get(UNNAMED);
-    const box = own ?? (unnamed?.path === ALL ? unnamed : undefined);
-    if (box === undefined)
+    if (own !== undefined) return resolveInside(own, rest.join('/'), { given, use });
+    if (unnamed?.path !== ALL)
       throw new ToolError(
         'permission_denied',
         `unknown_sandbox: '${formatPath(given)}' must begin with ${listSandboxes(boxes)}`,
       );
-    return resolveInside(box, own ? rest.join('/') : plain, { given, use });
+    return resolveInside(unnamed, plain, { given, use });
   }
 
   async function resolveInside(
@@ -136,7 +136,10 @@ export async function openSandboxes(root: string, files: WorkspaceFiles, boxes: 
 async function openSandbox(root: string, files: WorkspaceFiles, { path, mode }: Sandbox): Promise<string | null> {
   const top = await files.resolve(path, 'list');
   const found = await stat(top.absolute).catch(() => null);
-  if (found !== null) return found.isDirectory() ? null : 'is no folder';
+  if (found !== null) {
+    if (found.isDirectory()) return null;
+    return 'is no folder';
+  }
   if (mode === 'ro') return 'does not exist';
   await createFolder(root, top.relative);
   return null;
@@ -163,9 +166,8 @@ async function confineInSandbox(
   } catch (error) {
     if (!(error instanceof ToolError) || error.error_class !== 'permission_denied') throw error;
     const [, reason] = /(is protected.*)$/.exec(error.message) ?? [];
-    throw reason
-      ? new ToolError('permission_denied', `Path '${formatPath(given)}' ${reason}`)
-      : escapeError(given, boxes);
+    if (reason) throw new ToolError('permission_denied', `Path '${formatPath(given)}' ${reason}`);
+    throw escapeError(given, boxes);
   }
 }
 

@@ -11,6 +11,7 @@ import type { RoutingFile, WorkerLibrary, WorkspaceFiles, Workspaces } from '#co
 import type { ImageBlock } from '#protocol/message.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { ToolError } from '#protocol/tool.ts';
+import { readLinkedFolders } from '../worktree/linked-files.ts';
 import { createWorkspaceFiles } from './confined-files.ts';
 import { describeProblem, isMissing, readStart } from './descriptors.ts';
 import { changeMemory, memoryText } from './memory-files.ts';
@@ -50,9 +51,8 @@ async function readInstructions(
       const data = await readStart((await files.resolve(name, 'read')).absolute, MAX_INSTRUCTION_BYTES + 1);
       if (data === null) continue;
       const text = utf8Head(data, MAX_INSTRUCTION_BYTES).toString('utf8');
-      const note =
-        data.length > MAX_INSTRUCTION_BYTES ? `\n[truncated: ${name} exceeds ${MAX_INSTRUCTION_BYTES} bytes]` : '';
-      return { path: name, text: `${text}${note}` };
+      if (data.length <= MAX_INSTRUCTION_BYTES) return { path: name, text };
+      return { path: name, text: `${text}\n[truncated: ${name} exceeds ${MAX_INSTRUCTION_BYTES} bytes]` };
     } catch (error) {
       log.warn({ path: resolve(files.root, name), problem: describeProblem(error) }, 'an instruction file is ignored');
     }
@@ -75,12 +75,16 @@ async function readImage(files: WorkspaceFiles, path: string): Promise<ImageBloc
   }
 }
 
+const NO_FOLDERS: Workspaces['temporary'] = { remove: async () => {}, list: async () => [] };
+
 /** @param paths absolute: the routing file and the skills folder that hold for every workspace */
 export function createWorkspaces({
   globalRoutingPath,
   globalSkillsPath,
   library,
   dataFolder,
+  worktreesFolder,
+  temporary = NO_FOLDERS,
   log,
 }: {
   readonly globalRoutingPath: string;
@@ -88,6 +92,10 @@ export function createWorkspaces({
   readonly library: WorkerLibrary;
   /** The server's own, which no file tool shows or changes; it exists. */
   readonly dataFolder?: string;
+  /** Real path of the folder that holds the worktrees of workers. */
+  readonly worktreesFolder?: string;
+  /** Absent = no worker has one. */
+  readonly temporary?: Workspaces['temporary'];
   readonly log: Logger;
 }): Workspaces {
   // Some files are read before every model call: each problem is logged once.
@@ -95,10 +103,16 @@ export function createWorkspaces({
   const skills = createSkills(globalSkillsPath, once);
   // A model must not write what a worker is made of.
   const hidden = dataFolder === undefined ? null : realpathSync(dataFolder);
-  const createGuardedFiles = (root: string) => protectDefinitions(root, createWorkspaceFiles(root, hidden), library);
+  const createConfinedFiles = (root: string) => {
+    const files = createWorkspaceFiles(root, hidden);
+    if (worktreesFolder === undefined) return files;
+    return readLinkedFolders(worktreesFolder, files, (folder) => createWorkspaceFiles(folder, hidden));
+  };
+  const createGuardedFiles = (root: string) => protectDefinitions(root, createConfinedFiles(root), library);
   const globalRoutingFile = async () => readRoutingFile(globalRoutingPath, await real(globalRoutingPath), log);
 
   return {
+    temporary,
     realDirectory,
     files: createGuardedFiles,
     sandboxes: (root, sandboxes) => createSandboxFiles(root, createGuardedFiles(root), sandboxes),

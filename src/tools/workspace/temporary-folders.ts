@@ -1,0 +1,32 @@
+// The temporary folder of each worker: what commands of two workers leave there never meets (20 §2).
+import { mkdir, readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Logger } from '#core/ports/logger.ts';
+import type { TemporaryFolders } from '#core/ports/workspace.ts';
+import type { SessionId } from '#protocol/ids.ts';
+
+const SESSION = /^sess_[0-9A-Z]+$/;
+
+/** @param root absolute; made with the first folder in it */
+export function createTemporaryFolders(root: string, log: Logger): TemporaryFolders {
+  const known = new Set<string>();
+  return {
+    async open(session) {
+      const path = join(root, session);
+      await mkdir(path, { recursive: true, mode: 0o700 });
+      known.add(session);
+      return path;
+    },
+    async remove(session) {
+      if (!known.delete(session)) return;
+      await rm(join(root, session), { recursive: true, force: true }).catch((err: unknown) =>
+        log.warn({ err, session_id: session }, 'the temporary folder of a worker could not be removed'),
+      );
+    },
+    async list() {
+      const names = (await readdir(root).catch(() => [])).filter((name) => SESSION.test(name));
+      for (const name of names) known.add(name);
+      return names as SessionId[];
+    },
+  };
+}

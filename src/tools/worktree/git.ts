@@ -1,0 +1,123 @@
+// Runs git: without the variables, hooks, filters and questions that could make it run or ask something (20 §2.1).
+import { spawn } from 'node:child_process';
+import { WorktreeError } from '#core/ports/worktrees.ts';
+
+/** Of one git command. */
+const TIMEOUT_MS = 120_000;
+const MAX_OUTPUT_BYTES = 64 * 1024 * 1024;
+const MAX_ERROR_BYTES = 4096;
+
+export interface GitCall {
+  readonly args: readonly string[];
+  readonly cwd: string;
+  /** Beside the cleaned environment. */
+  readonly env?: Readonly<Record<string, string>>;
+  readonly input?: Buffer;
+  /** Exit codes that are answers; default: 0 alone. */
+  readonly codes?: readonly number[];
+  /** More output ends the command: as an error, or with what there is where `cut` is set. */
+  readonly maxBytes?: number;
+  readonly cut?: boolean;
+}
+
+export interface GitAnswer {
+  readonly code: number;
+  readonly out: Buffer;
+}
+
+export type Git = (call: GitCall) => Promise<GitAnswer>;
+
+/** Before every command: nothing of the repository's configuration may start a program. */
+const SAFE = [
+  ...['-c', 'core.hooksPath=/dev/null', '-c', 'core.fsmonitor=false', '-c', 'core.logAllRefUpdates=false'],
+  ...['-c', 'gc.auto=0', '-c', 'maintenance.auto=false', '-c', 'core.pager=cat', '-c', 'protocol.allow=never'],
+];
+
+/** @param env the server's environment, of which git gets its programs' and the user's folders */
+export function createGit(env: Readonly<Record<string, string | undefined>>): Git {
+  const base: Record<string, string> = {
+    LC_ALL: 'C',
+    GIT_TERMINAL_PROMPT: '0',
+    GIT_OPTIONAL_LOCKS: '0',
+    GIT_NO_REPLACE_OBJECTS: '1',
+    GIT_NO_LAZY_FETCH: '1',
+    GIT_ALLOW_PROTOCOL: '',
+    GIT_LITERAL_PATHSPECS: '1',
+    GIT_EDITOR: 'false',
+  };
+  for (const name of ['PATH', 'HOME', 'XDG_CONFIG_HOME']) if (env[name] !== undefined) base[name] = env[name];
+  return (call) => runGit(call, { ...base, ...call.env });
+}
+
+function runGit(call: GitCall, env: Readonly<Record<string, string>>): Promise<GitAnswer> {
+  const { args, cwd, input, codes = [0], maxBytes = MAX_OUTPUT_BYTES, cut = false } = call;
+  return new Promise((resolve, reject) => {
+    const rejectCall = (problem: string) => reject(new WorktreeError(`git ${findCommand(args)} ${problem}`));
+    const child = spawn('git', [...SAFE, ...args], { cwd, env, stdio: ['pipe', 'pipe', 'pipe'], timeout: TIMEOUT_MS });
+    const parts: Buffer[] = [];
+    const errors: Buffer[] = [];
+    let size = 0;
+    let errorSize = 0;
+    let isFull = false;
+    child.once('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') reject(new WorktreeError('git is not installed'));
+      else rejectCall(`cannot be started: ${error.code ?? error.message}`);
+    });
+    child.stdout.on('data', (data: Buffer) => {
+      size += data.length;
+      if (!isFull) parts.push(data);
+      if (size <= maxBytes || isFull) return;
+      isFull = true;
+      child.kill('SIGKILL');
+    });
+    child.stderr.on('data', (data: Buffer) => {
+      if (errorSize < MAX_ERROR_BYTES) errors.push(data);
+      errorSize += data.length;
+    });
+    child.once('close', (code, signal) => {
+      const out = Buffer.concat(parts);
+      if (isFull && cut) resolve({ code: 0, out: out.subarray(0, maxBytes) });
+      else if (isFull) rejectCall(`printed more than ${maxBytes} bytes`);
+      else if (code !== null && codes.includes(code)) resolve({ code, out });
+      else if (signal !== null) rejectCall(`was stopped after ${TIMEOUT_MS / 1000} s`);
+      else rejectCall(`failed: ${describeExit(Buffer.concat(errors), code)}`);
+    });
+    // A command that ends early closes its input; its exit code is the answer.
+    child.stdin.on('error', () => {});
+    child.stdin.end(input);
+  });
+}
+
+/** The first word that is no option. */
+function findCommand(args: readonly string[]): string {
+  return args.find((arg) => !arg.startsWith('-')) ?? '';
+}
+
+function describeExit(stderr: Buffer, code: number | null): string {
+  const lines = stderr.toString('utf8', 0, MAX_ERROR_BYTES).split('\n').filter(Boolean);
+  const line = lines.find((text) => text.startsWith('fatal:') || text.startsWith('error:')) ?? lines[0];
+  return line?.replace(/^(fatal|error): /, '').slice(0, 300) ?? `exit code ${code}`;
+}
+
+/** Names as git separates them by NUL, each as a string of its bytes. */
+export function unpackNames(out: Buffer): string[] {
+  return out
+    .toString('latin1')
+    .split('\0')
+    .filter((name) => name !== '');
+}
+
+/** The input of a command that reads names separated by NUL. */
+export function packNames(names: readonly string[]): Buffer {
+  return Buffer.from(names.map((name) => `${name}\0`).join(''), 'latin1');
+}
+
+/** A name of bytes as text; bytes that are no UTF-8 become replacement characters. */
+export function readableName(name: string): string {
+  return Buffer.from(name, 'latin1').toString('utf8');
+}
+
+/** A text as the name of its bytes. */
+export function byteName(text: string): string {
+  return Buffer.from(text, 'utf8').toString('latin1');
+}

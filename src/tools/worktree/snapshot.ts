@@ -1,0 +1,185 @@
+// A folder as a tree of git, with an index of our own: what is tracked and what is not ignored, as it is now (20 §2.1).
+import { copyFile, lstat, readdir, stat, utimes } from 'node:fs/promises';
+import { WorktreeError } from '#core/ports/worktrees.ts';
+import { isProtectedName } from '../workspace/confined-files.ts';
+import { type Git, packNames, readableName, unpackNames } from './git.ts';
+import type { OwnGit, Repository } from './repository.ts';
+
+/** Of the files that differ from the index. */
+const MAX_FILES = 100_000;
+const MAX_FILE_BYTES = 512 * 1024 * 1024;
+const MAX_BYTES = 2 * 1024 * 1024 * 1024;
+const AT_ONCE = 64;
+
+/** Copies an index, no newer than it is: git compares its time with those of the files to find changes of the same moment. */
+export async function copyIndex(from: string, to: string): Promise<void> {
+  await copyFile(from, to);
+  const seconds = Math.floor((await stat(from)).mtimeMs / 1000) - 1;
+  await utimes(to, seconds, seconds);
+}
+
+/** Copies the user's index; without one every file counts as new. */
+export async function takeIndex(git: Git, repository: Repository, to: string): Promise<void> {
+  const { git_dir } = repository;
+  if ((await lstat(`${git_dir}/index`).catch(() => null)) === null) return;
+  await copyIndex(`${git_dir}/index`, to);
+  const isSplit = (await readdir(git_dir)).some((name) => name.startsWith('sharedindex.'));
+  if (!isSplit) return;
+  // The shared half is found beside the user's index alone.
+  await git({
+    args: [`--git-dir=${git_dir}`, `--work-tree=${repository.top}`, 'update-index', '--no-split-index'],
+    cwd: repository.top,
+    env: { GIT_INDEX_FILE: to },
+  });
+}
+
+export interface SnapshotOptions {
+  /** The folder with the files. */
+  readonly tree: string;
+  /** Index that the snapshot begins with, and that holds it afterwards. */
+  readonly index: string;
+  /** Paths below the work tree, with the workspace's prefix, that are left out with all below them. */
+  readonly links: readonly string[];
+  /** The part of the tree that counts, with a final slash; '' = all of it. */
+  readonly within: string;
+  /** Changes of these paths are left as the index has them; absent = none. */
+  readonly isKept?: (name: string) => Promise<boolean>;
+}
+
+/** The id of the tree. Throws `WorktreeError`. */
+export async function snapshot(own: OwnGit, options: SnapshotOptions): Promise<string> {
+  const { tree, index, within } = options;
+  const at = { tree, index };
+  const scope = within === '' ? [] : ['--', readableName(within)];
+  await dropProtected(own, options);
+  // Exit code 1: some entries differ from their files.
+  await own.run(['update-index', '-q', '--refresh'], { ...at, codes: [0, 1] });
+  const differing = await listDiffering(own, at, scope);
+  const untracked = await listUntracked(own, options, scope);
+  const isLinked = (name: string) => options.links.some((link) => name === link || name.startsWith(`${link}/`));
+  const gone: string[] = [];
+  const present: string[] = [];
+  for (const { name, status } of [...differing, ...untracked.map((name) => ({ name, status: 'A' }))]) {
+    if (isLinked(name) || isProtectedBelow(name, own.repository.prefix)) continue;
+    if (options.isKept && !(await options.isKept(name))) continue;
+    (status === 'D' ? gone : present).push(name);
+  }
+  await checkSizes(tree, present);
+  if (gone.length > 0)
+    await own.run(['update-index', '--force-remove', '-z', '--stdin'], { ...at, input: packNames(gone) });
+  if (present.length > 0)
+    await own.run(['update-index', '--add', '--remove', '--replace', '-z', '--stdin'], {
+      ...at,
+      input: packNames(present),
+    });
+  return (await own.run(['write-tree'], at)).out.toString('utf8').trim();
+}
+
+/** Below the workspace, whose protected files no model may write (09 §8). */
+function isProtectedBelow(name: string, prefix: string): boolean {
+  return name.startsWith(prefix) && isProtectedName(readableName(name.slice(prefix.length)));
+}
+
+/** Takes protected files out of the index, and the marks by which git would not look at files. */
+async function dropProtected(own: OwnGit, { tree, index }: SnapshotOptions): Promise<void> {
+  const { out } = await own.run(['ls-files', '-v', '-z'], { tree, index });
+  const dropped: string[] = [];
+  const assumed: string[] = [];
+  for (const line of unpackNames(out)) {
+    const [mark = '', name] = [line[0], line.slice(2)];
+    if (mark === 'S' || mark === 's')
+      throw new WorktreeError('the workspace is a sparse checkout, of which no worktree can be made');
+    if (isProtectedBelow(name, own.repository.prefix)) dropped.push(name);
+    else if (mark === 'h') assumed.push(name);
+  }
+  if (dropped.length > 0)
+    await own.run(['update-index', '--force-remove', '-z', '--stdin'], { tree, index, input: packNames(dropped) });
+  if (assumed.length > 0)
+    await own.run(['update-index', '--no-assume-unchanged', '-z', '--stdin'], {
+      tree,
+      index,
+      input: packNames(assumed),
+    });
+}
+
+async function listDiffering(own: OwnGit, at: { readonly tree: string; readonly index: string }, scope: string[]) {
+  const args = ['diff-files', '-z', '--name-status', '--no-renames', '--ignore-submodules=all', ...scope];
+  const fields = unpackNames((await own.run(args, at)).out);
+  const found = new Map<string, string>();
+  for (let i = 0; i + 1 < fields.length; i += 2) {
+    const name = fields[i + 1]!;
+    // A path in conflict is listed twice.
+    if (fields[i] !== 'U' || !found.has(name)) found.set(name, fields[i]!);
+  }
+  return [...found].map(([name, status]) => ({ name, status }));
+}
+
+async function listUntracked(own: OwnGit, { tree, index, links }: SnapshotOptions, scope: string[]) {
+  const { common_dir, settings } = own.repository;
+  const files = [`${common_dir}/info/exclude`, settings.get('core.excludesfile') ?? ''];
+  const excludes: string[] = [];
+  for (const file of files) if (file !== '' && (await isFile(file))) excludes.push(`--exclude-from=${file}`);
+  for (const link of links) excludes.push(`--exclude=/${readableName(link).replace(/[\\*?[\]!#]/g, '\\$&')}`);
+  const args = ['ls-files', '-o', '-z', ...excludes, '--exclude-per-directory=.gitignore', ...scope];
+  // A folder that is a repository of its own is listed with a final slash.
+  return unpackNames((await own.run(args, { tree, index })).out).filter((name) => !name.endsWith('/'));
+}
+
+async function isFile(file: string): Promise<boolean> {
+  return stat(file).then(
+    (found) => found.isFile(),
+    () => false,
+  );
+}
+
+async function checkSizes(tree: string, names: readonly string[]): Promise<void> {
+  if (names.length > MAX_FILES)
+    throw new WorktreeError(`${names.length} files are new or changed, at most ${MAX_FILES} are allowed`);
+  let bytes = 0;
+  for (let i = 0; i < names.length; i += AT_ONCE) {
+    const sizes = await Promise.all(names.slice(i, i + AT_ONCE).map((name) => readSize(tree, name)));
+    sizes.forEach((size, n) => {
+      if (size > MAX_FILE_BYTES)
+        throw new WorktreeError(`${readableName(names[i + n]!)} is too large: ${size} bytes; let git ignore it`);
+      bytes += size;
+    });
+    if (bytes > MAX_BYTES)
+      throw new WorktreeError(`new and changed files have more than ${MAX_BYTES} bytes; let git ignore some`);
+  }
+}
+
+async function readSize(tree: string, name: string): Promise<number> {
+  const found = await lstat(Buffer.from(`${Buffer.from(tree, 'utf8').toString('latin1')}/${name}`, 'latin1')).catch(
+    () => null,
+  );
+  return found?.size ?? 0;
+}
+
+/** An entry of a tree; null = the tree has none there. */
+export interface Entry {
+  readonly mode: string;
+  readonly oid: string;
+}
+
+export interface Difference {
+  /** As bytes. */
+  readonly name: string;
+  readonly before: Entry | null;
+  readonly after: Entry | null;
+}
+
+/** The paths in which two trees differ, in the order of their bytes. */
+export async function compareTrees(own: OwnGit, from: string, to: string): Promise<readonly Difference[]> {
+  const { out } = await own.run(['diff-tree', '-r', '-z', '--no-renames', from, to]);
+  const fields = unpackNames(out);
+  const found: Difference[] = [];
+  for (let i = 0; i + 1 < fields.length; i += 2) {
+    const [oldMode = '', mode = '', oldOid = '', oid = ''] = fields[i]!.slice(1).split(' ');
+    found.push({
+      name: fields[i + 1]!,
+      before: /^0+$/.test(oldMode) ? null : { mode: oldMode, oid: oldOid },
+      after: /^0+$/.test(mode) ? null : { mode, oid },
+    });
+  }
+  return found;
+}

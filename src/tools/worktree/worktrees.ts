@@ -1,0 +1,303 @@
+// Worktrees of workers by way of git: made, recorded, merged, written back and removed (20 §2).
+import { lstat, mkdir, readdir, readlink, rm } from 'node:fs/promises';
+import path from 'node:path';
+import type { Logger } from '#core/ports/logger.ts';
+import { WorktreeError, type Worktrees } from '#core/ports/worktrees.ts';
+import type { FileChange, WorktreeRecord } from '#protocol/file-change.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import { readErrorMessage } from '#protocol/text/error-message.ts';
+import { runExclusive } from '../workspace/descriptors.ts';
+import { byteName, createGit, readableName, unpackNames } from './git.ts';
+import { findWorktreeId, linkFolders, readOrigin, writeOrigin } from './origin.ts';
+import {
+  deleteRefs,
+  findPrefix,
+  inspectRepository,
+  type OwnGit,
+  openOwnGit,
+  type Repository,
+  removeEntry,
+  requireVersion,
+  runShared,
+  setRef,
+} from './repository.ts';
+import { compareTrees, copyIndex, type Difference, snapshot, takeIndex } from './snapshot.ts';
+import { checkOut, type Target, writeChanges } from './write-changes.ts';
+
+const MODULE_MODE = '160000';
+const OWN_FOLDER = /^(sess_[0-9A-Z]{26})\.git$/;
+/** The index that a worktree begins with, and that of its result. */
+const BASE_INDEX = 'base.index';
+const RESULT_INDEX = 'result.index';
+
+interface WorktreeOptions {
+  /** The folder that holds all worktrees; made when the first one is. */
+  readonly folder: string;
+  /** Entries of a workspace that a worktree is given as links; in no snapshot. */
+  readonly links: readonly string[];
+  /** The server's environment. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly log: Logger;
+}
+
+export function createWorktrees(options: WorktreeOptions): Worktrees {
+  const git = createGit(options.env);
+  const { folder: home, log } = options;
+  const buildPath = (id: string) => path.join(home, id);
+  const buildGitPath = (id: string) => path.join(home, `${id}.git`);
+
+  let isChecked = false;
+  async function requireGit(cwd: string): Promise<void> {
+    if (!isChecked) await requireVersion(git, cwd);
+    isChecked = true;
+  }
+  const userHome = options.env.HOME ?? '/';
+  /** Git folders of worktrees in use, so that each repository is inspected once. */
+  const opened = new Map<string, OwnGit>();
+
+  /** The repository of a workspace; of a worker's own tree that of its worktree, whatever its `.git` names by now. */
+  async function inspect(root: string): Promise<Repository> {
+    const inside = findWorktreeId(home, root);
+    await requireGit(root);
+    if (inside === null) return inspectRepository(git, root, userHome);
+    const origin = await readOrigin(buildGitPath(inside));
+    const top = buildPath(inside);
+    const known = await inspectRepository(git, origin.root, userHome);
+    const head = await runShared(git, known, ['rev-parse', `refs/metis/${inside}/base`]);
+    return {
+      ...known,
+      top,
+      prefix: findPrefix(top, root),
+      git_dir: `${known.common_dir}/worktrees/${inside}`,
+      head: head.out.toString('utf8').trim(),
+    };
+  }
+  /** Written before anything else is made: what comes after it can be found and removed, whenever the process dies. */
+  async function openFolder(id: string, root: string, repository: Repository): Promise<OwnGit> {
+    const folder = buildGitPath(id);
+    const inside = findWorktreeId(home, root);
+    const above = inside === null ? root : (await readOrigin(buildGitPath(inside))).root;
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    const known = await readOrigin(folder).catch(() => null);
+    const links = known?.links ?? {};
+    await writeOrigin(folder, { repository: repository.common_dir, root: above, links });
+    const own = await openOwnGit(git, repository, folder);
+    opened.set(id, own);
+    return own;
+  }
+
+  async function openRecorded(worktree: Pick<WorktreeRecord, 'session_id' | 'caller_path'>): Promise<OwnGit> {
+    const { session_id, caller_path } = worktree;
+    const known = opened.get(session_id);
+    if (known !== undefined) return known;
+    return openFolder(session_id, caller_path, await inspect(caller_path));
+  }
+  const listLinks = (prefix: string) => options.links.map((link) => `${prefix}${byteName(link)}`);
+  const commit = async (own: OwnGit, tree: string, parent: string | null, message: string) => {
+    const parents = parent === null ? [] : ['-p', parent];
+    const { out } = await own.run(['commit-tree', tree, ...parents, '-m', message]);
+    return out.toString('utf8').trim();
+  };
+  const readRef = async (own: OwnGit, name: string) => {
+    const args = ['rev-parse', '--verify', '-q', `refs/metis/${name}`];
+    const { code, out } = await runShared(git, own.repository, args).catch(() => ({ code: 1, out: Buffer.alloc(0) }));
+    return code === 0 ? out.toString('utf8').trim() : null;
+  };
+
+  async function snapshotCaller(own: OwnGit, index: string): Promise<string> {
+    const { repository } = own;
+    await rm(`${own.dir}/${index}`, { force: true });
+    await takeIndex(git, repository, `${own.dir}/${index}`);
+    return snapshot(own, { tree: repository.top, index, links: listLinks(repository.prefix), within: '' });
+  }
+
+  async function createTree(id: SessionId, root: string) {
+    const repository = await inspect(root);
+    const { common_dir, prefix } = repository;
+    const own = await openFolder(id, root, repository);
+    const base_tree = await snapshotCaller(own, BASE_INDEX);
+    const base = await commit(own, base_tree, repository.head, 'base');
+    await setRef(git, common_dir, `${id}/base`, base);
+    const folder = buildPath(id);
+    const add = ['worktree', 'add', '--no-checkout', '--detach', '--lock', '--reason', 'in use by metis', folder, base];
+    await runShared(git, repository, add);
+    await own.run(['checkout-index', '-a', '-f', '-u', '-q'], { index: BASE_INDEX, tree: folder });
+    // A repository of one commit and no files has no index.
+    await copyIndex(`${own.dir}/${BASE_INDEX}`, `${common_dir}/worktrees/${id}/index`).catch(() => {});
+    const tree_path = prefix === '' ? folder : path.join(folder, readableName(prefix));
+    await mkdir(tree_path, { recursive: true });
+    const links = await linkFolders(root, tree_path, options.links);
+    await writeOrigin(own.dir, { ...(await readOrigin(own.dir)), links });
+    return { repository: common_dir, folder, tree_path, base_tree };
+  }
+
+  async function removeFolder(id: string, repository: string): Promise<void> {
+    opened.delete(id);
+    await rm(buildPath(id), { recursive: true, force: true });
+    await removeEntry(repository, id);
+    await rm(buildGitPath(id), { recursive: true, force: true });
+  }
+
+  async function buildTarget(own: OwnGit, tree: string, changes: readonly Difference[]): Promise<Target> {
+    const content = `${own.dir}/content`;
+    await rm(content, { recursive: true, force: true });
+    const names = changes.filter(({ after }) => after !== null).map(({ name }) => name);
+    await checkOut(own, tree, names, content);
+    const { top, settings } = own.repository;
+    return { own, top, content, hasModes: settings.get('core.filemode') !== 'false' };
+  }
+
+  return {
+    findObstacle: (root) =>
+      inspect(root).then(
+        () => null,
+        (error: unknown) => {
+          if (error instanceof WorktreeError) return error.message;
+          throw error;
+        },
+      ),
+
+    async create(id, root) {
+      try {
+        return await createTree(id, root);
+      } catch (error) {
+        const origin = await readOrigin(buildGitPath(id)).catch(() => null);
+        if (origin !== null) {
+          await removeFolder(id, origin.repository).catch(() => {});
+          await deleteRefs(git, origin.repository, id).catch(() => {});
+        }
+        if (error instanceof WorktreeError) throw error;
+        throw new WorktreeError(`a worktree cannot be made: ${readErrorMessage(error)}`);
+      }
+    },
+
+    async recordResult(worktree, isWritable) {
+      const own = await openRecorded(worktree);
+      const { prefix } = own.repository;
+      const known = worktree.result_tree;
+      const result_tree = known ?? (await snapshotResult());
+      const changes = await compareTrees(own, worktree.base_tree, result_tree);
+      return { result_tree, files: changes.map((change) => toFileChange(change, prefix)).sort(byPath) };
+
+      async function snapshotResult(): Promise<string> {
+        await copyIndex(`${own.dir}/${BASE_INDEX}`, `${own.dir}/${RESULT_INDEX}`).catch(() => {});
+        const tree = await snapshot(own, {
+          tree: worktree.folder,
+          index: RESULT_INDEX,
+          links: listLinks(prefix),
+          within: prefix,
+          isKept: async (name) =>
+            (await isWritable(readableName(name.slice(prefix.length)))) && !(await leadsOut(worktree, name)),
+        });
+        const base = await readRef(own, `${worktree.session_id}/base`);
+        const result = await commit(own, tree, base, 'result');
+        await setRef(git, own.repository.common_dir, `${worktree.session_id}/result`, result);
+        return tree;
+      }
+    },
+
+    async merge(worktree) {
+      const own = await openRecorded(worktree);
+      if (worktree.result_tree === null) throw new WorktreeError('the worker has left no result yet');
+      const from = await snapshotCaller(own, 'caller.index');
+      const base = await commit(own, worktree.base_tree, null, 'base');
+      const ours = await commit(own, from, base, 'ours');
+      const theirs = await commit(own, worktree.result_tree, base, 'result');
+      const args = ['merge-tree', '--write-tree', '-z', '--name-only', '--no-messages', ours, theirs];
+      const { code, out } = await own.run(args, { codes: [0, 1] });
+      const [tree = '', ...conflicts] = unpackNames(out);
+      const { prefix } = own.repository;
+      const show = (name: string) => readableName(name.startsWith(prefix) ? name.slice(prefix.length) : name);
+      if (code === 1) return { kind: 'conflict', paths: [...new Set(conflicts.map(show))].sort() };
+      // A renamed file may take a change along to where this worker may not write.
+      const outside = (await compareTrees(own, from, tree)).filter(
+        ({ name, before, after }) =>
+          !name.startsWith(prefix) || before?.mode === MODULE_MODE || after?.mode === MODULE_MODE,
+      );
+      if (outside.length > 0) return { kind: 'conflict', paths: outside.map(({ name }) => show(name)) };
+      return { kind: 'clean', from, tree };
+    },
+
+    async write(worktree, { from, tree }) {
+      const own = await openRecorded(worktree);
+      const changes = await compareTrees(own, from, tree);
+      const { changed, written } = await writeChanges(await buildTarget(own, tree, changes), changes);
+      if (changed.length > 0 && written.length > 0) {
+        // Half a merge must not stay: what was written goes back, unless it has been changed again.
+        const back = written.map(({ name, before, after }) => ({ name, before: after, after: before }));
+        const undone = await writeChanges(await buildTarget(own, from, back), back);
+        if (undone.changed.length > 0)
+          log.warn({ paths: undone.changed }, 'files were changed while a merge was undone');
+      }
+      await rm(`${own.dir}/content`, { recursive: true, force: true });
+      return { changed_meanwhile: changed };
+    },
+
+    async diff(worktree, limitBytes) {
+      const own = await openRecorded(worktree);
+      const { prefix } = own.repository;
+      if (worktree.result_tree === null) return { text: '', truncated: false };
+      const relative = prefix === '' ? ['--no-relative'] : [`--relative=${readableName(prefix)}`];
+      const args = ['diff-tree', '-r', '-p', '--no-renames', '--no-ext-diff', '--no-textconv', ...relative];
+      const { out } = await own.run([...args, worktree.base_tree, worktree.result_tree], {
+        maxBytes: limitBytes + 1,
+        cut: true,
+      });
+      const truncated = out.length > limitBytes;
+      return { text: out.subarray(0, limitBytes).toString('utf8'), truncated };
+    },
+
+    exclusive: (root, fn) => runExclusive(`${root}\0merge`, fn),
+    removeFolder: ({ session_id, repository }) => removeFolder(session_id, repository),
+    async removeRefs({ session_id, repository }) {
+      if (await isFolder(repository)) await deleteRefs(git, repository, session_id);
+    },
+
+    async sweep({ isKept, hasRecord }) {
+      const removed: SessionId[] = [];
+      for (const name of await readdir(home).catch(() => [])) {
+        const id = OWN_FOLDER.exec(name)?.[1] as SessionId | undefined;
+        if (id === undefined || (await isKept(id))) continue;
+        const origin = await readOrigin(`${home}/${name}`).catch(() => null);
+        if (origin === null) continue;
+        try {
+          await removeFolder(id, origin.repository);
+          if (!(await hasRecord(id)) && (await isFolder(origin.repository)))
+            await deleteRefs(git, origin.repository, id);
+          removed.push(id);
+        } catch (error) {
+          log.warn({ session_id: id, problem: readErrorMessage(error) }, 'a worktree that is left cannot be removed');
+        }
+      }
+      return removed;
+    },
+  };
+}
+
+function isFolder(folder: string): Promise<boolean> {
+  return lstat(folder).then(
+    (found) => found.isDirectory(),
+    () => false,
+  );
+}
+
+/** Whether a path is a link that leads out of the worker's tree: no such link reaches the caller's workspace. */
+async function leadsOut({ folder, tree_path }: WorktreeRecord, name: string): Promise<boolean> {
+  const bytes = Buffer.from(`${byteName(folder)}/${name}`, 'latin1');
+  const target = await readlink(bytes, { encoding: 'buffer' }).catch(() => null);
+  if (target === null) return false;
+  const full = path.resolve(path.dirname(bytes.toString('latin1')), target.toString('latin1'));
+  const root = byteName(tree_path);
+  return full !== root && !full.startsWith(`${root}/`);
+}
+
+function toFileChange({ name, before, after }: Difference, prefix: string): FileChange {
+  const shown = readableName(name.startsWith(prefix) ? name.slice(prefix.length) : name);
+  if (before === null) return { path: shown, change: 'created' };
+  return { path: shown, change: after === null ? 'deleted' : 'edited' };
+}
+
+function byPath(a: FileChange, b: FileChange): number {
+  if (a.path === b.path) return 0;
+  return a.path < b.path ? -1 : 1;
+}

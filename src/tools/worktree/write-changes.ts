@@ -1,0 +1,272 @@
+// Writes the difference of two trees into a folder: each path only where the disk holds what was merged (20 §2.5).
+import { createHash } from 'node:crypto';
+import { constants } from 'node:fs';
+import {
+  type FileHandle,
+  lstat,
+  mkdir,
+  open,
+  readFile,
+  readlink,
+  rename,
+  rm,
+  rmdir,
+  symlink,
+  unlink,
+} from 'node:fs/promises';
+import { runExclusive } from '../workspace/descriptors.ts';
+import { packNames, readableName } from './git.ts';
+import type { OwnGit } from './repository.ts';
+import type { Difference, Entry } from './snapshot.ts';
+
+const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_DIRECTORY, O_NOFOLLOW } = constants;
+const LINUX = process.platform === 'linux';
+const LINK_MODE = '120000';
+const MAX_INPUT_BYTES = 512 * 1024 * 1024;
+
+/** One folder that paths are written to, and where their new content lies. */
+export interface Target {
+  readonly own: OwnGit;
+  /** The caller's work tree. */
+  readonly top: string;
+  /** A folder with the new content of each path, as a checkout has it. */
+  readonly content: string;
+  /** Whether the file system has an executable bit. */
+  readonly hasModes: boolean;
+}
+
+/** Puts the paths of a tree below an empty folder, as a checkout would. */
+export async function checkOut(own: OwnGit, tree: string, names: readonly string[], folder: string): Promise<void> {
+  const index = 'checkout.index';
+  await mkdir(folder, { recursive: true });
+  await own.run(['read-tree', tree], { index, tree: folder });
+  await own.run(['checkout-index', '-f', '-q', '-z', '--stdin'], { index, tree: folder, input: packNames(names) });
+}
+
+/**
+ * Writes the paths. Returns those that the disk did not hold as expected, and those that were written; a path that holds
+ * the new content already counts as neither.
+ */
+export async function writeChanges(
+  target: Target,
+  changes: readonly Difference[],
+): Promise<{ readonly changed: readonly string[]; readonly written: readonly Difference[] }> {
+  const changed: string[] = [];
+  const gone = new Set(changes.filter(({ after }) => after === null).map(({ name }) => name));
+  for (const change of changes) {
+    // A folder comes in the place of a file that goes.
+    const takesPlace = change.before === null && listFolders(change.name).some((folder) => gone.has(folder));
+    if (!takesPlace && (await compareDisk(target, change)) === 'other') changed.push(readableName(change.name));
+  }
+  const written: Difference[] = [];
+  if (changed.length > 0) return { changed, written };
+  // What goes makes room for what comes: a file in the place of a folder, or the other way about.
+  const ordered = [...changes.filter(({ after }) => after === null), ...changes.filter(({ after }) => after !== null)];
+  for (const change of ordered) {
+    const done = await writeOne(target, change);
+    if (done === 'other') return { changed: [readableName(change.name)], written };
+    if (done === 'written') written.push(change);
+  }
+  return { changed, written };
+}
+
+async function writeOne(target: Target, change: Difference): Promise<'written' | 'same' | 'other'> {
+  const shown = `${target.top}/${readableName(change.name)}`;
+  return runExclusive(shown, async () => {
+    const folder = await openParent(target.top, change.name, change.after !== null);
+    if (folder === 'other') return 'other';
+    if (folder === null) return change.before === null ? 'same' : compareMissing(change);
+    try {
+      const path = folder.path(lastPart(change.name));
+      const now = await compareAt(target, change, path);
+      if (now !== 'before') return now === 'after' ? 'same' : 'other';
+      if (change.after !== null) return await replaceAt(target, change, change.after, folder);
+      await unlink(path);
+      await dropEmptyFolders(target.top, change.name);
+      return 'written';
+    } finally {
+      await folder.handle.close();
+    }
+  });
+}
+
+function compareMissing(change: Difference): 'same' | 'other' {
+  if (change.after === null) return 'same';
+  return 'other';
+}
+
+/** What the disk holds at a path: the content before, the one after, or another. */
+async function compareDisk(target: Target, change: Difference): Promise<'before' | 'after' | 'other'> {
+  const folder = await openParent(target.top, change.name, false);
+  if (folder === 'other') return 'other';
+  if (folder === null) {
+    if (change.before === null) return 'before';
+    return change.after === null ? 'after' : 'other';
+  }
+  try {
+    return await compareAt(target, change, folder.path(lastPart(change.name)));
+  } finally {
+    await folder.handle.close();
+  }
+}
+
+interface DiskEntry {
+  readonly mode: string;
+  readonly data: Buffer;
+}
+
+async function compareAt(target: Target, change: Difference, path: Buffer): Promise<'before' | 'after' | 'other'> {
+  const entry = await readEntry(path);
+  if (entry === 'folder') {
+    // The files in it go first, and it with them.
+    return change.before === null ? 'before' : 'other';
+  }
+  if (await isEntry(target, change.name, entry, change.before)) return 'before';
+  if (await isEntry(target, change.name, entry, change.after)) return 'after';
+  return 'other';
+}
+
+async function readEntry(path: Buffer): Promise<DiskEntry | 'folder' | null> {
+  const found = await lstat(path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return null;
+    throw error;
+  });
+  if (found === null) return null;
+  if (found.isSymbolicLink()) return { mode: LINK_MODE, data: await readlink(path, { encoding: 'buffer' }) };
+  if (found.isDirectory()) return 'folder';
+  if (!found.isFile() || found.size > MAX_INPUT_BYTES) return { mode: '', data: Buffer.alloc(0) };
+  const handle = await open(path, O_RDONLY | O_NOFOLLOW);
+  try {
+    return { mode: (found.mode & 0o100) === 0 ? '100644' : '100755', data: await handle.readFile() };
+  } finally {
+    await handle.close();
+  }
+}
+
+async function isEntry(
+  { own, hasModes }: Target,
+  name: string,
+  entry: DiskEntry | null,
+  wanted: Entry | null,
+): Promise<boolean> {
+  if (entry === null || wanted === null) return entry === wanted;
+  const isLink = wanted.mode === LINK_MODE;
+  if (isLink !== (entry.mode === LINK_MODE)) return false;
+  if (!isLink && hasModes && entry.mode !== wanted.mode) return false;
+  if (hashBlob(own.repository.object_format, entry.data) === wanted.oid) return true;
+  if (isLink || entry.mode === '') return false;
+  // Line ends may be stored in another form than they have on the disk.
+  const text = readableName(name);
+  if (!entry.data.includes(13) || Buffer.from(text, 'utf8').toString('latin1') !== name) return false;
+  const { out } = await own.run(['hash-object', '--stdin', `--path=${text}`], { input: entry.data });
+  return out.toString('utf8').trim() === wanted.oid;
+}
+
+function hashBlob(format: string, data: Buffer): string {
+  const hash = createHash(format === 'sha256' ? 'sha256' : 'sha1');
+  return hash.update(`blob ${data.length}\0`).update(data).digest('hex');
+}
+
+function lastPart(name: string): string {
+  return name.slice(name.lastIndexOf('/') + 1);
+}
+
+interface OpenFolder {
+  readonly handle: FileHandle;
+  path(name: string): Buffer;
+}
+
+/** Opens the folder of a path, following no link; null where it is missing, 'other' where a link or a file is in its place. */
+async function openParent(top: string, name: string, create: boolean): Promise<OpenFolder | 'other' | null> {
+  const flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
+  let at = Buffer.from(top, 'utf8').toString('latin1');
+  let handle = await open(top, flags);
+  for (const segment of name.split('/').slice(0, -1)) {
+    const next = Buffer.from(`${LINUX ? `/proc/self/fd/${handle.fd}` : at}/${segment}`, 'latin1');
+    const inner = await openBelow(next, flags, create);
+    await handle.close();
+    if (inner === null || inner === 'other') return inner;
+    handle = inner;
+    at = `${at}/${segment}`;
+  }
+  const base = LINUX ? `/proc/self/fd/${handle.fd}` : at;
+  return { handle, path: (last) => Buffer.from(`${base}/${last}`, 'latin1') };
+}
+
+async function openBelow(path: Buffer, flags: number, create: boolean): Promise<FileHandle | 'other' | null> {
+  try {
+    return await open(path, flags);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ELOOP' || code === 'ENOTDIR') return 'other';
+    if (code !== 'ENOENT') throw error;
+    if (!create) return null;
+    await mkdir(path).catch((failure: NodeJS.ErrnoException) => {
+      if (failure.code !== 'EEXIST') throw failure;
+    });
+    return openBelow(path, flags, false);
+  }
+}
+
+let temporaryFiles = 0;
+
+/** 'other' where a folder with files is in the place. */
+async function replaceAt(
+  target: Target,
+  { name }: Difference,
+  entry: Entry,
+  folder: OpenFolder,
+): Promise<'written' | 'other'> {
+  const source = Buffer.from(`${Buffer.from(target.content, 'utf8').toString('latin1')}/${name}`, 'latin1');
+  const last = folder.path(lastPart(name));
+  temporaryFiles += 1;
+  const temporary = folder.path(`.metis-${process.pid}-${temporaryFiles}.tmp`);
+  try {
+    if (entry.mode === LINK_MODE) await symlink(await readlink(source, { encoding: 'buffer' }), temporary);
+    else await copyContent(source, temporary, { entry, last, hasModes: target.hasModes });
+    if ((await readEntry(last)) === 'folder') await rmdir(last);
+    await rename(temporary, last);
+    return 'written';
+  } catch (error) {
+    await rm(temporary, { force: true });
+    if ((error as NodeJS.ErrnoException).code === 'ENOTEMPTY') return 'other';
+    throw error;
+  }
+}
+
+async function copyContent(
+  source: Buffer,
+  temporary: Buffer,
+  { entry, last, hasModes }: { readonly entry: Entry; readonly last: Buffer; readonly hasModes: boolean },
+): Promise<void> {
+  const before = await lstat(last).catch(() => null);
+  const handle = await open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o666);
+  try {
+    await handle.writeFile(await readFile(source));
+    let mode = (before?.isFile() ? before.mode : (await handle.stat()).mode) & 0o777;
+    if (hasModes) mode = entry.mode === '100755' ? mode | ((mode & 0o444) >> 2) : mode & ~0o111;
+    await handle.chmod(mode);
+  } finally {
+    await handle.close();
+  }
+}
+
+/** The folders above a path, the innermost first. */
+function listFolders(name: string): string[] {
+  const segments = name.split('/').slice(0, -1);
+  return segments.map((_, i) => segments.slice(0, segments.length - i).join('/'));
+}
+
+/** Folders that a removed path leaves empty go, as git lets them go. */
+async function dropEmptyFolders(top: string, name: string): Promise<void> {
+  for (const empty of listFolders(name)) {
+    const folder = await openParent(top, empty, false);
+    if (folder === null || folder === 'other') return;
+    const isRemoved = await rmdir(folder.path(lastPart(empty))).then(
+      () => true,
+      () => false,
+    );
+    await folder.handle.close();
+    if (!isRemoved) return;
+  }
+}

@@ -2,19 +2,30 @@
 import { type Command, Option } from 'commander';
 import type { CostFlags } from '#cli/cost.ts';
 import type { EventsFlags } from '#cli/events.ts';
+import type { ModelsFlags } from '#cli/models.ts';
 import type { SessionsFlags } from '#cli/sessions.ts';
 import type { ServerFlags } from '#cli/terminal.ts';
 import type { TrustFlags } from '#cli/trust.ts';
 import type { WorkersFlags } from '#cli/worker-definitions.ts';
 import type { ServerAddress } from '#client/request.ts';
+import type { ReconcileFlags } from './commands/reconcile.ts';
 import type { CommandContext } from './context.ts';
-import { createCommand, createNumberParser, parseSessionId, parseSince, withServerFlags } from './flags.ts';
+import {
+  createCommand,
+  createNumberParser,
+  parsePercent,
+  parseServerUrl,
+  parseSessionId,
+  parseSince,
+  withServerFlags,
+} from './flags.ts';
 
 type WorkersCommandFlags = ServerFlags & WorkersFlags;
+type Finish = (code: Promise<number>) => Promise<void>;
 type Ask = (flags: ServerFlags, body: (server: ServerAddress) => Promise<number>) => Promise<void>;
 
-/** `sessions`, `cost`, `events` and `routing`. */
-export function addQueryCommands(program: Command, context: CommandContext, ask: Ask): void {
+/** `sessions`, `cost`, `reconcile`, `models`, `events`, `conclude` and `routing`. */
+export function addQueryCommands(program: Command, context: CommandContext, ask: Ask, finish: Finish): void {
   program.addCommand(
     withServerFlags(
       createCommand(
@@ -34,6 +45,7 @@ export function addQueryCommands(program: Command, context: CommandContext, ask:
           'ended',
         ]),
       )
+      .option('--failed', 'only open sessions whose newest turn failed')
       .option('--workers', 'include sessions of workers')
       .action((flags: ServerFlags & SessionsFlags) =>
         ask(flags, async (server) => (await import('#cli/sessions.ts')).listSessions(context, server, flags)),
@@ -49,9 +61,9 @@ export function addQueryCommands(program: Command, context: CommandContext, ask:
       ).addHelpText(
         'after',
         `
-Groups: model, provider, session, parent_session, root_session, is_worker, day,
-hour, delegation_tier, worker_name, workspace. Separate two by a comma; none
-gives the total alone.`,
+Groups: model, provider, effort, session, parent_session, root_session,
+is_worker, worker_name, delegation_tier, workspace, source, caller, cost_kind,
+day, hour. Separate two by a comma; none gives the total alone.`,
       ),
     )
       .option('--group-by <dimensions>', 'one or two groups, separated by a comma', 'model')
@@ -63,6 +75,21 @@ gives the total alone.`,
       .addOption(new Option('--session <id>', 'only this session and its workers').argParser(parseSessionId))
       .action((flags: ServerFlags & CostFlags) =>
         ask(flags, async (server) => (await import('#cli/cost.ts')).showCost(context, server, flags)),
+      ),
+  );
+  program.addCommand(createReconcileCommand(context, finish));
+  program.addCommand(
+    withServerFlags(
+      createCommand(
+        'models',
+        'List the models that can be used, with their names and prices.',
+        'metis models',
+        'metis models --all',
+      ),
+    )
+      .option('--all', 'include models whose provider has no key')
+      .action((flags: ServerFlags & ModelsFlags) =>
+        ask(flags, async (server) => (await import('#cli/models.ts')).listModels(context, server, flags)),
       ),
   );
   program.addCommand(
@@ -81,7 +108,22 @@ gives the total alone.`,
     }),
   );
   program.addCommand(
-    createCommand('routing', 'Ask a running server about its routing.', 'metis routing explain "say hello"')
+    withServerFlags(
+      createCommand(
+        'conclude',
+        'Let the running turn of a session answer with what it has.',
+        'metis conclude sess_01JZ...',
+      ).argument('<session>', 'id of the session, of a worker too'),
+    ).action((session: string, flags: ServerFlags) =>
+      ask(flags, async (server) => (await import('#cli/conclude.ts')).concludeSession(context, server, session, flags)),
+    ),
+  );
+  program.addCommand(
+    createCommand(
+      'routing',
+      'Check routing rules, and explain which model a message would get.',
+      'metis routing explain "say hello"',
+    )
       .addCommand(
         withServerFlags(
           createCommand(
@@ -110,6 +152,48 @@ gives the total alone.`,
   );
 }
 
+/** `metis reconcile`: what providers billed, beside the ledger (22 §6). */
+function createReconcileCommand(context: CommandContext, finish: Finish): Command {
+  return createCommand(
+    'reconcile',
+    'Compare what providers report that they billed with the ledger; changes nothing.',
+    'metis reconcile cost.json usage.csv',
+    'metis reconcile cost.csv --since 2026-11-01 --tolerance 0.5',
+  )
+    .argument('<file...>', 'exports of Anthropic, OpenAI or OpenRouter, JSON or CSV')
+    .addOption(
+      new Option(
+        '--since <when>',
+        'first day: 7d, 2w, or a day like 2026-01-31; default: that of the exports',
+      ).argParser(parseSince),
+    )
+    .addOption(
+      new Option('--tolerance <percent>', 'by how much a sum may differ')
+        .default(parsePercent('0.1'), '0.1')
+        .argParser(parsePercent),
+    )
+    .addOption(
+      new Option('--server <url>', 'read the ledger of this server; else the one of the data folder').argParser(
+        parseServerUrl,
+      ),
+    )
+    .addOption(new Option('--token <token>', 'access token of the server; default: METIS_TOKEN'))
+    .addOption(new Option('--data <dir>', 'read the ledger of this data folder; default: ~/.metis'))
+    .addOption(new Option('--json', 'print the result as JSON'))
+    .addHelpText(
+      'after',
+      `
+Days are UTC. The command compares sums by day, model and class of tokens, and
+those of a cost report by day and model, with fees apart. It names the likely
+reason of each difference.
+Exit code: 0 all sums agree, 1 some differ, 2 a file is no export or the ledger
+cannot be read.`,
+    )
+    .action((files: string[], flags: ReconcileFlags) =>
+      finish(import('./commands/reconcile.ts').then(({ reconcile }) => reconcile(context, flags, files))),
+    );
+}
+
 /** `metis trust`: files of a workspace that extend what runs without approval (20 §11). */
 export function createTrustCommand(context: CommandContext, ask: Ask): Command {
   const about = 'Trust a file that extends what runs without approval; without a file: list such files.';
@@ -121,7 +205,8 @@ export function createTrustCommand(context: CommandContext, ask: Ask): Command {
     .action((file: string | undefined, flags: ServerFlags & TrustFlags) =>
       ask(flags, async (server) => {
         const { changeTrust, listTrust } = await import('#cli/trust.ts');
-        return file === undefined ? listTrust(context, server, flags) : changeTrust(context, server, file, flags);
+        if (file === undefined) return listTrust(context, server, flags);
+        return changeTrust(context, server, file, flags);
       }),
     );
 }
@@ -134,7 +219,7 @@ export function createWorkersCommand(context: CommandContext, ask: Ask): Command
       'the workspace of the workers; default: the current folder',
     );
   const parts = () => import('#cli/worker-definitions.ts');
-  const about = 'Ask a running server about the named workers of a workspace.';
+  const about = 'List, show and check the named workers of a workspace.';
   return createCommand('workers', about, 'metis workers list')
     .addCommand(
       own('list', 'List the workers and the folders that each may use.', 'metis workers list').action(

@@ -1,12 +1,17 @@
 // The process side of `metis`: signals, streams and exit codes; the program holds the commands (17 §2).
+
 import os from 'node:os';
 import { CommanderError } from 'commander';
 import { toPrintable } from '#cli/terminal.ts';
+import { systemClock } from '#protocol/clock.ts';
+import { readErrorMessage } from '#protocol/text/error-message.ts';
 import type { CommandContext } from './context.ts';
 import { createProgram } from './program.ts';
 
 const EXIT_BUG = 1;
 const EXIT_USAGE = 2;
+/** npm forwards Ctrl-C to a process that got it from the terminal already: the same signal this soon is the same key press. */
+const FORWARDED_MS = 500;
 
 /** Runs the command that the process was started with. */
 export async function runCommandLine(of: Pick<CommandContext, 'packageDir' | 'version'>): Promise<void> {
@@ -40,15 +45,26 @@ export async function runCommandLine(of: Pick<CommandContext, 'packageDir' | 've
     stderr: process.stderr,
     outputClosed,
     stopSignal(secondCode = EXIT_BUG) {
-      let seen = false;
+      // npm sets it for whatever it runs.
+      const forwardedMs = process.env.npm_command === undefined ? 0 : FORWARDED_MS;
+      let first: { readonly signal: NodeJS.Signals; readonly at: number } | null = null;
       for (const signal of ['SIGINT', 'SIGTERM'] as const) {
         process.on(signal, () => {
-          if (seen) process.exit(secondCode);
-          seen = true;
-          stop?.(signal);
+          const at = systemClock.monotonic();
+          if (first === null) {
+            first = { signal, at };
+            stop?.(signal);
+          } else if (signal !== first.signal || at - first.at > forwardedMs) process.exit(secondCode);
         });
       }
       return stopped;
+    },
+    onHangup(work) {
+      process.on('SIGHUP', work);
+    },
+    onQuitKey(work) {
+      process.on('SIGQUIT', work);
+      return () => process.off('SIGQUIT', work);
     },
     onExit(work) {
       process.once('exit', work);
@@ -64,7 +80,7 @@ export async function runCommandLine(of: Pick<CommandContext, 'packageDir' | 've
   } catch (error) {
     if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : EXIT_USAGE;
     else {
-      const message = error instanceof Error ? error.message : String(error);
+      const message = readErrorMessage(error);
       process.stderr.write(`metis: unexpected failure: ${toPrintable(message)}\n`);
       process.exitCode = EXIT_BUG;
     }

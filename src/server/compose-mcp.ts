@@ -42,7 +42,7 @@ export function startMcp({ config, credentials, adapters, env, log, relay, ...re
   const keyValues = [...keys].flatMap((name) => env[name] || []);
   const mcp = createMcp({
     ...rest,
-    ...(relay ? { fetch: relay.fetch(rest.fetch ?? fetch) } : {}),
+    ...(relay && { fetch: relay.fetch(rest.fetch ?? fetch) }),
     servers: config.mcp_servers,
     projectFile: project_files ? (workspace) => readMcpFile(workspace, log) : null,
     env,

@@ -3,13 +3,15 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { createEngine, type Engine } from '#core/engine/create-engine.ts';
-import { createTreeWork, drain, recover, resumeAll } from '#core/engine/lifecycle.ts';
+import { createTreeWork, drain, recover, removeTemporaryFolders, resumeAll } from '#core/engine/lifecycle.ts';
+import { sweepWorktrees } from '#core/engine/manage-worktrees.ts';
 import { createLearning } from '#core/learning/learning-loop.ts';
-import { describeStaleRates, type PriceTable } from '#core/policy/pricing/price-table.ts';
-import { createModelRegistry, type ModelRegistry } from '#core/policy/registry/model-registry.ts';
+import { createLivePrices, describeStaleRates, type PriceTable } from '#core/policy/pricing/price-table.ts';
+import { createLiveRegistry, createModelRegistry, type ModelRegistry } from '#core/policy/registry/model-registry.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import type { Providers } from '#core/ports/provider.ts';
-import type { DashboardFile, HttpApp } from '#http/http-app.ts';
+import { bracketIpv6 } from '#http/access.ts';
+import type { HttpApp } from '#http/http-app.ts';
 import { createHttpServer } from '#http/http-server.ts';
 import { createHttpClient } from '#models/http/http-client.ts';
 import type { Send } from '#models/http/provider-http.ts';
@@ -19,54 +21,33 @@ import type { Config } from '#protocol/config.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { createIdGenerator, type IdGenerator } from '#protocol/ids.ts';
 import type { ModelEntry } from '#protocol/model.ts';
-import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { builtinTools } from '#tools/builtin/builtin-tools.ts';
 import { shellEnvironment } from '#tools/sandbox/command.ts';
 import { schemaCompiler } from '#tools/schema-compiler.ts';
 import { createToolRegistry, createToolSet } from '#tools/tool-registry.ts';
+import { createTemporaryFolders } from '#tools/workspace/temporary-folders.ts';
 import { createWorkerLibrary } from '#tools/workspace/worker-files.ts';
 import { createWorkspaces } from '#tools/workspace/workspaces.ts';
+import { createWorktrees } from '#tools/worktree/worktrees.ts';
 import { createMcpDoor, startMcp } from './compose-mcp.ts';
 import type { Credentials } from './credentials.ts';
+import { readDashboard } from './dashboard-files.ts';
 import {
   checkDefaultModels,
   checkRoutingFile,
   loadPrices,
+  readRegistry,
   startProviders,
   startThreads,
   storePrices,
 } from './models.ts';
 import { mapEventTypes, resolveReceiverKeys, startNotify } from './notify.ts';
+import { describeSettings } from './settings-report.ts';
 import { openEmbedded, type Storage, type StorageOptions } from './storage/storage.ts';
 import { createCallTargets } from './telemetry/call-facts.ts';
 import { createMetrics } from './telemetry/metrics.ts';
 import { startTelemetry } from './telemetry/telemetry.ts';
 import { createTraceRelay } from './telemetry/trace-relay.ts';
-
-const MEDIA_TYPES: Readonly<Record<string, string>> = {
-  '.html': 'text/html; charset=utf-8',
-  '.js': 'text/javascript; charset=utf-8',
-  '.css': 'text/css; charset=utf-8',
-  '.svg': 'image/svg+xml',
-};
-
-/** None where the package was not built: then the server has its interface and no page. */
-function readDashboard(packageDir: string): readonly DashboardFile[] {
-  const folder = path.join(packageDir, 'dist', 'dashboard');
-  const page = path.join(folder, 'index.html');
-  if (!fs.existsSync(page)) return [];
-  const assets = path.join(folder, 'assets');
-  return [
-    readDashboardFile('/', page),
-    ...fs.readdirSync(assets).map((name) => readDashboardFile(`/assets/${name}`, path.join(assets, name))),
-  ];
-}
-
-function readDashboardFile(url: string, file: string): DashboardFile {
-  const body = fs.readFileSync(file);
-  const mediaType = MEDIA_TYPES[path.extname(file)] ?? 'application/octet-stream';
-  return { path: url, mediaType, body, etag: `"${sha256Hex(body).slice(0, 32)}"` };
-}
 
 /** Connections that wait to be taken; the system lowers it to what it allows. Node's 511 is too few for a crowd that comes back at once. */
 const BACKLOG = 4096;
@@ -92,7 +73,7 @@ async function listen(http: HttpApp, { host, port }: Config['server']): Promise<
   const address = http.server.address();
   // The configured port may be 0: then the system chose.
   const bound = typeof address === 'object' && address !== null ? address.port : port;
-  return { url: `http://${host.includes(':') ? `[${host}]` : host}:${bound}` };
+  return { url: `http://${bracketIpv6(host)}:${bound}` };
 }
 
 interface ServerOptions {
@@ -107,6 +88,9 @@ interface ServerOptions {
   readonly dataDir: string;
   /** Where a person may put keys, for the warning about missing ones. */
   readonly keysFile: string;
+  /** The configuration files that were read, and where each key that is not a default is set. */
+  readonly configFiles?: readonly string[];
+  readonly origins?: ReadonlyMap<string, string>;
   /** A scenario file: only the scripted provider serves, and it plays this. */
   readonly scenario?: string;
   readonly clock?: Clock;
@@ -132,6 +116,8 @@ export interface RunningServer {
   readonly notice: string | null;
   /** Binds the configured address. Throws `StartupError('address_in_use' | 'address_unusable')`. */
   listen(): Promise<{ readonly url: string }>;
+  /** Takes prices and models from their files again; a file with a fault changes nothing and is logged. */
+  reload(): Promise<void>;
   /** Drains, then closes sockets, adapters and the database. Idempotent. */
   close(): Promise<void>;
 }
@@ -144,6 +130,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
   const { close: closeThreads, ...threads } = startThreads(packageDir, clock, log);
   const { file, providers, notice } = startProviders({
     registryPath: config.registry.path,
+    dataDir: options.dataDir,
     packageDir,
     scenario: options.scenario ?? null,
     server: config.server,
@@ -159,12 +146,13 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     log,
     parser: threads.bodies,
   });
-  const registry = createModelRegistry(file, new Set(providers.keys()));
+  const usable = new Set(providers.keys());
+  const registry = createLiveRegistry(createModelRegistry(file, usable));
   const byDefault = checkDefaultModels(config, registry);
   if (byDefault.errors.length > 0) throw new StartupError('config_invalid', byDefault.errors);
   for (const line of byDefault.warnings) log.warn({}, line);
   const receivers = resolveReceiverKeys(config.notify, options.credentials);
-  const prices = loadPrices(config.pricing, packageDir);
+  const prices = createLivePrices(loadPrices(config.pricing, packageDir, options));
   for (const warning of listWarnings(file.models, prices, config, clock.now())) log.warn({}, warning);
 
   const gatewayFolder = path.join(options.dataDir, 'gateway');
@@ -186,8 +174,10 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     const rules = checkRoutingFile(config.routing.global_path, registry);
     for (const line of rules?.errors ?? []) log.error({}, `${line}; none of the file's rules apply`);
     for (const line of rules?.warnings ?? []) log.warn({}, line);
+    const temporary = createTemporaryFolders(path.join(options.dataDir, 'tmp'), log);
     const builtin = createToolSet(
       builtinTools({
+        temporary,
         shellEnv: shellEnvironment(options.env, config.tools.shell.env_passthrough),
         shell: config.tools.shell,
         dataFolder: options.dataDir,
@@ -199,11 +189,14 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     const mcp = startMcp({ ...options, adapters: file.adapters, schemas: schemaCompiler, clock, relay });
     const tools = createToolRegistry(builtin, mcp, config.tools.disabled);
     const library = createWorkerLibrary(log);
+    const worktreesFolder = path.join(fs.realpathSync(options.dataDir), 'worktrees');
     const workspaces = createWorkspaces({
+      temporary,
       globalRoutingPath: config.routing.global_path,
       globalSkillsPath: config.skills.global_dir,
       library,
       dataFolder: options.dataDir,
+      worktreesFolder,
       log,
     });
     const learning = createLearning({
@@ -215,7 +208,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       log,
       evalDisabled: config.eval.disabled,
       alone: config.database.url === null,
-      hasModel: (id) => registry.get(id) !== null,
+      hasModel: (id) => registry.findReference(id) !== null,
     });
     const relays = createRelays({
       adapters: file.adapters,
@@ -241,6 +234,12 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       tools,
       schemas: schemaCompiler,
       workspaces,
+      worktrees: createWorktrees({
+        folder: worktreesFolder,
+        links: config.delegation.worktree_links,
+        env: options.env,
+        log,
+      }),
       relays: telemetry?.wrapRelays(relays.relays) ?? relays.relays,
       gatewayFolder,
       library,
@@ -253,7 +252,10 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     if (!trees.several) {
       const recovery = await recover(engine);
       if (recovery.ended + recovery.interrupted > 0) log.info({ ...recovery }, 'turns left open by the last run');
+      const removed = await sweepWorktrees(engine);
+      if (removed.length > 0) log.info({ sessions: removed }, 'worktrees removed that no delegation claims');
     }
+    await removeTemporaryFolders(engine);
     let draining = false;
     const mcpDoor = createMcpDoor(clock, version, config, trees);
     const http = createHttpServer({
@@ -262,6 +264,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       analytics: storage.analytics,
       priceVersions: storage.priceVersions,
       metrics: metrics.text,
+      settings: () => describeSettings({ ...options, adapters: file.adapters, secrets }),
       traces: relay,
       version,
       dashboard: readDashboard(packageDir),
@@ -314,6 +317,24 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
         }
         return bound;
       },
+      reload: async () => {
+        try {
+          const next = loadPrices(config.pricing, packageDir, options);
+          if (next.contentHash !== prices.contentHash || next.version !== prices.version) {
+            // Before the first call is stamped with it (08 §3).
+            await storePrices(journal, next);
+            prices.replace(next);
+            log.info({ pricing_version: next.version }, 'prices taken');
+          }
+          if (options.scenario !== undefined) return;
+          const models = createModelRegistry(readRegistry(config.registry.path, packageDir, options.dataDir), usable);
+          registry.replace({ ...models, adapters: file.adapters });
+          log.info({ models: models.models.length }, 'models taken');
+        } catch (error) {
+          if (!(error instanceof StartupError)) throw error;
+          for (const line of error.problems) log.error({}, `${line}; what was active stays active`);
+        }
+      },
       close: () => {
         closing ??= close();
         return closing;
@@ -339,16 +360,15 @@ async function openStorage(
 }
 
 function listWarnings(models: readonly ModelEntry[], prices: PriceTable, config: Config, now: number): string[] {
+  const { database, cluster, tool_confirmation } = config;
+  const warnings: string[] = [];
   const unpriced = models.filter((model) => !prices.has(model.pricing_id)).map((model) => model.id);
+  if (unpriced.length > 0) warnings.push(`no price for ${unpriced.join(', ')}: their calls will be marked as unpriced`);
   const stale = describeStaleRates(prices.importedOn, now);
-  return [
-    ...(unpriced.length > 0 ? [`no price for ${unpriced.join(', ')}: their calls will be marked as unpriced`] : []),
-    ...(stale === null ? [] : [stale]),
-    ...(config.tool_confirmation.mode === 'approve_all'
-      ? ['tool_confirmation.mode is approve_all: tools run without approval']
-      : []),
-    ...(config.database.url !== null && config.cluster.shared_roots.length === 0 && !config.cluster.local_workspaces
-      ? ['no workspace can be opened: cluster.shared_roots is empty and cluster.local_workspaces is off']
-      : []),
-  ];
+  if (stale !== null) warnings.push(stale);
+  if (tool_confirmation.mode === 'approve_all')
+    warnings.push('tool_confirmation.mode is approve_all: tools run without approval');
+  if (database.url !== null && cluster.shared_roots.length === 0 && !cluster.local_workspaces)
+    warnings.push('no workspace can be opened: cluster.shared_roots is empty and cluster.local_workspaces is off');
+  return warnings;
 }

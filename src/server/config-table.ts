@@ -14,9 +14,9 @@ export const CONFIG_MEANING: Readonly<Record<string, string>> = {
   'server.workspace_roots': 'workspaces must lie below one of these; none = anywhere',
   'server.body_limit_bytes': 'largest request body',
   'server.turn_body_limit_bytes': 'largest body of a message',
-  'server.rate_limit_rpm': 'requests a minute and caller; 600 unless set when other machines can reach the server',
+  'server.rate_limit_rpm': 'requests per minute and caller; 600 unless set when other machines can reach the server',
   'shutdown.drain_seconds': 'how long running calls and tools may continue after a stop was requested',
-  'log.level': 'least important log line that is written',
+  'log.level': 'lowest level that is logged',
   'recovery.on_start': 'what a start does with interrupted turns',
   'storage.db_path': 'the database file',
   'storage.synchronous': "SQLite's own setting; `FULL` also survives a power cut without losing the last commits",
@@ -38,7 +38,7 @@ export const CONFIG_MEANING: Readonly<Record<string, string>> = {
   'routing.global_path': 'routing rules for all workspaces',
   'routing.global_default_model': 'model of a turn that nothing else decides; null = by tier',
   'turn.max_llm_calls': 'model calls in one turn',
-  'turn.max_output_tokens': 'tokens one model call may write',
+  'turn.max_output_tokens': 'maximum output tokens of a model call',
   'turn.timeout_seconds': 'longest turn; null = no limit',
   'delegation.max_depth': 'workers below workers, all kinds together',
   'delegation.delegate_depth': 'how deep `delegate` is offered; not above `delegation.max_depth`',
@@ -48,10 +48,17 @@ export const CONFIG_MEANING: Readonly<Record<string, string>> = {
   'delegation.schema_repair_attempts': 'how often a worker may repair an answer that does not match its schema',
   'delegation.allow_costlier_fallback': 'a worker may get a more expensive model where its own cannot do the task',
   'delegation.worker_max_cost_usd': 'cap of a delegation that names none',
+  'delegation.max_continuations': 'workers that may go on with one after the other',
+  'delegation.conclude_at':
+    'share of its time, tokens or own money at which a worker answers with what it has; null = never by itself',
+  'delegation.isolation':
+    'where a worker works whose call does not name it: `shared`, in the workspace; `worktree`, in a copy that is merged back; or `auto`, a copy where several of one message may write',
+  'delegation.worktree_links': 'folders of the workspace that a worktree is given as links, and that are never merged',
   'stream.max_connections': 'open streams, all sessions together',
   'analytics.savings_baseline': 'model that savings are compared with when a query names none',
   'pricing.tables': 'price files, each over the one before; `builtin` is the shipped one',
   'pricing.free_providers': 'providers whose calls cost nothing',
+  'pricing.update_url': 'where `metis prices update` fetches from without `--from`; nothing else fetches it',
   'tools.disabled': 'tools that no session gets',
   'tools.max_concurrent_per_session': 'tools of one session that run at the same time',
   'tools.timeouts.per_tool': "seconds by tool name, instead of the tool's own limit; 0 = none",
@@ -80,11 +87,12 @@ export const CONFIG_MEANING: Readonly<Record<string, string>> = {
   'skills.global_dir': 'skills for all workspaces, a folder each',
   'providers.record': 'folder to which exchanges with providers are written; see [replay](replay.md)',
   'providers.replay': 'folder with recorded exchanges that answer instead of the providers',
-  'pattern.enabled': 'turns are recorded by their shape, and routing uses the models that did well',
+  'pattern.mode': 'off = nothing is learned; suggest = routing shows the model that did well; apply = routing uses it',
+  'pattern.evidence': 'scores that a cheaper model needs: verified = of checks and people; any = of heuristics too',
   'pattern.cost_weight': 'share of cost in the score of a recommendation, the rest is quality',
   'pattern.min_confidence': 'how far the best model must be ahead of the second to be recommended',
   'pattern.min_sample_size': 'turns of a model before it is recommended',
-  'eval.disabled': 'finished turns and sessions get no automatic verdict, only feedback from users',
+  'eval.disabled': 'finished turns and sessions get no automatic score, only ratings by users',
   'workers.generated_dir': 'folder for copies of the workers that sessions create',
   'workers.planner_allow_workers': 'named workers that a planner may call; `*` is all of its project',
   'workers.dynamic': 'planners may create workers for their session',
@@ -97,16 +105,17 @@ export const CONFIG_MEANING: Readonly<Record<string, string>> = {
   'workers.creation.default_tools': 'tools of created workers, of those that their creator has',
   'gateway.credentials': "which key the provider gets: the server's, or the client's own",
   'gateway.rules_apply_to': 'calls that routing rules may send to another model than the requested one',
-  'gateway.keys': 'tokens of the gateway by name, each with a cap for a day if wanted; see [doors](doors.md)',
+  'gateway.keys': 'tokens of the gateway by name, each with an optional daily cap; see [clients](doors.md)',
   'gateway.wait_seconds': 'how long a call waits for money that running calls hold',
   'gateway.min_output_tokens': 'how far a cap may lower the length of an answer',
+  'gateway.unbounded': 'calls under a limit whose cost nothing in their request bounds',
   'gateway.body_limit_bytes': 'longest request of a client of the gateway',
   'gateway.max_streams': 'calls of the gateway at once; 0 switches it off',
   'gateway.record': 'folder to which exchanges of the gateway are written, content included',
   'budgets.session_default_usd': 'cap of a session that names none',
   'budgets.daily_usd': 'cap of the whole server for a day',
   'budgets.on_reached': 'at its cap, a session with its workers waits, or its turn ends',
-  'budgets.warn_ratio': 'share of a cap at which a warning is given',
+  'budgets.warn_ratio': 'share of a cap at which the server warns',
   'budgets.show_to_model': 'results of delegations include what is left of the tightest cap',
 };
 
@@ -142,7 +151,8 @@ function writeKeyTable(): string {
 
 function formatDefault(value: unknown): string {
   const text = JSON.stringify(value);
-  return `\`${text.length > MAX_DEFAULT ? `${text.slice(0, MAX_DEFAULT)}…` : text}\``;
+  if (text.length > MAX_DEFAULT) return `\`${text.slice(0, MAX_DEFAULT)}…\``;
+  return `\`${text}\``;
 }
 
 function describeType(schema: z.ZodType): string {
@@ -166,13 +176,17 @@ function describeJsonType(type: JsonType): string {
   if (type.type === 'array') return `list of ${describeJsonType(type.items ?? {})}s`;
   if (type.type === 'object') {
     const values = describeJsonType(type.additionalProperties ?? {});
-    return values === 'anything' ? 'map' : `map to ${values}`;
+    if (values === 'anything') return 'map';
+    return `map to ${values}`;
   }
   if (type.type !== 'integer' && type.type !== 'number') return type.type ?? 'anything';
-  const { minimum, exclusiveMinimum } = type;
-  const least = exclusiveMinimum === undefined ? minimum : exclusiveMinimum;
-  const most = (type.maximum ?? Number.MAX_SAFE_INTEGER) < Number.MAX_SAFE_INTEGER ? type.maximum : undefined;
-  if (least === undefined && most === undefined) return type.type;
-  const from = exclusiveMinimum === undefined ? 'from' : 'above';
-  return `${type.type} ${[least === undefined ? '' : `${from} ${least}`, most === undefined ? '' : `to ${most}`].filter((t) => t !== '').join(' ')}`;
+  return [type.type, ...describeRange(type)].join(' ');
+}
+
+function describeRange({ minimum, exclusiveMinimum, maximum }: JsonType): string[] {
+  const range: string[] = [];
+  if (exclusiveMinimum !== undefined) range.push(`above ${exclusiveMinimum}`);
+  else if (minimum !== undefined) range.push(`from ${minimum}`);
+  if (maximum !== undefined && maximum < Number.MAX_SAFE_INTEGER) range.push(`to ${maximum}`);
+  return range;
 }

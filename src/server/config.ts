@@ -2,22 +2,18 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { z } from 'zod';
-import { nearestKey } from '#core/policy/parsing/known-keys.ts';
-import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
+import { findNearestKey } from '#core/policy/parsing/known-keys.ts';
+import { describeIssues } from '#core/policy/parsing/plain-issue.ts';
 import { OWN_FILE } from '#core/policy/parsing/text-limits.ts';
 import { isMapping, readYaml } from '#core/policy/parsing/yaml.ts';
 import { findCreationFaults } from '#core/policy/workers/write-definition.ts';
 import { isLoopback } from '#http/access.ts';
 import { type Config, ConfigSchema, defaultConfig } from '#protocol/config.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
+import { RENAMED_KEYS, renameValue } from './renamed-keys.ts';
 
 /** Every key in schema order, e.g. `server.port`, with the schema of its value. */
 export const CONFIG_KEYS: ReadonlyMap<string, z.ZodType> = collectKeys(ConfigSchema, '');
-
-/** Earlier names of keys, which are still read. */
-const RENAMED_KEYS: ReadonlyMap<string, string> = new Map([
-  ['delegation.allow_dearer_fallback', 'delegation.allow_costlier_fallback'],
-]);
 
 /** The prefixes that hold keys and are none themselves: `server`, `tools.shell`, ... */
 const CONFIG_SECTIONS: ReadonlySet<string> = new Set(
@@ -49,13 +45,14 @@ function suggestKey(key: string): string {
     .map((name) => `${name}.`)
     .join('');
   const siblings = known.filter((one) => one.startsWith(prefix)).map((one) => one.slice(prefix.length).split('.')[0]!);
-  const near = right < 0 ? null : nearestKey(names[right]!, siblings);
+  const near = right < 0 ? null : findNearestKey(names[right]!, siblings);
   if (near !== null) {
     const rest = names
       .slice(right + 1)
       .map((name) => `.${name}`)
       .join('');
-    return formatSuggestion(known.includes(`${prefix}${near}${rest}`) ? `${prefix}${near}${rest}` : `${prefix}${near}`);
+    const whole = `${prefix}${near}${rest}`;
+    return formatSuggestion(known.includes(whole) ? whole : `${prefix}${near}`);
   }
   const ends = known.filter((one) => one.endsWith(`.${key}`));
   return formatSuggestion(ends.length === 1 ? ends[0]! : null);
@@ -65,12 +62,13 @@ function suggestKey(key: string): string {
 function suggestVariable(name: string): string {
   const cut = 'METIS_'.length;
   const names = [...CONFIG_KEYS.keys()].map((key) => toEnvironmentName(key).slice(cut));
-  const near = nearestKey(name.slice(cut), names);
+  const near = findNearestKey(name.slice(cut), names);
   return formatSuggestion(near === null ? null : `METIS_${near}`);
 }
 
 function formatSuggestion(meant: string | null): string {
-  return meant === null ? '' : `; did you mean "${meant}"?`;
+  if (meant === null) return '';
+  return `; did you mean "${meant}"?`;
 }
 
 /** `delegation.max_depth` -> `METIS_DELEGATION_MAX_DEPTH`. */
@@ -84,10 +82,18 @@ export function toEnvironmentName(key: string): string {
  */
 export function parseValue(schema: z.ZodType, text: string): unknown {
   if (schema instanceof z.ZodNullable) {
-    return text === 'null' || text === '' ? null : parseValue(schema.unwrap() as z.ZodType, text);
+    if (text === 'null' || text === '') return null;
+    return parseValue(schema.unwrap() as z.ZodType, text);
   }
-  if (schema instanceof z.ZodNumber) return /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text;
-  if (schema instanceof z.ZodBoolean) return text === 'true' ? true : text === 'false' ? false : text;
+  if (schema instanceof z.ZodNumber) {
+    if (/^-?\d+(\.\d+)?$/.test(text)) return Number(text);
+    return text;
+  }
+  if (schema instanceof z.ZodBoolean) {
+    if (text === 'true') return true;
+    if (text === 'false') return false;
+    return text;
+  }
   if (schema instanceof z.ZodArray || schema instanceof z.ZodRecord) {
     try {
       return JSON.parse(text);
@@ -102,7 +108,8 @@ export function parseValue(schema: z.ZodType, text: string): unknown {
 function describeTextForm(schema: z.ZodType): string {
   if (schema instanceof z.ZodNullable) return describeTextForm(schema.unwrap() as z.ZodType);
   if (schema instanceof z.ZodArray) return `; a list is written as JSON, like '["one", "two"]'`;
-  return schema instanceof z.ZodRecord ? `; a map is written as JSON, like '{"name": "value"}'` : '';
+  if (schema instanceof z.ZodRecord) return `; a map is written as JSON, like '{"name": "value"}'`;
+  return '';
 }
 
 export interface ConfigFlags {
@@ -130,8 +137,8 @@ export interface LoadedConfig {
   readonly dataDir: string;
   /** The configuration files that were read, in order. */
   readonly files: readonly string[];
-  /** Keys that a source sets; all others have their default. */
-  readonly given: ReadonlySet<string>;
+  /** Keys that a source sets, with the last such source: a file's path, a variable, a flag. All others have their default. */
+  readonly given: ReadonlyMap<string, string>;
   /** One line for each key that a source gives by its earlier name. */
   readonly warnings: readonly string[];
 }
@@ -172,7 +179,8 @@ const REMOTE_RATE_LIMIT = 600;
 /** The data folder: `--data`, else `~/.metis`. Absolute. */
 export function resolveDataDirectory(input: Pick<ConfigInput, 'flags' | 'cwd' | 'home'>): string {
   const { data } = input.flags;
-  return data === undefined ? path.join(input.home, '.metis') : resolvePath(data, input.cwd, input.home);
+  if (data === undefined) return path.join(input.home, '.metis');
+  return resolvePath(data, input.cwd, input.home);
 }
 
 /**
@@ -195,7 +203,7 @@ export function loadConfig(input: ConfigInput): Result<LoadedConfig, string[]> {
   for (const setting of settings) {
     const parsed = CONFIG_KEYS.get(setting.key)?.safeParse(setting.value);
     if (!parsed?.success) {
-      for (const issue of parsed === undefined ? [] : plainIssues(parsed.error, CONFIG_KEYS.get(setting.key))) {
+      for (const issue of parsed === undefined ? [] : describeIssues(parsed.error, CONFIG_KEYS.get(setting.key))) {
         const where = [setting.key, ...issue.path.map(String)].join('.');
         const form = setting.asText && issue.path.length === 0 ? describeTextForm(CONFIG_KEYS.get(setting.key)!) : '';
         problems.push(`${setting.source}: ${where}: ${issue.message}${form}`);
@@ -204,11 +212,9 @@ export function loadConfig(input: ConfigInput): Result<LoadedConfig, string[]> {
     }
     const value = PATH_KEYS.has(setting.key) ? withAbsolutePaths(parsed.data, setting.base, input.home) : parsed.data;
     const isMerged = KEYS_MERGED_WITH_DEFAULT.has(setting.key);
-    assignKey(
-      merged,
-      setting.key,
-      isMerged ? { ...(readKey(defaults, setting.key) as object), ...(value as object) } : value,
-    );
+    if (isMerged)
+      assignKey(merged, setting.key, { ...(readKey(defaults, setting.key) as object), ...(value as object) });
+    else assignKey(merged, setting.key, value);
     origin.set(setting.key, setting.source);
   }
   if (problems.length > 0) return err(problems);
@@ -216,7 +222,7 @@ export function loadConfig(input: ConfigInput): Result<LoadedConfig, string[]> {
   const whole = ConfigSchema.safeParse(merged);
   if (!whole.success) {
     return err(
-      plainIssues(whole.error).map((issue) => {
+      describeIssues(whole.error).map((issue) => {
         const key = issue.path.join('.');
         return `${origin.get(key) ?? 'default'}: ${key}: ${issue.message}`;
       }),
@@ -230,9 +236,8 @@ export function loadConfig(input: ConfigInput): Result<LoadedConfig, string[]> {
     config.registry.path = path.join(input.packageDir, 'config', 'registry.yaml');
   }
   const conflicts = checkAcrossKeys(config, (key) => origin.get(key) ?? 'default');
-  return conflicts.length > 0
-    ? err(conflicts)
-    : ok({ config, dataDir, files, given: new Set(origin.keys()), warnings: warnOfRenamedKeys(settings) });
+  if (conflicts.length > 0) return err(conflicts);
+  return ok({ config, dataDir, files, given: origin, warnings: warnOfRenamedKeys(settings) });
 }
 
 /** Within one source the current name of a key wins over its earlier one. */
@@ -241,9 +246,8 @@ function orderRenamedFirst(settings: readonly Setting[]): readonly Setting[] {
 }
 
 function warnOfRenamedKeys(settings: readonly Setting[]): string[] {
-  const byOldKey = new Map(
-    settings.flatMap((setting) => (setting.oldKey === undefined ? [] : [[setting.oldKey, setting]])),
-  );
+  const byOldKey = new Map<string, Setting>();
+  for (const setting of settings) if (setting.oldKey !== undefined) byOldKey.set(setting.oldKey, setting);
   return [...byOldKey].map(([oldKey, { key, source }]) => `${source}: ${oldKey} is now ${key}; use the new name`);
 }
 
@@ -252,10 +256,9 @@ function checkAcrossKeys(config: Config, source: (key: string) => string): strin
   const problems: string[] = [];
   const { host, auth_tokens, workspace_roots } = config.server;
   if (!isLoopback(host)) {
-    const missing = [
-      ...(auth_tokens.length === 0 ? ['server.auth_tokens'] : []),
-      ...(workspace_roots.length === 0 ? ['server.workspace_roots'] : []),
-    ];
+    const missing: string[] = [];
+    if (auth_tokens.length === 0) missing.push('server.auth_tokens');
+    if (workspace_roots.length === 0) missing.push('server.workspace_roots');
     if (missing.length > 0) {
       problems.push(
         `${source('server.host')}: server.host: "${host}" can be reached from other machines; set ${missing.join(' and ')} first, or bind to 127.0.0.1`,
@@ -311,7 +314,13 @@ function readFileSettings(file: string, problems: string[]): Setting[] {
       const current = RENAMED_KEYS.get(key);
       if (CONFIG_KEYS.has(key)) settings.push({ key, value, source: file, base: path.dirname(file) });
       else if (current !== undefined)
-        settings.push({ key: current, oldKey: key, value, source: file, base: path.dirname(file) });
+        settings.push({
+          key: current,
+          oldKey: key,
+          value: renameValue(key, value),
+          source: file,
+          base: path.dirname(file),
+        });
       else if (!CONFIG_SECTIONS.has(key)) problems.push(`${file}: ${key}: unknown key${suggestKey(key)}`);
       else if (isMapping(value)) collect(value, `${key}.`);
       else if (value !== null) problems.push(`${file}: ${key}: must be a map of keys`);
@@ -359,11 +368,11 @@ function parseTextSetting(given: { key: string; text: string; source: string; ba
   const { text, source, base } = given;
   const current = RENAMED_KEYS.get(given.key);
   const key = current ?? given.key;
-  const value = parseValue(CONFIG_KEYS.get(key)!, text);
+  const value = renameValue(given.key, parseValue(CONFIG_KEYS.get(key)!, text));
   return { key, value, source, base, asText: true, ...(current !== undefined && { oldKey: given.key }) };
 }
 
-function readKey(config: Config, key: string): unknown {
+export function readKey(config: Config, key: string): unknown {
   return key.split('.').reduce<unknown>((at, part) => (at as Record<string, unknown>)[part], config);
 }
 
@@ -377,7 +386,8 @@ function assignKey(config: Config, key: string, value: unknown): void {
 function withAbsolutePaths(value: unknown, base: string, home: string): unknown {
   if (Array.isArray(value)) return value.map((item) => withAbsolutePaths(item, base, home));
   // The one table that is no file.
-  return typeof value === 'string' && value !== 'builtin' ? resolvePath(value, base, home) : value;
+  if (typeof value === 'string' && value !== 'builtin') return resolvePath(value, base, home);
+  return value;
 }
 
 function resolvePath(given: string, base: string, home: string): string {

@@ -1,6 +1,7 @@
 // What a command gets from its process, and its first steps: keys file, configuration, credentials, the server to ask.
 import { toPrintable } from '#cli/terminal.ts';
 import type { ServerAddress } from '#client/request.ts';
+import { bracketIpv6 } from '#http/access.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { type ConfigFlags, type LoadedConfig, loadConfig, resolveDataDirectory } from './config.ts';
 import { type Credentials, createCredentials, type EnvFile, readEnvFile } from './credentials.ts';
@@ -25,8 +26,12 @@ export interface CommandContext {
   readonly stderr: Output & NodeJS.WritableStream;
   /** Resolves when stdout is closed: later writes are lost. */
   readonly outputClosed: Promise<void>;
-  /** Resolves with the first SIGINT or SIGTERM; the second ends the process, with this code or 1. */
+  /** Resolves with the first SIGINT or SIGTERM; the second ends the process, with this code or 1. npm's copy of a signal is none. */
   stopSignal(secondCode?: number): Promise<NodeJS.Signals>;
+  /** Calls `work` at each SIGHUP, which then does not end the process. */
+  onHangup(work: () => void): void;
+  /** Calls `work` at each Ctrl-\ (SIGQUIT), which then does not end the process; the returned function takes it back. */
+  onQuitKey(work: () => void): () => void;
   /** Runs `work` when the process ends, however it is ended from within; the returned function takes it back. */
   onExit(work: () => void): () => void;
   /** Ends the process on the spot. */
@@ -50,7 +55,8 @@ export function loadSettings(context: CommandContext, flags: ConfigFlags): Resul
   // The environment wins over the file.
   const env = { ...envFile.values, ...context.env };
   const loaded = loadConfig({ env, flags, cwd: context.cwd, home: context.home, packageDir: context.packageDir });
-  return loaded.ok ? ok({ ...loaded.value, envFile, credentials: createCredentials(env) }) : err(loaded.error);
+  if (loaded.ok) return ok({ ...loaded.value, envFile, credentials: createCredentials(env) });
+  return err(loaded.error);
 }
 
 /** Runs `body` with the server that the flags name, else that of the data folder, else the configured one; its exit code. */
@@ -63,7 +69,7 @@ export async function withServer(
   // The configuration of this machine does not apply to a server of another one.
   if (server !== undefined) return body({ baseUrl: server, token: token ?? context.env.METIS_TOKEN ?? null });
   const { data } = flags;
-  const settings = loadSettings(context, data === undefined ? {} : { data });
+  const settings = loadSettings(context, { ...(data !== undefined && { data }) });
   if (!settings.ok) return refuse(context, settings.error);
   const configured = getConfiguredServer(context, settings.value, flags);
   const found = await findServer(settings.value, configured, data !== undefined);
@@ -80,7 +86,7 @@ const LOCAL_HOSTS: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', 
 
 /** URL on this machine of a server that is bound to this address. */
 export function toClientUrl(host: string, port: number | string): string {
-  return `http://${LOCAL_HOSTS[host] ?? (host.includes(':') ? `[${host}]` : host)}:${port}`;
+  return `http://${LOCAL_HOSTS[host] ?? bracketIpv6(host)}:${port}`;
 }
 
 /** Address and token of the server of this configuration. */

@@ -102,7 +102,8 @@ export function createCredentials(env: Env, overrides: Readonly<Record<string, s
       if (key !== null) secrets.add(key);
       // A server at an address of one's own often has no keys at all.
       const optional = adapter.key_optional === true || (adapter.type === 'openai' && ownUrl !== null);
-      return key === null && !optional ? null : { key, base_url: adapter.base_url ?? ownUrl };
+      if (key === null && !optional) return null;
+      return { key, base_url: adapter.base_url ?? ownUrl };
     },
     secret(name) {
       const value = readVariable(name);
@@ -118,7 +119,8 @@ export function createCredentials(env: Env, overrides: Readonly<Record<string, s
 /** First 8 and last 4 characters of a long key, otherwise nothing of it. */
 export function displayKey(key: string): string {
   if (key === '') return '<empty>';
-  return key.length >= 24 ? `${key.slice(0, 8)}...${key.slice(-4)}` : '***';
+  if (key.length >= 24) return `${key.slice(0, 8)}...${key.slice(-4)}`;
+  return '***';
 }
 
 /** The variable that may hold the address of an adapter. */

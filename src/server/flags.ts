@@ -7,10 +7,19 @@ import { fromPusd, toPusd, USD_LIMIT_PATTERN, ZERO_PUSD } from '#protocol/money.
 /** Creates a command with examples in its help. */
 export function createCommand(name: string, description: string, ...examples: readonly string[]): Command {
   const title = examples.length === 1 ? 'Example' : 'Examples';
-  return new Command(name)
+  const command: Command = new Command(name);
+  return command
+    .configureOutput({ outputError: (text, write) => write(composeUsageError(command, text)) })
     .description(description)
     .addHelpText('after', `\n${title}:\n${examples.map((example) => `  $ ${example}`).join('\n')}`)
     .exitOverride();
+}
+
+/** What is wrong, in the form of every other message, and where the right arguments are shown. */
+export function composeUsageError(command: Command, text: string): string {
+  const names = [];
+  for (let at: Command | null = command; at?.parent != null; at = at.parent) names.unshift(at.name());
+  return `${text.replace(/^error: /, 'metis: ')}${['metis', 'help', ...names].join(' ')} shows what it takes\n`;
 }
 
 /** Adds the flags of commands that load the configuration. */
@@ -23,7 +32,7 @@ export function withConfigFlags(command: Command, { address = false } = {}): Com
     command.addOption(option.hideHelp(!address));
   return command
     .addOption(new Option('--data <dir>', 'data folder; default: ~/.metis'))
-    .addOption(new Option('--config <file>', 'configuration file, in place of the shipped and the personal one'))
+    .addOption(new Option('--config <file>', 'configuration file, in place of ~/.metis/server.yaml'))
     .addOption(
       new Option('--set <key=value>', 'set one configuration key; may be repeated').argParser(
         (pair: string, before: string[] = []) => [...before, pair],
@@ -63,7 +72,7 @@ export function withDoorFlags(command: Command): Command {
 }
 
 /** The address of a server as typed, with or without `http://`. */
-function parseServerUrl(text: string): string {
+export function parseServerUrl(text: string): string {
   const url = /^[a-z][a-z0-9+.-]*:\/\//i.test(text) ? text : `http://${text}`;
   if (!URL.canParse(url) || !['http:', 'https:'].includes(new URL(url).protocol))
     throw new InvalidArgumentError('It must be an address like 127.0.0.1:8420 or http://127.0.0.1:8420.');
@@ -104,6 +113,18 @@ export function parseUsd(text: string): string {
   return fromPusd(amount);
 }
 
+const WHOLE_PERCENT = 100;
+
+/** A share in percent, as millionths. */
+export function parsePercent(text: string): bigint {
+  const given = text.replace(/ ?%$/, '');
+  if (!/^\d{1,3}(\.\d{1,4})?$/.test(given) || Number(given) > WHOLE_PERCENT)
+    throw new InvalidArgumentError('It must be a percentage from 0 to 100 with at most 4 fraction digits, like 0.1.');
+  return toPusd(given) / PUSD_PER_MILLIONTH;
+}
+/** A percent is ten thousand millionths. */
+const PUSD_PER_MILLIONTH = 100_000_000n;
+
 export function parseSince(text: string): string {
   if (parseSinceTime(text) === null)
     throw new InvalidArgumentError('It must be like 24h, 7d, 2w, 2026-01-31, an RFC 3339 time, or all.');
@@ -121,5 +142,6 @@ export interface Policy {
 /** @param text like `sonnet-planner-haiku-worker`; null = not a policy */
 export function parsePolicy(text: string): { readonly planner: string; readonly worker: string } | null {
   const [, planner, worker] = POLICY.exec(text) ?? [];
-  return planner === undefined || worker === undefined ? null : { planner, worker };
+  if (planner === undefined || worker === undefined) return null;
+  return { planner, worker };
 }

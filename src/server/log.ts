@@ -9,12 +9,13 @@ import { REDACTED, scrub } from '#protocol/text/scrub.ts';
 import type { CommandContext, Settings } from './context.ts';
 
 /** Tries for a reader that is slow for a moment. After a lost line there is one try. */
+const STDERR = 2;
 const TRIES = 100;
 const AGAIN_MS = 10;
 const BUSY: readonly unknown[] = ['EAGAIN', 'EBUSY'];
 
 /** Writes at once. A line that cannot be written is dropped and counted, and ends nothing (17 §2). Once lines can be written again, a line reports how many were lost. */
-export function createLogOutput(fd: number): DestinationStream {
+export function createLogOutput(fd: number = STDERR): DestinationStream {
   let lost = 0;
   /** The last line is there in part. */
   let isTorn = false;
@@ -77,7 +78,6 @@ function readMap(url: string): SourceMap | null {
   }
 }
 
-const STDERR = 2;
 const REDACTED_PATHS = ['*.apiKey', '*.api_key', 'headers.authorization', 'headers["x-api-key"]'];
 
 /**
@@ -87,7 +87,7 @@ const REDACTED_PATHS = ['*.apiKey', '*.api_key', 'headers.authorization', 'heade
 export function createLogger(
   level: Config['log']['level'],
   secrets: () => readonly string[],
-  destination: DestinationStream = createLogOutput(STDERR),
+  destination: DestinationStream = createLogOutput(),
 ): Logger {
   const writeRedacted = (line: string) => {
     let clean = line;
@@ -114,9 +114,13 @@ export function createLogger(
  * The process log, which hides keys and tokens. A person at a terminal reads sentences: below `error` they see the lines
  * only when `log.level` asks for them.
  */
-export function startLog({ stderr }: CommandContext, { config, credentials, given }: Settings): Logger {
+export function startLog(
+  { stderr }: CommandContext,
+  { config, credentials, given }: Settings,
+  destination?: DestinationStream,
+): Logger {
   const level = stderr.isTTY === true && !given.has('log.level') ? 'error' : config.log.level;
-  return createLogger(level, () => [...credentials.secrets, ...config.server.auth_tokens]);
+  return createLogger(level, () => [...credentials.secrets, ...config.server.auth_tokens], destination);
 }
 
 /** Name, scrubbed text and frames of an error. A stack that is a plain text gets places of the source as well. */

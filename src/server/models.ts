@@ -1,8 +1,10 @@
 // The models of a server, as its files say: registry, adapters, prices and routing rules (11.9, 11.11, 08 §2, 03 §6).
+
 import fs from 'node:fs';
 import path from 'node:path';
 import { parsePriceTable, type RawTable } from '#core/policy/pricing/price-file.ts';
 import { buildPriceTable, type PriceTable } from '#core/policy/pricing/price-table.ts';
+import { isOlder, selectUpdate } from '#core/policy/pricing/price-update.ts';
 import { type AdapterConfig, keyAdvice, usableAdapters } from '#core/policy/registry/adapter-config.ts';
 import {
   createModelRegistry,
@@ -23,33 +25,46 @@ import type { Clock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
 import { StartupError } from '#protocol/errors.ts';
 import type { ModelEntry } from '#protocol/model.ts';
+import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { type Credentials, getBaseUrlVariable } from './credentials.ts';
+import { layModels, readUpdate } from './update-files.ts';
+import { readPort } from './url.ts';
 
 /** @param place below `src/`, without its ending */
 export function findThreadProgram(packageDir: string, place: string): string {
   // From source like this file, where Node itself runs TypeScript: a test runner may, on a Node that does not.
   const fromSource = import.meta.filename.endsWith('.ts') && process.features.typescript !== false;
-  return path.join(packageDir, fromSource ? 'src' : 'dist', `${place}.${fromSource ? 'ts' : 'js'}`);
+  if (fromSource) return path.join(packageDir, 'src', `${place}.ts`);
+  return path.join(packageDir, 'dist', `${place}.js`);
 }
 
 /**
  * Throws `StartupError('registry_invalid')` with one line per fault.
+ * @param file the shipped registry has the models of `metis models update` laid over it
  * @param packageDir whose shipped registry has the capabilities that an entry of `file` leaves out
  */
-export function readRegistry(file: string, packageDir: string): RegistryFile {
-  const shipped = path.join(packageDir, 'config', 'registry.yaml');
+export function readRegistry(file: string, packageDir: string, dataDir: string | null): RegistryFile {
+  const shipped = getShippedRegistry(packageDir);
+  if (file === shipped) return parseRegistryFile(file, dataDir);
   let known: ReadonlyMap<string, ModelEntry> | null = null;
-  return parseRegistryFile(file, () => {
-    known ??= new Map(file === shipped ? [] : parseRegistryFile(shipped).models.map((model) => [model.id, model]));
+  return parseRegistryFile(file, null, () => {
+    known ??= new Map(parseRegistryFile(shipped, dataDir).models.map((model) => [model.id, model]));
     return known;
   });
 }
 
-function parseRegistryFile(file: string, known?: KnownModels): RegistryFile {
+export function getShippedRegistry(packageDir: string): string {
+  return path.join(packageDir, 'config', 'registry.yaml');
+}
+
+/** @param dataDir whose update is laid over the file; null = the file alone */
+function parseRegistryFile(file: string, dataDir: string | null, known?: KnownModels): RegistryFile {
   let text: string;
   try {
     text = fs.readFileSync(file, 'utf8');
+    if (dataDir !== null) text = layModels(text, readUpdate(dataDir, 'models'));
   } catch (cause) {
+    if (cause instanceof StartupError) throw cause;
     const { code } = cause as NodeJS.ErrnoException;
     throw new StartupError('registry_invalid', [`${file}: the model registry cannot be read: ${code}`]);
   }
@@ -66,6 +81,7 @@ export function createUsableRegistry(file: RegistryFile, credentials: Credential
 
 interface ProviderSettings extends Omit<AdapterSetup, 'adapters' | 'readScenario'> {
   readonly registryPath: string;
+  readonly dataDir: string;
   readonly packageDir: string;
   /** A scenario file: only the scripted provider serves, and it plays this. */
   readonly scenario: string | null;
@@ -85,7 +101,7 @@ interface StartedProviders {
 
 /** Throws `StartupError`: `registry_invalid`, `scenario_invalid`, `provider_is_server`. */
 export function startProviders(settings: ProviderSettings): StartedProviders {
-  const own = readRegistry(settings.registryPath, settings.packageDir);
+  const own = readRegistry(settings.registryPath, settings.packageDir, settings.dataDir);
   const file = settings.scenario === null ? own : keepScripted(own, settings.scenario);
   const circles = findOwnAddresses(file.adapters, settings.credentials, settings.server);
   if (circles.length > 0) throw new StartupError('provider_is_server', circles);
@@ -112,15 +128,16 @@ export function findOwnAddresses(
     if (adapter.type === 'scripted') return [];
     const written = adapter.base_url ?? credentials.forAdapter(id, adapter)?.base_url ?? null;
     if (written === null || !URL.canParse(written)) return [];
-    const { protocol, host, port } = new URL(written);
-    const at = port === '' ? (protocol === 'https:' ? 443 : 80) : Number(port);
-    if (at !== server.port || !isOurs(host, server.port)) return [];
-    const cure =
-      adapter.base_url === null
-        ? `${getBaseUrlVariable(id)} is for the clients of this server; start the server without it`
-        : 'write the address of the provider into the registry';
+    const address = new URL(written);
+    if (readPort(address) !== server.port || !isOurs(address.host, server.port)) return [];
+    const cure = adviseOnOwnAddress(id, adapter);
     return [`${id}: its address ${written} is this server itself; ${cure}, or choose another --port`];
   });
+}
+
+function adviseOnOwnAddress(id: string, { base_url }: AdapterConfig): string {
+  if (base_url !== null) return 'write the address of the provider into the registry';
+  return `${getBaseUrlVariable(id)} is for the clients of this server; start the server without it`;
 }
 
 function composeNotice({ adapters }: RegistryFile, providers: Providers, settings: ProviderSettings): string {
@@ -130,16 +147,15 @@ function composeNotice({ adapters }: RegistryFile, providers: Providers, setting
     const advice = real.map(
       ([id, adapter]) => `${id}: ${keyAdvice(adapter, credentials.keyName(id, adapter), envFile)}`,
     );
-    const what = advice.length === 0 ? 'it has none' : advice.join('. ');
+    const what = advice.join('. ') || 'it has none';
     return `No adapter of ${registryPath} can be used, so every message is refused; ${what}.`;
   }
   if (real.length === 0) return `Scripted models answer: ${registryPath} has no other adapter.`;
   const names = real.map(([id, adapter]) => credentials.keyName(id, adapter));
   const listed = [names.slice(0, -1).join(', '), names.at(-1)].filter((part) => part !== '').join(' or ');
-  const keyless = real.some(([, adapter]) => adapter.base_url !== null)
-    ? ' A server that needs no key has key_optional: true in the registry.'
-    : '';
-  return `No provider key is configured, so scripted models answer; set ${listed}, or write it to ${envFile}, for real ones.${keyless}`;
+  const notice = `No provider key is configured, so simulated models answer from a script; set ${listed}, or write it to ${envFile}, for real ones.`;
+  if (real.every(([, adapter]) => adapter.base_url === null)) return notice;
+  return `${notice} A server that needs no key has key_optional: true in the registry.`;
 }
 
 /** Adapters of type scripted with their models. */
@@ -207,8 +223,9 @@ function checkModel(key: string, name: string | null, registry: ModelRegistry): 
       .join(', ');
     return { errors: [`${key}: ${JSON.stringify(name)} is no model of the registry; it has ${known}`], warnings: [] };
   }
+  if (registry.isConfigured(registry.findReference(id)?.id ?? id)) return { errors: [], warnings: [] };
   const passedOver = `${key}: ${id} is registered but its adapter has no credentials here; routing will pass it over`;
-  return { errors: [], warnings: registry.isConfigured(id) ? [] : [passedOver] };
+  return { errors: [], warnings: [passedOver] };
 }
 
 /** Lines that name the file. Null = no file. */
@@ -218,17 +235,25 @@ export function checkRoutingFile(file: string, registry: ModelRegistry): Routing
     text = fs.readFileSync(file, 'utf8');
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;
-    return code === 'ENOENT' ? null : { errors: [`${file}: cannot be read: ${code}`], warnings: [] };
+    if (code === 'ENOENT') return null;
+    return { errors: [`${file}: cannot be read: ${code}`], warnings: [] };
   }
   const withFileName = (lines: readonly string[]) => lines.map((line) => `${file}: ${line}`);
   const parsed = parsePolicyFile(text, 'global', registry);
-  return parsed.ok
-    ? { errors: [], warnings: withFileName(policyWarnings(parsed.value, 'global', registry)) }
-    : { errors: withFileName(parsed.error), warnings: [] };
+  if (parsed.ok) return { errors: [], warnings: withFileName(policyWarnings(parsed.value, 'global', registry)) };
+  return { errors: withFileName(parsed.error), warnings: [] };
 }
 
-/** Throws `StartupError('pricing_invalid')` with one line per fault of every file. */
-export function loadPrices(config: Config['pricing'], packageDir: string): PriceTable {
+/**
+ * The table of the configuration. What `metis prices update` took is laid directly over the shipped prices, below the
+ * files of this server. Throws `StartupError('pricing_invalid')` with one line per fault of every file.
+ * @param update in place of the one in the data folder; null = none
+ */
+export function loadPrices(
+  config: Config['pricing'],
+  packageDir: string,
+  { dataDir, update }: { readonly dataDir: string; readonly update?: RawTable | null },
+): PriceTable {
   const problems: string[] = [];
   const tables: RawTable[] = [];
   for (const name of config.tables) {
@@ -236,6 +261,12 @@ export function loadPrices(config: Config['pricing'], packageDir: string): Price
     const parsed = readTable(file);
     if (parsed.ok) tables.push(parsed.value);
     else problems.push(...parsed.error);
+    if (name !== 'builtin' || !parsed.ok) continue;
+    const taken = update === undefined ? readTakenPrices(dataDir, problems) : update;
+    if (taken === null) continue;
+    tables.push(selectUpdate(parsed.value, taken));
+    const shipped = tables.indexOf(parsed.value);
+    if (shipped === 0 && isOlder(parsed.value, taken)) tables[0] = { ...parsed.value, imported_on: taken.imported_on };
   }
   const [base, ...overlays] = tables;
   if (problems.length > 0 || base === undefined) {
@@ -245,6 +276,15 @@ export function loadPrices(config: Config['pricing'], packageDir: string): Price
     );
   }
   return buildPriceTable(base, overlays, { freeProviders: config.free_providers });
+}
+
+function readTakenPrices(dataDir: string, problems: string[]): RawTable | null {
+  const taken = readUpdate(dataDir, 'prices');
+  if (taken === null) return null;
+  const parsed = parsePriceTable(taken.text, taken.file);
+  if (parsed.ok) return parsed.value;
+  problems.push(...parsed.error);
+  return null;
 }
 
 function readTable(file: string): ReturnType<typeof parsePriceTable> {
@@ -265,7 +305,7 @@ export async function storePrices(journal: Journal, prices: PriceTable): Promise
       models_json: JSON.stringify(prices.models),
     });
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const reason = readErrorMessage(cause);
     throw new StartupError('pricing_version_conflict', [`pricing_version_conflict: ${reason}`]);
   }
 }

@@ -41,10 +41,12 @@ async function postNotice(
     });
     // Only the status counts; the body may be endless.
     await response.body?.cancel().catch(() => {});
-    return response.ok ? null : `answered ${response.status}`;
+    if (response.ok) return null;
+    return `answered ${response.status}`;
   } catch (error) {
     around.ending.throwIfAborted();
-    return stop.signal.aborted ? 'did not answer within 10 s' : describeFailure(error);
+    if (stop.signal.aborted) return 'did not answer within 10 s';
+    return describeFailure(error);
   } finally {
     timer.cancel();
     around.ending.removeEventListener('abort', onEnd);
@@ -53,9 +55,10 @@ async function postNotice(
 
 /** The system's code, never a text that may hold the URL. */
 function describeFailure(error: unknown): string {
-  const cause = error instanceof Error ? error.cause : null;
-  const code = cause instanceof Error && 'code' in cause ? cause.code : null;
-  return typeof code === 'string' ? `cannot be reached (${code})` : 'cannot be reached';
+  const cause: unknown = (error as Error | null)?.cause;
+  if (cause instanceof Error && 'code' in cause && typeof cause.code === 'string')
+    return `cannot be reached (${cause.code})`;
+  return 'cannot be reached';
 }
 
 const PAGE_ROWS = 50;
@@ -219,7 +222,10 @@ export function runReceiver(receiver: Receiver, key: string | null, parts: Recei
       woken = true;
       wake();
     },
-    work: (ending) => (parts.notices === null ? work(ending) : workInTurn(parts.notices, ending)),
+    work(ending) {
+      if (parts.notices === null) return work(ending);
+      return workInTurn(parts.notices, ending);
+    },
   };
 }
 

@@ -9,9 +9,11 @@ import type { PruneFlags } from './commands/database.ts';
 import type { DoctorFlags } from './commands/doctor.ts';
 import type { AttachFlags, McpFlags } from './commands/mcp-acp.ts';
 import type { RunCommandFlags } from './commands/run-command.ts';
+import type { UpdateFlags } from './commands/update.ts';
 import type { ConfigFlags } from './config.ts';
 import type { CommandContext } from './context.ts';
 import {
+  composeUsageError,
   createCommand,
   createNumberParser,
   createServerOption,
@@ -84,6 +86,19 @@ function parsePolicyFlag(text: string): string {
   return text;
 }
 
+/** Adds the flags of commands that write a list into the data folder. */
+function withUpdateFlags(command: Command, from: string): Command {
+  return withConfigFlags(command)
+    .option('--from <place>', from)
+    .option('--yes', 'write without a question; needed without a terminal')
+    .addHelpText(
+      'after',
+      `
+Exit code: 0 written, 1 wrong or unreadable, 2 not confirmed, 3 nothing would
+change. A running server reads the new file at SIGHUP (kill -HUP PID).`,
+    );
+}
+
 const BEGINNING = `
 Begin with:
   $ metis demo                       show a planner with workers; needs no key
@@ -96,11 +111,13 @@ export function createProgram(context: CommandContext, ended: (code: number) => 
   const finish = async (code: Promise<number>) => ended(await code);
   const ask = (flags: ServerFlags, body: (server: ServerAddress) => Promise<number>) =>
     finish(import('./context.ts').then(({ withServer }) => withServer(context, flags, body)));
-  const program = new Command('metis')
+  const program: Command = new Command('metis');
+  program
     .description('A session server for planner and worker LLM agents.')
-    .version(context.version, '-v, --version', 'the version')
+    .version(context.version, '-v, --version', 'print the version')
     .addHelpText('after', BEGINNING)
     .exitOverride()
+    .configureOutput({ outputError: (text, write) => write(composeUsageError(program, text)) })
     .showSuggestionAfterError(true)
     .enablePositionalOptions();
 
@@ -131,7 +148,8 @@ export function createProgram(context: CommandContext, ended: (code: number) => 
 If no server answers and none was named, the command runs one for this task, on
 the same data folder. Approvals are requested at the terminal; without one they
 are denied. Ctrl-C cancels the task, a second Ctrl-C exits.
-Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded.`,
+Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded,
+5 completed with denied calls.`,
       )
       .action((task: string, flags: RunCommandFlags) =>
         finish(import('./commands/run-command.ts').then(({ run }) => run(context, flags, task))),
@@ -170,12 +188,27 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded.`,
     ).action((flags: ConfigFlags) => finish(import('./commands/serve.ts').then(({ serve }) => serve(context, flags)))),
   );
 
-  program.commandsGroup('Ask a running server:');
-  addQueryCommands(program, context, ask);
+  program.commandsGroup('Query a running server:');
+  addQueryCommands(program, context, ask, finish);
   program.addCommand(createWorkersCommand(context, ask));
   program.addCommand(createTrustCommand(context, ask));
 
-  program.commandsGroup('Set up and look after:');
+  program.commands
+    .find((command) => command.name() === 'models')
+    ?.addCommand(
+      withUpdateFlags(
+        createCommand(
+          'update',
+          'Take models from a file or an address, after showing what changes.',
+          'metis models update --from registry.yaml',
+        ),
+        'file or address of a registry',
+      ).action((flags: UpdateFlags) =>
+        finish(import('./commands/update.ts').then(({ updateModels }) => updateModels(context, flags))),
+      ),
+    );
+
+  program.commandsGroup('Set up and maintain:');
   program.addCommand(
     withAddressFlags(
       createCommand(
@@ -189,7 +222,7 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded.`,
     ),
   );
   program.addCommand(
-    createCommand('config', 'Work on the configuration.', 'metis config check').addCommand(
+    createCommand('config', 'Check the configuration.', 'metis config check').addCommand(
       withAddressFlags(
         createCommand(
           'check',
@@ -227,17 +260,36 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded.`,
       ),
   );
   program.addCommand(
-    createCommand('rollups', 'Work on the cost sums of the database.', 'metis rollups verify')
+    createCommand('prices', 'Update the prices of models.', 'metis prices update --from prices.json').addCommand(
+      withUpdateFlags(
+        createCommand(
+          'update',
+          'Take prices from a file or an address, after showing what changes.',
+          'metis prices update --from prices.json',
+          'metis prices update --from https://example.com/prices.json --yes',
+        ),
+        'file or address of a price table; default: pricing.update_url',
+      ).action((flags: UpdateFlags) =>
+        finish(import('./commands/update.ts').then(({ updatePrices }) => updatePrices(context, flags))),
+      ),
+    ),
+  );
+  program.addCommand(
+    createCommand('rollups', 'Verify or rebuild the cost totals of the database.', 'metis rollups verify')
       .addCommand(
         withConfigFlags(
-          createCommand('verify', 'Compare the sums with the ledger and the events.', 'metis rollups verify'),
+          createCommand('verify', 'Compare the cost totals with the ledger and the events.', 'metis rollups verify'),
         ).action((flags: ConfigFlags) =>
           finish(import('./commands/database.ts').then(({ verifyRollups }) => verifyRollups(context, flags))),
         ),
       )
       .addCommand(
         withConfigFlags(
-          createCommand('rebuild', 'Rebuild the sums; no server may have the database open.', 'metis rollups rebuild'),
+          createCommand(
+            'rebuild',
+            'Rebuild the cost totals; no server may have the database open.',
+            'metis rollups rebuild',
+          ),
         ).action((flags: ConfigFlags) =>
           finish(import('./commands/database.ts').then(({ rebuildCostSums }) => rebuildCostSums(context, flags))),
         ),

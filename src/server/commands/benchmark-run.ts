@@ -1,4 +1,5 @@
 // One run of `metis benchmark`: a copy of the workspace, one turn under what is left of the limit, then the check (17 §6).
+
 import fs from 'node:fs';
 import path from 'node:path';
 import { startWatch } from '#cli/live-tree.ts';
@@ -7,6 +8,7 @@ import { createTerminalStyle } from '#cli/terminal.ts';
 import { type CostRow, createMetisClient, type MetisClient, type Session, type Turn } from '#client/client.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
+import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { createSandbox } from '#tools/sandbox/bubblewrap.ts';
 import { shellEnvironment, startCommand } from '#tools/sandbox/command.ts';
 import type { CommandContext } from '../context.ts';
@@ -172,7 +174,7 @@ async function judgeRun(
     return { result: 'not_run', reason: 'the limit ended it; raise --budget' };
   const env = shellEnvironment(context.env, config.tools.shell.env_passthrough);
   const fault = await runCheck(workload.check, { workspace, env, shell: config.tools.shell, signal }).catch(
-    (error: unknown) => `the check could not run: ${error instanceof Error ? error.message : String(error)}`,
+    (error: unknown) => `the check could not run: ${readErrorMessage(error)}`,
   );
   if (fault !== null) return fail(fault);
   const { min_delegate_calls: least } = workload.expect;

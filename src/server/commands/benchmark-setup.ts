@@ -2,10 +2,11 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { z } from 'zod';
-import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
+import { describeIssues } from '#core/policy/parsing/plain-issue.ts';
 import { OWN_FILE } from '#core/policy/parsing/text-limits.ts';
 import { readYaml } from '#core/policy/parsing/yaml.ts';
-import { type ModelRegistry, unknownModel } from '#core/policy/registry/model-registry.ts';
+import { findModel } from '#core/policy/registry/find-model.ts';
+import type { ModelRegistry } from '#core/policy/registry/model-registry.ts';
 import { silentLogger } from '#core/ports/logger.ts';
 import { type Config, defaultConfig } from '#protocol/config.ts';
 import { StartupError } from '#protocol/errors.ts';
@@ -16,7 +17,7 @@ import { createCredentials } from '../credentials.ts';
 import type { Policy } from '../flags.ts';
 
 /**
- * The models of a policy by id; the planner is the first model of the tier `deep` where none is named.
+ * The models of a policy as references; the planner is the first model of the tier `deep` where none is named.
  * Errors: one line per model that cannot be used, or cannot delegate.
  */
 export function resolveModels(
@@ -25,18 +26,23 @@ export function resolveModels(
 ): Result<{ readonly planner: string; readonly worker: string | null }, string[]> {
   const problems: string[] = [];
   const resolve = (name: string) => {
-    const id = registry.resolveAlias(name);
-    if (id === null) problems.push(unknownModel(name));
-    else if (!registry.isConfigured(id)) problems.push(`${id} cannot be used: its provider has no key`);
-    return id;
+    const found = findModel(registry, name);
+    if (!found.ok) {
+      problems.push(found.error);
+      return null;
+    }
+    if (!registry.isConfigured(registry.findReference(found.value)?.id ?? ''))
+      problems.push(`${found.value} cannot be used: its provider has no key`);
+    return found.value;
   };
   const planner = policy.planner === null ? registry.modelForTier('deep') : resolve(policy.planner);
   const worker = policy.worker === null ? null : resolve(policy.worker);
   if (policy.planner === null && planner === null)
     problems.push('no model of the tier deep can be used; name the planner with --model');
-  if (problems.length === 0 && registry.get(planner!)?.can_delegate === false)
+  if (problems.length === 0 && registry.get(registry.findReference(planner!)?.id ?? '')?.can_delegate === false)
     problems.push(`${planner} cannot plan: its entry in the registry has can_delegate: false`);
-  return problems.length === 0 ? ok({ planner: planner!, worker }) : err(problems);
+  if (problems.length === 0) return ok({ planner: planner!, worker });
+  return err(problems);
 }
 
 const FILE = 'workload.yaml';
@@ -72,13 +78,7 @@ export interface Workload extends Omit<z.infer<typeof WorkloadSchema>, 'scenario
 export function readWorkloads(folder: string): Result<Workload[], string[]> {
   let folders: string[];
   try {
-    folders = fs.existsSync(path.join(folder, FILE))
-      ? [folder]
-      : fs
-          .readdirSync(folder)
-          .sort()
-          .map((name) => path.join(folder, name))
-          .filter((below) => fs.existsSync(path.join(below, FILE)));
+    folders = listWorkloadFolders(folder);
   } catch (cause) {
     return err([`${folder}: the folder cannot be read (${(cause as NodeJS.ErrnoException).code})`]);
   }
@@ -90,7 +90,16 @@ export function readWorkloads(folder: string): Result<Workload[], string[]> {
     if (read.ok) workloads.push(read.value);
     else problems.push(...read.error);
   }
-  return problems.length === 0 ? ok(workloads) : err(problems);
+  if (problems.length === 0) return ok(workloads);
+  return err(problems);
+}
+
+/** The folder itself, else its sub-folders by name. */
+function listWorkloadFolders(folder: string): string[] {
+  const isWorkload = (one: string) => fs.existsSync(path.join(one, FILE));
+  if (isWorkload(folder)) return [folder];
+  const names = fs.readdirSync(folder).sort();
+  return names.map((name) => path.join(folder, name)).filter(isWorkload);
 }
 
 function readWorkload(folder: string): Result<Workload, string[]> {
@@ -105,7 +114,7 @@ function readWorkload(folder: string): Result<Workload, string[]> {
   if (!yaml.ok) return err([`${file}: ${yaml.error}`]);
   const parsed = WorkloadSchema.safeParse(yaml.value);
   if (!parsed.success) {
-    const issues = plainIssues(parsed.error, WorkloadSchema);
+    const issues = describeIssues(parsed.error, WorkloadSchema);
     return err(issues.map((issue) => `${file}: ${issue.path.join('.') || 'the file'}: ${issue.message}`));
   }
   const { scenario, ...data } = parsed.data;
@@ -173,11 +182,7 @@ export async function startArmServer(
   }
   if (policy.worker !== null) config.routing.global_path = path.join(folder, 'routing.yaml');
   const options = { config, log: silentLogger, packageDir, version, env, dataDir };
-  const server = await createServer(
-    scripted
-      ? { ...options, credentials: createCredentials({}), keysFile: '', scenario: workload.scenario! }
-      : { ...options, credentials: models.credentials, keysFile: models.envFile.path },
-  );
+  const server = await createServer({ ...options, ...chooseModelSource(models, workload) });
   try {
     if (!scripted && server.notice !== null) throw new StartupError('not_configured', [NO_MODEL]);
     const resolved = resolveModels(policy, server.registry);
@@ -196,10 +201,16 @@ export async function startArmServer(
   }
 }
 
+function chooseModelSource(models: BenchmarkSettings['models'], { scenario }: Workload) {
+  if (models === 'scripted') return { credentials: createCredentials({}), keysFile: '', scenario: scenario! };
+  return { credentials: models.credentials, keysFile: models.envFile.path };
+}
+
 /** Errors: one line per problem. */
 export function readModels(
   context: CommandContext,
   flags: Parameters<typeof loadSettings>[1] & { readonly scripted?: boolean },
 ): ReturnType<typeof loadSettings> | { readonly ok: true; readonly value: 'scripted' } {
-  return flags.scripted === true ? { ok: true, value: 'scripted' } : loadSettings(context, flags);
+  if (flags.scripted === true) return { ok: true, value: 'scripted' };
+  return loadSettings(context, flags);
 }

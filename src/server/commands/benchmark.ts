@@ -81,42 +81,51 @@ export function writeBenchmark({ simulated, runs, comparisons }: Benchmark, styl
     REPORT_COLUMNS,
     runs.map((run) => [
       run.workload,
-      name(run),
+      nameRun(run),
       RESULTS[run.result],
       String(run.delegate_calls),
       ...composeCostCells(run),
-      run.wall_time_seconds === null ? '-' : run.wall_time_seconds.toFixed(1),
+      run.wall_time_seconds?.toFixed(1) ?? '-',
     ]),
     width,
   );
   lines[0] = style.bold(lines[0]!);
   const reasons = runs
     .filter((run) => run.reason !== null)
-    .map((run) => `${run.workload}, ${name(run)}: ${run.reason}`);
+    .map((run) => `${run.workload}, ${nameRun(run)}: ${run.reason}`);
   const unpriced = runs
     .filter((run) => run.has_unpriced_calls)
-    .map((run) => `${run.workload}, ${name(run)}: a model has no price, so the cost is incomplete`);
+    .map((run) => `${run.workload}, ${nameRun(run)}: a model has no price, so the cost is incomplete`);
   const workloads = [...new Set(runs.map((run) => run.workload))];
   const compared = workloads.map((workload) => {
     const found = comparisons.find((each) => each.workload === workload);
-    return found === undefined
-      ? `${workload}: not compared; both runs must pass, with a price for every call.`
-      : sentence(found);
+    if (found === undefined) return `${workload}: not compared; both runs must pass, with a price for every call.`;
+    return describeComparison(found);
   });
-  const note = simulated
-    ? 'Scripted models answered: tokens and money are simulated.'
-    : 'Each row is one run; another run of the same task may differ.';
-  return [...lines, '', ...[...reasons, ...unpriced, ...compared].map(toPrintable), style.dim(note), ''].join('\n');
+  const sentences = [...reasons, ...unpriced, ...compared].map(toPrintable);
+  return [...lines, '', ...sentences, style.dim(composeNote(simulated)), ''].join('\n');
 }
 
-function name({ delegate }: RunResult): string {
-  return delegate ? 'delegated' : 'inline';
+function composeNote(simulated: boolean): string {
+  if (simulated) return 'Scripted models answered: tokens and money are simulated.';
+  return 'Each row is one run; another run of the same task may differ.';
 }
 
-function sentence({ workload, delegated_usd, inline_usd, saved_pct }: Comparison): string {
-  const percent = `${Math.abs(saved_pct * 100).toFixed(1)} %`;
-  const than = saved_pct === 0 ? 'as much as' : saved_pct > 0 ? `${percent} less than` : `${percent} more than`;
-  return `${workload}: delegating costs ${than} inline: ${formatDollars(delegated_usd)} and ${formatDollars(inline_usd)}.`;
+function nameRun({ delegate }: RunResult): string {
+  if (delegate) return 'delegated';
+  return 'inline';
+}
+
+function describeComparison({ workload, delegated_usd, inline_usd, saved_pct }: Comparison): string {
+  const amounts = `${formatDollars(delegated_usd)} and ${formatDollars(inline_usd)}`;
+  return `${workload}: delegating costs ${compareShare(saved_pct)} inline: ${amounts}.`;
+}
+
+function compareShare(saved: number): string {
+  if (saved === 0) return 'as much as';
+  const percent = `${Math.abs(saved * 100).toFixed(1)} %`;
+  if (saved > 0) return `${percent} less than`;
+  return `${percent} more than`;
 }
 
 /** A limit has at most six decimals. */
@@ -154,12 +163,11 @@ export async function benchmark(context: CommandContext, flags: BenchmarkFlags, 
     const place = { folder: temporary, budget: flags.budget, signal: stopped.signal };
     const runs = await runAll(context, workloads.value, settings, place);
     const result = createBenchmark(runs, { simulated: flags.scripted ?? false, budget_usd: flags.budget });
-    const text = flags.json
-      ? toJsonLine(result)
-      : writeBenchmark(result, createTerminalStyle(context), getTableWidth(context));
-    context.stdout.write(text);
+    if (flags.json) context.stdout.write(toJsonLine(result));
+    else context.stdout.write(writeBenchmark(result, createTerminalStyle(context), getTableWidth(context)));
     if (stopped.signal.aborted) return 130;
-    return runs.every((run) => run.result === 'passed') ? 0 : 1;
+    if (runs.every((run) => run.result === 'passed')) return 0;
+    return 1;
   } catch (error) {
     if (error instanceof ApiError) return refuse(context, [error.message]);
     if (error instanceof StartupError) return refuse(context, error.problems);

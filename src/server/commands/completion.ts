@@ -38,10 +38,11 @@ function listPlaces(command: Command, at: string): Place[] {
       flags: command
         .createHelp()
         .visibleOptions(command)
-        .flatMap(({ long, description, flags, argChoices }) =>
-          long ? [{ name: long, about: description, takes: readValueKind(flags, argChoices) }] : [],
-        ),
-      argument: argument ? readValueKind(`<${argument.name()}>`, argument.argChoices) : null,
+        .flatMap(({ long, description, flags, argChoices }) => {
+          if (!long) return [];
+          return [{ name: long, about: description, takes: readValueKind(flags, argChoices) }];
+        }),
+      argument: argument === undefined ? null : readValueKind(`<${argument.name()}>`, argument.argChoices),
     },
     ...command.commands.flatMap((below) => listPlaces(below, `${at} ${below.name()}`)),
   ];
@@ -49,16 +50,18 @@ function listPlaces(command: Command, at: string): Place[] {
 
 /** `metis help` takes the names of commands, as deep as they go. */
 function listHelpPlaces(program: Command): Place[] {
-  const below = (command: Command, at: string): Place[] => [
+  const listBelow = (command: Command, at: string): Place[] => [
     {
       at,
       commands: command.commands.map((one) => ({ name: one.name(), about: readFirstSentence(one), takes: null })),
       flags: [],
       argument: null,
     },
-    ...command.commands.filter((one) => one.commands.length > 0).flatMap((one) => below(one, `${at} ${one.name()}`)),
+    ...command.commands
+      .filter((one) => one.commands.length > 0)
+      .flatMap((one) => listBelow(one, `${at} ${one.name()}`)),
   ];
-  return below(program, `${program.name()} help`);
+  return listBelow(program, `${program.name()} help`);
 }
 
 function readFirstSentence(command: Command): string {
@@ -69,7 +72,15 @@ function readValueKind(flags: string, choices: readonly string[] | undefined): T
   if (choices) return { kind: 'words', words: choices };
   const [, value] = /[<[]([^>\]]+)[>\]]/.exec(flags) ?? [];
   if (value === undefined) return null;
-  return { kind: value === 'dir' ? 'folder' : value === 'file' ? 'file' : 'text' };
+  return { kind: VALUE_KINDS[value] ?? 'text' };
+}
+/** By the name of the value in the help; any other is a text. */
+const VALUE_KINDS: Readonly<Record<string, 'file' | 'folder'>> = { dir: 'folder', file: 'file' };
+
+/** The words of a list; none for what is not a list. */
+function listWords(takes: Takes): readonly string[] {
+  if (takes.kind === 'words') return takes.words;
+  return [];
 }
 
 /** Every place that is one word further than another. */
@@ -98,8 +109,7 @@ const joinNames = (words: readonly Word[]) => words.map(({ name }) => name).join
 
 function writeBash(places: readonly Place[]): string {
   const reply: Record<Takes['kind'], (takes: Takes) => string> = {
-    words: (takes) =>
-      `COMPREPLY=($(compgen -W ${quotePosix(takes.kind === 'words' ? takes.words.join(' ') : '')} -- "$cur"))`,
+    words: (takes) => `COMPREPLY=($(compgen -W ${quotePosix(listWords(takes).join(' '))} -- "$cur"))`,
     // Nothing: `-o default` offers files.
     file: () => ':',
     folder: () => `compopt -o filenames 2>/dev/null; local IFS=$'\\n'; COMPREPLY=($(compgen -d -- "$cur"))`,
@@ -135,7 +145,7 @@ complete -o default -F _metis metis
 function writeZsh(places: readonly Place[]): string {
   const reply = (takes: Takes) =>
     ({
-      words: `compadd -- ${takes.kind === 'words' ? takes.words.map(quotePosix).join(' ') : ''}`,
+      words: `compadd -- ${listWords(takes).map(quotePosix).join(' ')}`,
       file: '_files',
       folder: '_files -/',
       text: '_message value',
@@ -143,9 +153,9 @@ function writeZsh(places: readonly Place[]): string {
   const list = (words: readonly Word[]) =>
     words.map(({ name, about }) => quotePosix(`${name.replaceAll(':', '\\:')}:${about}`)).join(' ');
   const own = withoutRepeats(places).map(({ at, commands, flags, argument }) => {
-    const free =
-      argument === null || argument.kind === 'text' ? '' : `; [[ $PREFIX == -* ]] || { ${reply(argument)}; return }`;
-    return `    (${quotePosix(at)}) commands=(${list(commands)}) flags=(${list(flags)})${free} ;;`;
+    const known = `    (${quotePosix(at)}) commands=(${list(commands)}) flags=(${list(flags)})`;
+    if (argument === null || argument.kind === 'text') return `${known} ;;`;
+    return `${known}; [[ $PREFIX == -* ]] || { ${reply(argument)}; return } ;;`;
   });
   return `#compdef metis
 # metis in zsh. Now: source <(metis completion zsh). Always: metis completion zsh > a folder of $fpath, as _metis
@@ -176,7 +186,7 @@ function writeFish(places: readonly Place[]): string {
   const quote = (text: string) => `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
   const reply = (takes: Takes) =>
     ({
-      words: `-x -a ${quote(takes.kind === 'words' ? takes.words.join(' ') : '')}`,
+      words: `-x -a ${quote(listWords(takes).join(' '))}`,
       file: '-r -F',
       folder: "-x -a '(__fish_complete_directories)'",
       text: '-x',
@@ -184,15 +194,18 @@ function writeFish(places: readonly Place[]): string {
   const lines = withoutRepeats(places).flatMap(({ at, commands, flags, argument }) => {
     const here = `complete -c metis -n ${quote(`__metis_at ${at}`)}`;
     const free = { words: '', file: '-F', folder: "-a '(__fish_complete_directories)'", text: '' };
-    const given = argument?.kind === 'words' ? reply(argument).replace('-x ', '') : free[argument?.kind ?? 'text'];
-    return [
+    const lines = [
       ...commands.map(({ name, about }) => `${here} -a ${quote(name)} -d ${quote(about)}`),
-      ...flags.map(
-        ({ name, about, takes }) =>
-          `${here} -l ${name.slice(2)} -d ${quote(about)}${takes === null ? '' : ` ${reply(takes)}`}`,
-      ),
-      ...(given === '' ? [] : [`${here} ${given}`]),
+      ...flags.map(({ name, about, takes }) => {
+        const flag = `${here} -l ${name.slice(2)} -d ${quote(about)}`;
+        if (takes === null) return flag;
+        return `${flag} ${reply(takes)}`;
+      }),
     ];
+    if (argument?.kind === 'words') return [...lines, `${here} ${reply(argument).replace('-x ', '')}`];
+    const given = free[argument?.kind ?? 'text'];
+    if (given === '') return lines;
+    return [...lines, `${here} ${given}`];
   });
   const known = listSteps(places, quote).split('|').join(' ');
   return `# metis in fish. Always: metis completion fish > ~/.config/fish/completions/metis.fish

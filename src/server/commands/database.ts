@@ -1,4 +1,5 @@
 // Commands on the database: `metis rollups verify|rebuild` (07 §9.5), `metis prune` and `metis backup` (02 §6).
+
 import fs from 'node:fs';
 import path from 'node:path';
 import type Database from 'better-sqlite3';
@@ -8,6 +9,7 @@ import type { PruneReport } from '#core/ports/journal-writer.ts';
 import { isoTime, systemClock } from '#protocol/clock.ts';
 import { AppError, StartupError } from '#protocol/errors.ts';
 import { createIdGenerator } from '#protocol/ids.ts';
+import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { createBus } from '#store/bus/memory/local-bus.ts';
 import { copyDatabase } from '#store/sqlite/connection/copy.ts';
 import { isOwned } from '#store/sqlite/connection/database-file.ts';
@@ -148,8 +150,9 @@ export async function prune(context: CommandContext, flags: PruneFlags): Promise
   try {
     const report = await choosePruner(settings.value)(context, settings.value, { ...flags, days });
     const { rows_deleted, cutoff, sessions_skipped, oldest_kept_timestamp } = report;
+    const verb = flags.dryRun ? 'would delete' : 'deleted';
     const summary =
-      `${flags.dryRun ? 'would delete' : 'deleted'} ${rows_deleted} events older than ${cutoff}; ` +
+      `${verb} ${rows_deleted} events older than ${cutoff}; ` +
       `${sessions_skipped} sessions with an open turn keep theirs; oldest kept: ${oldest_kept_timestamp ?? 'none'}`;
     context.stdout.write(`${toPrintable(summary)}\n`);
     return 0;
@@ -165,7 +168,8 @@ export async function prune(context: CommandContext, flags: PruneFlags): Promise
 /** A server that holds the file does it; in a cluster any program may, one at a time. */
 function choosePruner({ config }: Settings): typeof pruneFile {
   if (config.database.url !== null) return pruneInCluster;
-  return isOwned(config.storage.db_path) ? pruneThroughServer : pruneFile;
+  if (isOwned(config.storage.db_path)) return pruneThroughServer;
+  return pruneFile;
 }
 
 async function pruneInCluster(context: CommandContext, settings: Settings, flags: Deletion): Promise<Report> {
@@ -232,17 +236,14 @@ export async function backup(context: CommandContext, flags: ConfigFlags, file: 
     fs.closeSync(fs.openSync(target, 'wx', 0o600));
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;
-    return refuse(context, [
-      code === 'EEXIST' ? `${target} exists already; choose another name` : `${target} cannot be written: ${code}`,
-    ]);
+    if (code === 'EEXIST') return refuse(context, [`${target} exists already; choose another name`]);
+    return refuse(context, [`${target} cannot be written: ${code}`]);
   }
   try {
     copyDatabase(source, target);
   } catch (cause) {
     fs.rmSync(target, { force: true });
-    return refuse(context, [
-      `${source} could not be copied: ${cause instanceof Error ? cause.message : String(cause)}`,
-    ]);
+    return refuse(context, [`${source} could not be copied: ${readErrorMessage(cause)}`]);
   }
   context.stdout.write(`${target}: ${fs.statSync(target).size} bytes, a copy of ${source}\n`);
   return 0;

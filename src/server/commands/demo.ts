@@ -2,18 +2,10 @@
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { COST_COLUMNS, composeCostCells } from '#cli/cost.ts';
+import { composeCostCells, nameCostColumns } from '#cli/cost.ts';
 import { startWatch } from '#cli/live-tree.ts';
 import { createSessionTree } from '#cli/session-tree.ts';
-import {
-  type Column,
-  createStyle,
-  layOutTable,
-  type Style,
-  toPrintable,
-  toPrintableText,
-  wrapWords,
-} from '#cli/terminal.ts';
+import { createStyle, layOutTable, type Style, toPrintable, toPrintableText, wrapWords } from '#cli/terminal.ts';
 import { createMetisClient, type MetisClient, type NewSession, type Session } from '#client/client.ts';
 import { silentLogger } from '#core/ports/logger.ts';
 import type { CostRow } from '#protocol/analytics.ts';
@@ -27,8 +19,8 @@ import { type CommandContext, refuse } from '../context.ts';
 import { type Credentials, createCredentials, readEnvFile } from '../credentials.ts';
 import { readRegistry } from '../models.ts';
 
-const DEMO_COLUMNS: readonly Column[] = [{ title: 'session' }, { title: 'model' }, ...COST_COLUMNS];
 const ALL_TIME = 'all';
+const SIMULATED = 'Simulated: scripts answered in place of models, so nothing was spent.';
 
 /** The table and the sentences under it; every figure is the server's. Ends with a line break. */
 export async function writeDemoReport(
@@ -48,25 +40,27 @@ export async function writeDemoReport(
   const names = [root ?? 'planner', ...workers.map(({ worker_name }, i) => `${worker_name ?? 'worker'} ${i + 1}`)];
   const order: (string | null)[] = [sessionId, ...workers.map((worker) => worker.worker_session_id)];
   const place = (row: CostRow) => order.indexOf(row.session_id ?? '');
-  const subtotal = (label: string, is: (row: CostRow) => boolean) => {
+  const composeSubtotal = (label: string, is: (row: CostRow) => boolean) => {
     const row = parts.data.find(is);
-    return row ? [composeCostRow(label, '', row)] : [];
+    if (row) return [composeCostRow(label, '', row)];
+    return [];
   };
-  const subtotals =
-    root === null
-      ? [
-          ...subtotal('planner', (row) => row.is_worker === 'planner'),
-          ...subtotal('workers', (row) => row.is_worker === 'worker'),
-        ]
-      : parts.data.map((row) => composeCostRow(row.worker_name ?? '', '', row));
+  const listSubtotals = () => {
+    if (root !== null) return parts.data.map((row) => composeCostRow(row.worker_name ?? '', '', row));
+    return [
+      ...composeSubtotal('planner', (row) => row.is_worker === 'planner'),
+      ...composeSubtotal('workers', (row) => row.is_worker === 'worker'),
+    ];
+  };
+  const { simulated } = bySession;
   const lines = layOutTable(
-    DEMO_COLUMNS,
+    [{ title: 'session' }, { title: 'model' }, ...nameCostColumns(simulated)],
     [
       ...[...bySession.data]
         .sort((a, b) => place(a) - place(b))
         .map((row) => composeCostRow(names[place(row)] ?? '', row.model ?? '', row)),
       null,
-      ...subtotals,
+      ...listSubtotals(),
       composeCostRow('total', '', bySession.totals),
     ],
     columns - 1,
@@ -76,19 +70,22 @@ export async function writeDemoReport(
   const { baseline_repriced_usd, savings_usd, savings_pct } = savings.data;
   const saved = toPusd(savings_usd);
   const wholeJob = toPusd(bySession.totals.cost_usd) + saved;
+  const prices = simulated.included ? ', at example prices' : '';
   return [
     ...lines,
     '',
     `The workers' tokens on the planner's model: $${baseline_repriced_usd}`,
-    style.green(`Saved by delegating: $${savings_usd}`),
-    `That is ${formatPercent(savings_pct)} of the workers' part and ${formatPercent(divide(saved, wholeJob))} of the whole job.`,
+    style.green(`Saved by delegating${prices}: $${savings_usd}`),
+    `That is ${formatPercent(savings_pct)} of the workers' part and ${formatPercent(computeShare(saved, wholeJob))} of the whole job.`,
+    ...(simulated.included ? [style.dim(SIMULATED)] : []),
     '',
   ].join('\n');
 }
 
 /** 0 where the whole is nothing. */
-function divide(part: bigint, whole: bigint): number {
-  return whole === 0n ? 0 : Number(part) / Number(whole);
+function computeShare(part: bigint, whole: bigint): number {
+  if (whole === 0n) return 0;
+  return Number(part) / Number(whole);
 }
 
 function formatPercent(ratio: number): string {
@@ -123,7 +120,8 @@ export const PLANNER_JOB: DemoJob = {
   results: null,
   session: (modelFor) => {
     const planner = modelFor('deep');
-    return planner === null ? {} : { initial_active_model: planner };
+    if (planner === null) return {};
+    return { initial_active_model: planner };
   },
 };
 
@@ -177,8 +175,9 @@ export async function demo(context: CommandContext, flags: DemoFlags): Promise<n
             `The server stays up at ${url}; press Ctrl-C to end it.\n`,
         );
         await signal;
-      }
-      return done ? 0 : 1;
+      } else if (done) context.stdout.write(composeNextSteps(context, flags));
+      if (done) return 0;
+      return 1;
     } finally {
       await server.close();
     }
@@ -190,6 +189,26 @@ export async function demo(context: CommandContext, flags: DemoFlags): Promise<n
     keepClean();
     remove();
   }
+}
+
+/** In a line of its own, as it takes most of 80 columns. */
+const CLIENT = 'ANTHROPIC_BASE_URL=http://127.0.0.1:8420 ANTHROPIC_AUTH_TOKEN=metis claude';
+
+/** What to do after the demo, as it was started: from a checkout or by the installed command. */
+function composeNextSteps({ env }: CommandContext, { workers, provider }: DemoFlags): string {
+  const isCheckout = env.npm_lifecycle_event?.startsWith('demo') === true;
+  const script = workers ? 'demo:workers' : 'demo';
+  const flags = ['--keep'];
+  if (provider !== undefined) flags.unshift('--provider', provider);
+  if (workers && !isCheckout) flags.unshift('--workers');
+  const again = isCheckout ? `npm run ${script} -- ${flags.join(' ')}` : `metis demo ${flags.join(' ')}`;
+  const steps = [
+    [again, 'the same, and look at it in the dashboard'],
+    [isCheckout ? 'npm start' : 'metis serve', `the server, for your key and your client:\n    ${CLIENT}`],
+    [`${isCheckout ? 'npx ' : ''}metis run "TASK"`, 'one task in this folder'],
+  ] as const;
+  const width = Math.max(...steps.map(([command]) => command.length)) + 2;
+  return `\nNext:\n${steps.map(([command, about]) => `  ${command.padEnd(width)}${about}\n`).join('')}`;
 }
 
 /** A server that shares nothing with the person's own: configuration, data and port are its own. */
@@ -218,7 +237,7 @@ async function startDemoServer(
     });
   }
   const credentials = limitToProvider(createCredentials({ ...keys.values, ...context.env }), flags.provider);
-  const adapter = readRegistry(config.registry.path, packageDir).adapters.get(flags.provider);
+  const adapter = readRegistry(config.registry.path, packageDir, dataDir).adapters.get(flags.provider);
   if (adapter === undefined || credentials.forAdapter(flags.provider, adapter) === null) {
     const name = adapter === undefined ? 'its key' : credentials.keyName(flags.provider, adapter);
     throw new StartupError('not_configured', [`--provider ${flags.provider}: set ${name} or add it to ${keys.path}`]);
@@ -231,7 +250,10 @@ function limitToProvider(credentials: Credentials, provider: string): Credential
   return {
     keyName: credentials.keyName,
     secret: credentials.secret,
-    forAdapter: (id, adapter) => (id === provider ? credentials.forAdapter(id, adapter) : null),
+    forAdapter(id, adapter) {
+      if (id !== provider) return null;
+      return credentials.forAdapter(id, adapter);
+    },
     get secrets() {
       return credentials.secrets;
     },
@@ -258,7 +280,9 @@ async function runDemoJob(
   });
 
   stdout.write(`${style.bold('Metis')} on ${url}\n`);
-  stdout.write(`${style.dim('Task:')} ${job.about}\n\n`);
+  stdout.write(`${style.dim('Task:')} ${job.about}\n`);
+  if (server.notice !== null) stdout.write(`${style.dim('Models:')} simulated; the tools, files and tests are real.\n`);
+  stdout.write('\n');
   const turn = await watchDemoTurn(context, client, { session, task: job.task, signal });
   if (turn.status === 'completed' && typeof turn.output === 'string')
     stdout.write(`\n${wrapWords(toPrintableText(turn.output.trim()), DEFAULT_COLUMNS - 1).join('\n')}\n`);
@@ -275,7 +299,8 @@ async function runDemoJob(
 }
 
 function listDemoFiles(folder: string): { readonly name: string; readonly bytes: number }[] {
-  const names = fs.existsSync(folder) ? fs.readdirSync(folder).sort() : [];
+  if (!fs.existsSync(folder)) return [];
+  const names = fs.readdirSync(folder).sort();
   return names.map((name) => ({ name, bytes: fs.statSync(path.join(folder, name)).size }));
 }
 

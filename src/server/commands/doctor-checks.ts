@@ -4,12 +4,15 @@ import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import type { RegistryFile } from '#core/policy/registry/model-registry.ts';
+import { WorktreeError } from '#core/ports/worktrees.ts';
 import { checkKey, type KeyCheck } from '#models/adapters/key-check.ts';
 import { createHttpClient } from '#models/http/http-client.ts';
 import { systemClock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
 import type { McpServerConfig } from '#protocol/mcp.ts';
 import { shellEnvironment } from '#tools/sandbox/command.ts';
+import { createGit } from '#tools/worktree/git.ts';
+import { requireVersion } from '#tools/worktree/repository.ts';
 import type { CommandContext, Settings } from '../context.ts';
 import type { Credentials, Env } from '../credentials.ts';
 
@@ -45,16 +48,20 @@ interface KeyPlace {
   readonly file: string;
 }
 
+const WITH_KEY = ['the key is accepted', 'the key is rejected'] as const;
+const WITHOUT_KEY = ['it answers', 'a key is required'] as const;
+
 function describeKeyCheck(id: string, { verdict, answer }: KeyCheck, { keyed, variable, file }: KeyPlace): KeyLine {
-  if (verdict === 'accepted') return { level: 'ok', text: `${id}: ${keyed ? 'the key is accepted' : 'it answers'}` };
+  const [accepted, rejected] = keyed ? WITH_KEY : WITHOUT_KEY;
+  if (verdict === 'accepted') return { level: 'ok', text: `${id}: ${accepted}` };
   if (verdict === 'rejected') {
     const advice = `check ${variable} in the environment or in ${file}`;
-    return {
-      level: 'error',
-      text: `${id}: ${keyed ? 'the key is rejected' : 'a key is required'}: ${answer}; ${advice}`,
-    };
+    return { level: 'error', text: `${id}: ${rejected}: ${answer}; ${advice}` };
   }
-  return { level: 'warning', text: `${id}: the key could not be tried: ${answer}` };
+  return {
+    level: 'warning',
+    text: `${id}: the key could not be checked: ${answer}`,
+  };
 }
 
 interface McpLine {
@@ -73,18 +80,19 @@ export function checkMcpServers({ mcp, mcp_servers }: Config, searchPath: string
 function describeMcpServer(name: string, { enabled, url, command = '' }: McpServerConfig, searchPath: string): McpLine {
   const about = `MCP server ${name}`;
   if (enabled === false) return { usable: true, text: `${about} is switched off` };
-  if (url !== undefined)
-    return {
-      usable: true,
-      text: `${about} at ${URL.canParse(url) ? new URL(url).origin : 'an address with variables'}`,
-    };
+  if (url !== undefined) {
+    if (!URL.canParse(url)) return { usable: true, text: `${about} at an address with variables` };
+    return { usable: true, text: `${about} at ${new URL(url).origin}` };
+  }
   if (command.includes('${')) return { usable: true, text: `${about} runs a command with variables` };
-  // A relative one is looked for in each workspace.
-  const found = command.includes('/')
-    ? !path.isAbsolute(command) || isProgram(command)
-    : searchPath.split(path.delimiter).some((folder) => isProgram(path.join(folder, command)));
-  if (found) return { usable: true, text: `${about} runs ${command}` };
+  if (canFindProgram(command, searchPath)) return { usable: true, text: `${about} runs ${command}` };
   return { usable: false, text: `${about}: ${command} is not there; install it or change mcp_servers.${name}.command` };
+}
+
+/** A relative path is resolved in each workspace, so it counts as found. */
+function canFindProgram(command: string, searchPath: string): boolean {
+  if (command.includes('/')) return !path.isAbsolute(command) || isProgram(command);
+  return searchPath.split(path.delimiter).some((folder) => isProgram(path.join(folder, command)));
 }
 
 function isProgram(file: string): boolean {
@@ -130,4 +138,17 @@ export const RUNS_AS_ROOT =
 /** Whether this process is the superuser of its system. */
 export function isRoot(): boolean {
   return process.getuid?.() === 0;
+}
+
+// Worktrees of workers (20 §2).
+
+/** Why git will not do for worktrees; null = it will. */
+export async function findGitProblem(env: Readonly<Record<string, string | undefined>>): Promise<string | null> {
+  try {
+    await requireVersion(createGit(env), process.cwd());
+    return null;
+  } catch (error) {
+    if (error instanceof WorktreeError) return error.message;
+    throw error;
+  }
 }

@@ -6,13 +6,18 @@ import net from 'node:net';
 import path from 'node:path';
 import { rgPath } from '@vscode/ripgrep';
 import { createStyle, toPrintable, wrapWords } from '#cli/terminal.ts';
+import { describeStaleRates, type PriceTable } from '#core/policy/pricing/price-table.ts';
+import { isCheaper } from '#core/policy/pricing/price-update.ts';
 import { keyAdvice, usableAdapters } from '#core/policy/registry/adapter-config.ts';
 import type { RegistryFile } from '#core/policy/registry/model-registry.ts';
+import { systemClock } from '#protocol/clock.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { openToOthers } from '#store/sqlite/connection/database-file.ts';
 import { inspectDatabase } from '#store/sqlite/connection/open.ts';
+import { listUsedModels } from '#store/sqlite/connection/used-models.ts';
 import type { ConfigFlags } from '../config.ts';
-import { type CommandContext, loadSettings, refuse, type Settings } from '../context.ts';
+import { type CommandContext, getConfiguredServer, loadSettings, refuse, type Settings } from '../context.ts';
+import { findServer } from '../find-server.ts';
 import {
   checkDefaultModels,
   checkRoutingFile,
@@ -27,6 +32,7 @@ import {
   checkKeysOnline,
   checkMcpServers,
   checkWebhooks,
+  findGitProblem,
   isRoot,
   NO_SANDBOX,
   RUNS_AS_ROOT,
@@ -54,18 +60,15 @@ export async function doctor(context: CommandContext, { online, ...flags }: Doct
     ...settings.value.warnings.map(warning),
     ...checkDataFolder(settings.value),
     ...(await checkDatabase(context, settings.value)),
-    ...checkModels(context, settings.value),
+    ...(await checkModels(context, settings.value)),
     ...(online === true ? await tryKeys(context, settings.value) : []),
     checkRipgrep(),
+    ...(await checkGit(context, settings.value)),
     ...checkSandbox(context, settings.value),
-    ...(isRoot() ? [warning(RUNS_AS_ROOT)] : []),
-    ...checkMcpServers(settings.value.config, context.env.PATH).map(({ usable, text }) =>
-      (usable ? ok : warning)(text),
-    ),
-    ...checkWebhooks(settings.value.config, settings.value.credentials).map(({ usable, text }) =>
-      (usable ? ok : problem)(text),
-    ),
-    await checkPort(settings.value),
+    ...checkUser(),
+    ...checkMcpServers(settings.value.config, context.env.PATH).map((line) => toFinding(line, warning)),
+    ...checkWebhooks(settings.value.config, settings.value.credentials).map((line) => toFinding(line, problem)),
+    await checkServer(context, settings.value, flags),
   ];
   const style = createStyle(context.stdout.isTTY === true && !context.env.NO_COLOR);
   const paint = { ok: style.green, warning: style.yellow, error: style.red };
@@ -74,48 +77,57 @@ export async function doctor(context: CommandContext, { online, ...flags }: Doct
     const lines = wrapWords(toPrintable(text), width - LEVEL_WIDTH).join(`\n${' '.repeat(LEVEL_WIDTH)}`);
     context.stdout.write(`${paint[level](level.padEnd(LEVEL_WIDTH))}${lines}\n`);
   }
-  return findings.some(({ level }) => level === 'error') ? 1 : 0;
+  if (findings.some(({ level }) => level === 'error')) return 1;
+  return 0;
+}
+
+function checkUser(): Finding[] {
+  if (isRoot()) return [warning(RUNS_AS_ROOT)];
+  return [];
+}
+
+interface UsableLine {
+  readonly usable: boolean;
+  readonly text: string;
+}
+
+function toFinding({ usable, text }: UsableLine, otherwise: (text: string) => Finding): Finding {
+  if (usable) return ok(text);
+  return otherwise(text);
 }
 
 function checkDataFolder({ dataDir, config, envFile }: Settings): Finding[] {
   if (envFile.problem !== null) return [problem(envFile.problem)];
   if (fs.statSync(dataDir, { throwIfNoEntry: false })?.isDirectory() === false)
     return [problem(`the data folder ${dataDir} is a file; name a folder with --data`)];
+  const { db_path } = config.storage;
   const cluster = config.database.url !== null;
-  const folder = cluster ? dataDir : path.dirname(config.storage.db_path);
+  const folder = cluster ? dataDir : path.dirname(db_path);
   // The folder is made at the first start: then its nearest ancestor decides.
   let existing = folder;
   while (!fs.existsSync(existing)) existing = path.dirname(existing);
   try {
     fs.accessSync(existing, fs.constants.W_OK);
   } catch {
-    return [
-      problem(
-        `${existing} cannot be written; change its rights or ${cluster ? 'name another with --data' : 'set storage.db_path'}`,
-      ),
-    ];
+    const cure = cluster ? 'name another with --data' : 'set storage.db_path';
+    return [problem(`${existing} cannot be written; change its rights or ${cure}`)];
   }
-  return [
-    ok(cluster ? `data folder ${dataDir}` : `data folder ${dataDir}, database ${config.storage.db_path}`),
-    ...(cluster ? [] : checkRights(folder, config.storage.db_path)),
-    ...envFile.remarks.map(warning),
-  ];
+  const remarks = envFile.remarks.map(warning);
+  if (cluster) return [ok(`data folder ${dataDir}`), ...remarks];
+  return [ok(`data folder ${dataDir}, database ${db_path}`), ...checkRights(folder, db_path), ...remarks];
 }
 
 /** The database holds whole conversations, so only its owner should read it. */
 function checkRights(folder: string, database: string): Finding[] {
-  const open = openToOthers(database);
+  const found: Finding[] = [];
   const mode = fs.statSync(folder, { throwIfNoEntry: false })?.mode ?? 0;
-  return [
-    ...(process.platform !== 'win32' && (mode & 0o077) !== 0
-      ? [
-          warning(
-            `others may look into ${folder} (mode ${(mode & 0o777).toString(8).padStart(4, '0')}); run: chmod 700 ${folder}`,
-          ),
-        ]
-      : []),
-    ...(open.length > 0 ? [warning(`others may read the database; run: chmod 600 ${open.join(' ')}`)] : []),
-  ];
+  if (process.platform !== 'win32' && (mode & 0o077) !== 0) {
+    const octal = (mode & 0o777).toString(8).padStart(4, '0');
+    found.push(warning(`others may look into ${folder} (mode ${octal}); run: chmod 700 ${folder}`));
+  }
+  const open = openToOthers(database);
+  if (open.length > 0) found.push(warning(`others may read the database; run: chmod 600 ${open.join(' ')}`));
+  return found;
 }
 
 async function checkDatabase({ packageDir }: CommandContext, { config }: Settings): Promise<readonly Finding[]> {
@@ -129,18 +141,17 @@ async function checkDatabase({ packageDir }: CommandContext, { config }: Setting
   }
 }
 
-function checkModels(context: CommandContext, settings: Settings): Finding[] {
+async function checkModels(context: CommandContext, settings: Settings): Promise<readonly Finding[]> {
   const { config } = settings;
   try {
-    const registry = readRegistry(config.registry.path, context.packageDir);
-    const prices = loadPrices(config.pricing, context.packageDir);
-    const unpriced = registry.models.filter((model) => !prices.has(model.pricing_id)).map((model) => model.id);
+    const registry = readRegistry(config.registry.path, context.packageDir, settings.dataDir);
+    const prices = loadPrices(config.pricing, context.packageDir, settings);
     return [
       ...checkKeys(registry, settings),
       ...findOwnAddresses(registry.adapters, settings.credentials, config.server).map(problem),
-      unpriced.length === 0
-        ? ok(`${describePriced(registry.models.length, config.registry.path)} (${prices.version})`)
-        : warning(`no price for ${unpriced.join(', ')}; add a table with them to pricing.tables`),
+      checkPrices(registry, prices, config.registry.path),
+      ...checkAge(prices),
+      ...checkSuccessors(registry, prices, new Set(await readUsedModels(settings))),
       ...checkRouting(registry, settings),
     ];
   } catch (error) {
@@ -148,8 +159,46 @@ function checkModels(context: CommandContext, settings: Settings): Finding[] {
   }
 }
 
+function checkPrices({ models }: RegistryFile, prices: PriceTable, file: string): Finding {
+  const unpriced = models.filter((model) => !prices.has(model.pricing_id)).map((model) => model.id);
+  if (unpriced.length === 0) return ok(`${describePriced(models.length, file)} (${prices.version})`);
+  return warning(`no price for ${unpriced.join(', ')}; add a table with them to pricing.tables`);
+}
+
 function describePriced(count: number, file: string): string {
-  return count === 1 ? `the one model of ${file} has a price` : `all ${count} models of ${file} have prices`;
+  if (count === 1) return `the one model of ${file} has a price`;
+  return `all ${count} models of ${file} have prices`;
+}
+
+function checkAge({ importedOn }: PriceTable): Finding[] {
+  const stale = describeStaleRates(importedOn, systemClock.now());
+  if (stale === null) return [];
+  return [warning(stale)];
+}
+
+const USED_DAYS = 30;
+const DAY_MS = 86_400_000;
+
+/** Models of the last 30 days that cost more than their successor. */
+function checkSuccessors({ models }: RegistryFile, prices: PriceTable, used: ReadonlySet<string>): Finding[] {
+  const priceRows = new Map(models.map((model) => [model.id, model.pricing_id]));
+  return models.flatMap(({ id, pricing_id, superseded_by: newer }) => {
+    if (newer === null || !used.has(id)) return [];
+    if (!isCheaper(prices.models, pricing_id, priceRows.get(newer) ?? newer)) return [];
+    return [warning(`${id} was used in the last ${USED_DAYS} days; its successor ${newer} costs less`)];
+  });
+}
+
+/** A database with a fault has a line of its own. */
+async function readUsedModels({ config }: Settings): Promise<readonly string[]> {
+  const { url } = config.database;
+  const since = systemClock.now() - USED_DAYS * DAY_MS;
+  if (url !== null) return (await import('../storage/cluster-commands.ts')).readClusterModels(url, since);
+  try {
+    return listUsedModels(config.storage.db_path, since);
+  } catch {
+    return [];
+  }
 }
 
 /** One provider is enough. A provider with an address in the registry is meant to be used. */
@@ -160,20 +209,30 @@ function checkKeys({ adapters }: RegistryFile, { credentials, envFile }: Setting
   const none = real.every(({ found }) => found === null);
   const findings = real.map(({ id, adapter, found }) => {
     const name = credentials.keyName(id, adapter);
-    if (found === null)
-      return none || adapter.base_url !== null
-        ? warning(`${id}: no key; ${keyAdvice(adapter, name, envFile.path)}`)
-        : ok(`${id}: not used, ${name} is not set`);
-    return ok(found.key === null ? `${id}: no key, and none is needed at ${found.base_url}` : `${id}: key found`);
+    if (found === null) {
+      if (adapter.base_url !== null) return warning(`${id}: no key; ${keyAdvice(adapter, name, envFile.path)}`);
+      return ok(`${id}: not used, ${name} is not set`);
+    }
+    if (found.key === null) return ok(`${id}: no key, and none is needed at ${found.base_url}`);
+    return ok(`${id}: key found`);
   });
   const usable = usableAdapters(adapters, (id, adapter) => credentials.forAdapter(id, adapter) !== null);
   if (usable.size === 0) return [...findings, problem('no adapter can be used, so every message would be refused')];
-  return none ? [...findings, warning('no provider can be used, so scripted models will answer')] : findings;
+  if (!none) return findings;
+  // One hint for all of them: on a fresh machine nothing is wrong.
+  const names = real.filter(({ adapter }) => adapter.base_url === null);
+  const keys = names.map(({ id, adapter }) => credentials.keyName(id, adapter)).join(' or ');
+  const hint = `no provider key, so simulated models answer; set ${keys}, or write it to ${envFile.path}, for real ones`;
+  return [...findings.filter(({ level }) => level !== 'ok'), warning(hint)];
 }
 
 async function tryKeys(context: CommandContext, settings: Settings): Promise<readonly Finding[]> {
   try {
-    return await checkKeysOnline(context, readRegistry(settings.config.registry.path, context.packageDir), settings);
+    return await checkKeysOnline(
+      context,
+      readRegistry(settings.config.registry.path, context.packageDir, settings.dataDir),
+      settings,
+    );
   } catch (error) {
     // A registry that cannot be read has its own line.
     return toFindings(error);
@@ -186,12 +245,9 @@ function checkRouting(file: RegistryFile, { config, credentials }: Settings): Fi
   const found = checkRoutingFile(config.routing.global_path, registry);
   const errors = [...byDefault.errors, ...(found?.errors ?? [])];
   const warnings = [...byDefault.warnings, ...(found?.warnings ?? [])];
-  const inOrder = found !== null && found.errors.length + found.warnings.length === 0;
-  return [
-    ...(inOrder ? [ok(`routing rules ${config.routing.global_path}`)] : []),
-    ...errors.map(problem),
-    ...warnings.map(warning),
-  ];
+  const findings = [...errors.map(problem), ...warnings.map(warning)];
+  if (found === null || found.errors.length + found.warnings.length > 0) return findings;
+  return [ok(`routing rules ${config.routing.global_path}`), ...findings];
 }
 
 function toFindings(error: unknown): Finding[] {
@@ -205,6 +261,20 @@ function checkRipgrep(): Finding {
   return warning('ripgrep does not run, so the grep tool fails; reinstall with npm ci');
 }
 
+/** Git is optional until workers are to have worktrees. */
+async function checkGit({ env }: CommandContext, { config }: Settings): Promise<Finding[]> {
+  const { isolation } = config.delegation;
+  const found = await findGitProblem(env);
+  const consequence = 'workers cannot have worktrees (`isolation: "worktree"`)';
+  if (found !== null) return [(isolation === 'worktree' ? problem : warning)(`${found}: ${consequence}`)];
+  if (isolation === 'shared' || config.tools.shell.sandbox === 'required') return [];
+  return [
+    warning(
+      `delegation.isolation is "${isolation}", but commands run without a sandbox: one can change the workspace of the planner by an absolute path`,
+    ),
+  ];
+}
+
 function checkSandbox({ env }: CommandContext, { config, credentials }: Settings): Finding[] {
   if (config.tools.shell.sandbox !== 'required') {
     if (credentials.secrets.length === 0) return [];
@@ -214,9 +284,16 @@ function checkSandbox({ env }: CommandContext, { config, credentials }: Settings
       ),
     ];
   }
-  return canSandbox(env)
-    ? [ok('bubblewrap works: commands of the shell tool run in a sandbox')]
-    : [problem(NO_SANDBOX)];
+  if (canSandbox(env)) return [ok('bubblewrap works: commands of the shell tool run in a sandbox')];
+  return [problem(NO_SANDBOX)];
+}
+
+/** A server of this data folder that answers is no obstacle: the port is its own. */
+async function checkServer(context: CommandContext, settings: Settings, flags: ConfigFlags): Promise<Finding> {
+  const configured = getConfiguredServer(context, settings, {});
+  const running = await findServer(settings, configured, flags.data !== undefined);
+  if (running !== null) return ok(`the server answers at ${running.baseUrl}`);
+  return checkPort(settings);
 }
 
 function checkPort({ config }: Settings): Promise<Finding> {
@@ -224,9 +301,10 @@ function checkPort({ config }: Settings): Promise<Finding> {
   return new Promise((resolve) => {
     const probe = net.createServer();
     probe.once('error', (error: NodeJS.ErrnoException) => {
-      const taken = error.code === 'EADDRINUSE';
-      const why = taken ? 'is taken, perhaps by a running server' : `cannot be bound (${error.code})`;
-      resolve((taken ? warning : problem)(`port ${number} on ${host} ${why}; choose another with --port`));
+      const about = `port ${number} on ${host}`;
+      const cure = 'choose another with --port';
+      if (error.code === 'EADDRINUSE') resolve(warning(`${about} is taken by another program; ${cure}`));
+      else resolve(problem(`${about} cannot be bound (${error.code}); ${cure}`));
     });
     probe.listen(number, host, () => probe.close(() => resolve(ok(`port ${number} on ${host} is free`))));
   });
@@ -237,11 +315,15 @@ export async function checkConfig(context: CommandContext, flags: ConfigFlags): 
   const settings = loadSettings(context, flags);
   if (!settings.ok) return refuse(context, settings.error);
   const { config, credentials, files, envFile } = settings.value;
-  const problems: string[] = envFile.problem === null ? [] : [envFile.problem];
+  const problems: string[] = [];
+  if (envFile.problem !== null) problems.push(envFile.problem);
   const warnings: string[] = [...envFile.remarks];
   for (const check of [
     () => {
-      const registry = createUsableRegistry(readRegistry(config.registry.path, context.packageDir), credentials);
+      const registry = createUsableRegistry(
+        readRegistry(config.registry.path, context.packageDir, settings.value.dataDir),
+        credentials,
+      );
       for (const { errors, warnings: found } of [
         checkDefaultModels(config, registry),
         checkRoutingFile(config.routing.global_path, registry) ?? { errors: [], warnings: [] },
@@ -250,7 +332,7 @@ export async function checkConfig(context: CommandContext, flags: ConfigFlags): 
         warnings.push(...found);
       }
     },
-    () => loadPrices(config.pricing, context.packageDir),
+    () => loadPrices(config.pricing, context.packageDir, settings.value),
     () => resolveReceiverKeys(config.notify, credentials),
   ]) {
     try {
@@ -261,7 +343,7 @@ export async function checkConfig(context: CommandContext, flags: ConfigFlags): 
     }
   }
   if (problems.length > 0) return refuse(context, problems);
-  const read = files.length > 0 ? files.join(', ') : 'built-in defaults only';
+  const read = files.join(', ') || 'built-in defaults only';
   context.stdout.write(`configuration ok: ${read}\nregistry ok: ${config.registry.path}\n`);
   for (const line of warnings) context.stdout.write(`warning: ${line}\n`);
   context.stdout.write(`prices ok: ${config.pricing.tables.join(', ')}\n`);

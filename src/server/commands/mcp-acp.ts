@@ -9,11 +9,13 @@ import type { ServerAddress } from '#client/request.ts';
 import { createRoot } from '#mcp/root-session.ts';
 import { sleep, systemClock, type Timer } from '#protocol/clock.ts';
 import { StartupError } from '#protocol/errors.ts';
+import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { createServer, type RunningServer } from '../compose.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, getConfiguredServer, loadSettings, refuse, type Settings } from '../context.ts';
 import { type FoundServer, findServer, writeServerFile } from '../find-server.ts';
 import { startLog } from '../log.ts';
+import { locateOrigins } from '../settings-report.ts';
 
 export interface AttachFlags extends ConfigFlags {
   /** Address of the server to use. */
@@ -135,6 +137,8 @@ async function startOwnServer(context: CommandContext, settings: Settings) {
     env: context.env,
     dataDir,
     keysFile: envFile.path,
+    configFiles: settings.files,
+    origins: locateOrigins(settings, context.env),
   });
   try {
     const { url } = await server.listen();
@@ -196,9 +200,8 @@ export async function serveMcp(context: CommandContext, flags: McpFlags): Promis
 
 /** A schema error of the protocol fills a page, so it becomes one sentence. */
 function summarizeError({ name, message }: Error): string {
-  return name === 'ZodError' || name === '$ZodError'
-    ? 'a line on stdin is no message of the protocol'
-    : (message.split('\n', 1)[0] ?? '');
+  if (name === 'ZodError' || name === '$ZodError') return 'a line on stdin is no message of the protocol';
+  return message.split('\n', 1)[0] ?? '';
 }
 
 /** Of a message from the editor; a larger one ends the agent. */
@@ -218,8 +221,7 @@ export async function serveAcp(context: CommandContext, flags: AttachFlags): Pro
         version: context.version,
         uuid: randomUUID,
         clock: systemClock,
-        onError: (error) =>
-          context.stderr.write(`metis: ${toPrintable(error instanceof Error ? error.message : String(error))}\n`),
+        onError: (error) => context.stderr.write(`metis: ${toPrintable(readErrorMessage(error))}\n`),
       });
       const output = new WritableStream<Uint8Array>({
         write: (chunk) => void context.stdout.write(Buffer.from(chunk).toString('utf8')),

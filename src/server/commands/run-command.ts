@@ -20,7 +20,7 @@ export interface RunCommandFlags extends ConfigFlags, Omit<RunFlags, 'workspace'
   readonly token?: string;
 }
 
-/** Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded. */
+/** Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded, 5 a call was denied because it could not be approved. */
 export async function run(context: CommandContext, flags: RunCommandFlags, task: string): Promise<number> {
   const leave = new AbortController();
   const interrupted = new Promise<void>((resolve) => {
@@ -35,7 +35,8 @@ export async function run(context: CommandContext, flags: RunCommandFlags, task:
     if (context.stderr.isTTY === true) context.stderr.write(SHOW_CURSOR);
   });
   const { env, cwd, stdin, stdout, stderr } = context;
-  const terminal = { env, cwd, stdin, stdout, stderr, interrupted, interrupt };
+  const { onQuitKey } = context;
+  const terminal = { env, cwd, stdin, stdout, stderr, interrupted, interrupt, onQuitKey };
   const workspace = path.resolve(cwd, flags.workspace ?? '.');
   const at = (server: ServerAddress, more: Partial<RunFlags> = {}) =>
     runTask(terminal, server, task, { ...flags, ...more, workspace });

@@ -7,8 +7,10 @@ import { createServer } from '../compose.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, loadSettings, refuse, toClientUrl } from '../context.ts';
 import { writeServerFile } from '../find-server.ts';
-import { startLog } from '../log.ts';
+import { createLogOutput, startLog } from '../log.ts';
+import { locateOrigins } from '../settings-report.ts';
 import { canSandbox, isRoot, NO_SANDBOX, RUNS_AS_ROOT } from './doctor-checks.ts';
+import { holdOutput } from './held-output.ts';
 
 /**
  * By how much the old heap may grow before it is collected. A turn outlives the young heap, and under many of them V8
@@ -24,7 +26,9 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
   const settings = loadSettings(context, flags);
   if (!settings.ok) return refuse(context, settings.error);
   const { config, credentials, envFile, dataDir } = settings.value;
-  const log = startLog(context, settings.value);
+  const output = holdOutput(createLogOutput());
+  const log = startLog(context, settings.value, output);
+  const forgetOutput = context.onExit(output.release);
   v8.setFlagsFromString(HEAP_GROWTH);
   // A library's warning is a line like any other.
   process.removeAllListeners('warning');
@@ -33,7 +37,13 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
   for (const remark of envFile.remarks) log.warn({ path: envFile.path }, remark);
   for (const text of settings.value.warnings) log.warn({}, text);
 
-  const signal = context.stopSignal();
+  // It may wait long for a database, and its log states the reason.
+  if (config.database.url !== null) output.release();
+  // A terminal that is closed sends SIGHUP as well; then there is no output any more.
+  const hungUp = context.outputClosed.then((): NodeJS.Signals | Promise<never> =>
+    context.stdout.isTTY === true ? 'SIGHUP' : new Promise(() => {}),
+  );
+  const signal = Promise.race([context.stopSignal(), hungUp]);
   const leave = new AbortController();
   void signal.then(() => leave.abort());
   let forget = () => {};
@@ -47,16 +57,24 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
       env: context.env,
       dataDir,
       keysFile: envFile.path,
+      configFiles: settings.value.files,
+      origins: locateOrigins(settings.value, context.env),
       reportsOnThread: true,
       trusted: !DEBUGGING.includes(config.log.level),
       leave: leave.signal,
     });
     try {
+      context.onHangup(() => {
+        // At a terminal that is gone this write fails, and ends the server.
+        if (context.stdout.isTTY === true) context.stdout.write('Prices and models are read again.\n');
+        server.reload().catch((err: unknown) => log.error({ err }, 'prices and models could not be read again'));
+      });
       const { url } = await server.listen();
       forget = writeServerFile(dataDir, { url: toClientUrl(config.server.host, new URL(url).port), embedded: false });
       context.stdout.write(
         `Metis ${context.version} listens on ${url}, data in ${dataDir}; the dashboard is at ${url}/\n`,
       );
+      output.release();
       if (!isLoopback(config.server.host)) {
         context.stdout.write(
           `It serves requests to ${servedNames(config.server).join(', ')} and answers 403 to any other name or address; ` +
@@ -81,7 +99,10 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
   } catch (error) {
     // It waited for its database, and a connection that is being tried would hold the process for seconds more.
     if (error === leave.signal.reason) context.exit(0);
+    output.release();
     if (error instanceof StartupError) return refuse(context, error.problems);
     throw error;
+  } finally {
+    forgetOutput();
   }
 }

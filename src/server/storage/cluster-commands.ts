@@ -6,13 +6,15 @@ import type { PruneReport } from '#core/ports/journal-writer.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import type { NodeInfo } from '#core/ports/tree-ownership.ts';
 import { createProbe } from '#http/forward/other-nodes.ts';
+import type { LedgerDay, TimeWindow } from '#protocol/analytics.ts';
 import { systemClock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { natsFault } from '#store/bus/nats/link.ts';
-import { inspectCluster } from '#store/cluster/inspect.ts';
+import { inspectCluster, listClusterModels } from '#store/cluster/inspect.ts';
 import { openDatabase } from '#store/postgres/connection/open.ts';
 import type { Pool } from '#store/postgres/connection/pool.ts';
+import { createAnalytics } from '#store/postgres/report/analytics.ts';
 import { prune, rebuildRollups, verifyPostgresRollups } from '#store/postgres/write/postgres-maintenance.ts';
 
 export interface ClusterLine {
@@ -23,6 +25,15 @@ export interface ClusterLine {
 /** Changes nothing. */
 export async function checkCluster(url: string, config: Config, packageDir: string): Promise<readonly ClusterLine[]> {
   return [...(await checkClusterDatabase(url, config, packageDir)), await checkNats(config.nats.url)];
+}
+
+/** Models that were called since a moment; none where the database cannot be asked, which has a line of its own. */
+export async function readClusterModels(url: string, since: number): Promise<readonly string[]> {
+  try {
+    return await listClusterModels(url, since);
+  } catch {
+    return [];
+  }
 }
 
 async function checkClusterDatabase(
@@ -63,12 +74,11 @@ async function checkNodes(nodes: readonly NodeInfo[]): Promise<readonly ClusterL
   const lines = nodes.map(async (node): Promise<ClusterLine> => {
     // Each is asked as one of its own version: what another version answers is not judged.
     const reason = await probe.ask(node, node.version);
-    return reason === null
-      ? { level: 'ok', text: `node ${node.name} is reached at ${node.url}` }
-      : {
-          level: 'warning',
-          text: `node ${node.name} cannot be reached at ${node.url} (${reason}); check its cluster.advertise_url and the network`,
-        };
+    if (reason === null) return { level: 'ok', text: `node ${node.name} is reached at ${node.url}` };
+    return {
+      level: 'warning',
+      text: `node ${node.name} cannot be reached at ${node.url} (${reason}); check its cluster.advertise_url and the network`,
+    };
   });
   return Promise.all(lines).finally(() => probe.close());
 }
@@ -96,9 +106,8 @@ async function checkNats(url: string | null): Promise<ClusterLine> {
   if (url === null) return { level: 'warning', text: `nats.url is not set: ${late}` };
   const { host } = new URL(url);
   const fault = await natsFault(url);
-  return fault === null
-    ? { level: 'ok', text: `NATS at ${host}` }
-    : { level: 'warning', text: `NATS at ${host} does not take this server (${fault}): ${late}` };
+  if (fault === null) return { level: 'ok', text: `NATS at ${host}` };
+  return { level: 'warning', text: `NATS at ${host} does not take this server (${fault}): ${late}` };
 }
 
 export interface ClusterUpkeep {
@@ -109,6 +118,7 @@ export interface ClusterUpkeep {
   /** Throws `maintenance_running`. */
   rebuildRollups(): Promise<void>;
   calls(): Promise<number>;
+  ledgerDays(window: TimeWindow): Promise<readonly LedgerDay[]>;
 }
 
 /** The command waits for its statement. */
@@ -141,6 +151,7 @@ function createUpkeep(pool: Pool): ClusterUpkeep {
     prune: (cutoff, dryRun) => prune(pool, cutoff, dryRun),
     verifyRollups: () => verifyPostgresRollups(pool),
     rebuildRollups: () => rebuildRollups(pool),
+    ledgerDays: (window) => createAnalytics(pool).ledgerDays({ window, provider: null }),
     calls: async () => (await pool.send<{ n: number }>('SELECT count(*) AS n FROM ledger_calls', [])).rows[0]!.n,
   };
 }

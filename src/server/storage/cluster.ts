@@ -40,7 +40,7 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
     patienceMs: database.start_timeout_seconds === null ? null : database.start_timeout_seconds * 1000,
     clock,
     log,
-    ...(options.leave === undefined ? {} : { leave: options.leave }),
+    ...(options.leave !== undefined && { leave: options.leave }),
   });
   const checkRoot = await markSharedRoots(pool, cluster.shared_roots, ids.next()).catch(async (error: unknown) => {
     await pool.close();
@@ -57,7 +57,7 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
     ids,
     clock,
     log,
-    ...(options.leave === undefined ? {} : { leave: options.leave }),
+    ...(options.leave !== undefined && { leave: options.leave }),
   });
   const caches = createHeldCaches(trees);
   const reads = patientReads(pool, clock, trees.valid);

@@ -8,6 +8,7 @@ import type { ContentBlock } from '#protocol/message.ts';
 import type { CanonicalRequest, MessageComplete, StreamEvent } from '#protocol/model-call.ts';
 import { scrub, scrubSecrets } from '#protocol/text/scrub.ts';
 import type { Credentials } from '../credentials.ts';
+import { readPort } from '../url.ts';
 
 /** Of a request: the newest. */
 const MAX_PARTS = 40;
@@ -38,14 +39,16 @@ export function createContent(secrets: readonly string[]): Content {
     }
     calls.set(request_id, describeRequest(request));
     for await (const event of adapter.stream(request, signal)) {
-      const kept = event.type === 'message.complete' ? calls.get(request_id) : undefined;
-      if (kept) kept['gen_ai.output.messages'] = describeAnswer(event as MessageComplete);
+      if (event.type === 'message.complete') {
+        const kept = calls.get(request_id);
+        if (kept) kept['gen_ai.output.messages'] = describeAnswer(event);
+      }
       yield event as StreamEvent;
     }
   }
 
   function describeRequest({ messages, system_prompt, system_prompt_volatile }: CanonicalRequest): Attributes {
-    const system = [system_prompt, system_prompt_volatile].flatMap((one) => (one === null ? [] : bothEnds(one)));
+    const system = [system_prompt, system_prompt_volatile].filter((one) => one !== null).flatMap(cutMiddle);
     const shown: { role: string; parts: Part[] }[] = [];
     let left = MAX_PARTS;
     for (let i = messages.length - 1; i >= 0 && left > 0; i--) {
@@ -56,16 +59,17 @@ export function createContent(secrets: readonly string[]): Content {
     }
     return {
       'gen_ai.input.messages': JSON.stringify(shown),
-      ...(system.length === 0 ? {} : { 'gen_ai.system_instructions': JSON.stringify(system) }),
+      ...(system.length !== 0 && { 'gen_ai.system_instructions': JSON.stringify(system) }),
     };
   }
 
   /** Both ends are kept: the task of a worker is the end of its instructions. */
-  function bothEnds(value: string): Part[] {
+  function cutMiddle(value: string): Part[] {
     // Whole before it is cut: half a secret would not be known any more.
     const clean = scrubSecrets(value, secrets);
-    const ends = clean.length <= 2 * END ? [clean] : [clean.slice(0, END), clean.slice(-END)];
-    return ends.map((one) => ({ type: 'text', content: text(one) }));
+    const toPart = (one: string): Part => ({ type: 'text', content: text(one) });
+    if (clean.length <= 2 * END) return [toPart(clean)];
+    return [toPart(clean.slice(0, END)), toPart(clean.slice(-END))];
   }
 
   function describeAnswer({ final_content, stop_reason }: MessageComplete): string {
@@ -134,13 +138,15 @@ export function createAnswerFacts(secrets: readonly string[]): AnswerFacts {
   const calls = new Map<string, Attributes>();
 
   function keepReported(requestId: string, { served_model, response_id }: Reported, stream: boolean): void {
-    const attribute = (name: string, value: string | null) =>
-      value === null ? {} : { [name]: scrubSecrets(value, secrets) };
+    const attribute = (name: string, value: string | null) => {
+      if (value === null) return {};
+      return { [name]: scrubSecrets(value, secrets) };
+    };
     calls.delete(requestId);
     calls.set(requestId, {
       ...attribute('gen_ai.response.model', served_model),
       ...attribute('gen_ai.response.id', response_id),
-      ...(stream ? { 'gen_ai.request.stream': true } : {}),
+      ...(stream && { 'gen_ai.request.stream': true }),
     });
     if (calls.size > MAX_ANSWERS) calls.delete(calls.keys().next().value!);
   }
@@ -207,11 +213,12 @@ export function createCallTargets(
     if (config === undefined || config.type === 'scripted') return { model, server: {} };
     const given = config.base_url ?? credentials.forAdapter(adapter, config)?.base_url;
     const url = given ?? DEFAULT_BASE_URLS[config.type];
-    return { model, server: URL.canParse(url) ? describeServer(new URL(url)) : {} };
+    return { model, server: describeServer(url) };
   };
 }
 
-function describeServer({ hostname, port, protocol }: URL): Attributes {
-  const standard = protocol === 'http:' ? 80 : 443;
-  return { 'server.address': hostname, 'server.port': port === '' ? standard : Number(port) };
+function describeServer(address: string): Attributes {
+  if (!URL.canParse(address)) return {};
+  const url = new URL(address);
+  return { 'server.address': url.hostname, 'server.port': readPort(url) };
 }

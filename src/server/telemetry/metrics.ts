@@ -9,6 +9,7 @@ import type { Event, EventType, PayloadOf } from '#protocol/event.ts';
 import { fromPusd, toPusd } from '#protocol/money.ts';
 import { SLOTS } from '#protocol/route.ts';
 import { ErrorClassSchema } from '#protocol/scalars.ts';
+import { compareText } from '#protocol/text/compare-text.ts';
 import { promptTokens } from '#protocol/usage.ts';
 import type { AnswerFacts, FindCallTarget } from './call-facts.ts';
 
@@ -95,7 +96,7 @@ export function createHistogram(name: string, help: string, bounds: readonly num
       }),
     ],
     family: () => ({
-      ...{ name, help, type: 'histogram', bounds, ...(unit === undefined ? {} : { unit }) },
+      ...{ name, help, type: 'histogram', bounds, ...(unit !== undefined && { unit }) },
       points: [...series.values()].map(({ labels, counts, sum, count }) => ({
         labels,
         value: { counts: [...counts], sum, count },
@@ -116,7 +117,7 @@ function writeHead(name: string, help: string, type: string): string[] {
 }
 
 function sortSeries<T>(series: ReadonlyMap<string, T>): [string, T][] {
-  return [...series].sort(([a], [b]) => (a < b ? -1 : 1));
+  return [...series].sort(([a], [b]) => compareText(a, b));
 }
 
 function formatLabels(labels: Labels): string {
@@ -180,8 +181,12 @@ export function createMetrics(bus: LiveBus, models: readonly string[]): Metrics 
   for (const outcome of ['completed', ...FailureModeSchema.options]) delegations.add({ outcome }, 0n);
 
   function countFailure(model: string, errorClass: string): void {
-    calls.add({ model, outcome: errorClass === 'cancelled' ? 'cancelled' : 'failed' });
-    if (errorClass !== 'cancelled') errors.add({ model, error_class: errorClass });
+    if (errorClass === 'cancelled') {
+      calls.add({ model, outcome: 'cancelled' });
+      return;
+    }
+    calls.add({ model, outcome: 'failed' });
+    errors.add({ model, error_class: errorClass });
   }
   const countTurn =
     (outcome: (typeof TURN_OUTCOMES)[number]) => (payload: { readonly parent_session_id: string | null }) =>
@@ -266,9 +271,8 @@ export function toMetricData(
     return { ...base, dataPointType: sdk.DataPointType.HISTOGRAM, dataPoints };
   }
   const dataPoints = family.points.map(({ labels, value }) => ({ ...times, attributes: { ...labels }, value }));
-  return family.type === 'gauge'
-    ? { ...base, dataPointType: sdk.DataPointType.GAUGE, dataPoints }
-    : { ...base, dataPointType: sdk.DataPointType.SUM, dataPoints, isMonotonic: true };
+  if (family.type === 'gauge') return { ...base, dataPointType: sdk.DataPointType.GAUGE, dataPoints };
+  return { ...base, dataPointType: sdk.DataPointType.SUM, dataPoints, isMonotonic: true };
 }
 
 function toHrTime(ms: number): HrTime {
@@ -315,7 +319,7 @@ export function createGenAiMetrics(
       usage.observe({ ...labels, 'gen_ai.token.type': 'output' }, payload.output_tokens);
       const { error_class } = payload;
       const seconds = payload.latency_ms / 1000;
-      duration.observe({ ...labels, ...(error_class === null ? {} : { 'error.type': error_class }) }, seconds);
+      duration.observe({ ...labels, ...(error_class !== null && { 'error.type': error_class }) }, seconds);
     },
     'llm.call_failed': (payload) =>
       duration.observe({ ...labelCall(payload), 'error.type': payload.error_class }, payload.latency_ms / 1000),
@@ -325,5 +329,6 @@ export function createGenAiMetrics(
 
 /** Labels are texts. */
 function toLabels(attributes: Attributes): Readonly<Record<string, string>> {
-  return Object.fromEntries(Object.entries(attributes).flatMap(([k, v]) => (v === undefined ? [] : [[k, String(v)]])));
+  const known = Object.entries(attributes).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(known.map(([key, value]) => [key, String(value)]));
 }

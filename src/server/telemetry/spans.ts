@@ -45,7 +45,7 @@ export function foldSpans(
   function open(event: Event, name: string, parent: Context, attributes: Attributes): Open {
     const { session_id, turn_id } = event;
     const kind = attributes['gen_ai.operation.name'] === 'chat' ? SpanKind.CLIENT : SpanKind.INTERNAL;
-    const own = { 'gen_ai.conversation.id': session_id, ...(turn_id === null ? {} : { 'metis.turn.id': turn_id }) };
+    const own = { 'gen_ai.conversation.id': session_id, ...(turn_id !== null && { 'metis.turn.id': turn_id }) };
     const startTime = Date.parse(event.timestamp);
     const span = tracer.startSpan(name, { startTime, kind, attributes: { ...attributes, ...own } }, parent);
     return { span, context: trace.setSpan(parent, span) };
@@ -63,42 +63,45 @@ export function foldSpans(
   /** What a turn's own spans lie under. */
   const within = (event: Event) => turns.get(event.turn_id ?? '')?.context ?? ROOT_CONTEXT;
 
-  function outside({ turn_id, session_id }: Event): Context {
+  function findParent({ turn_id, session_id }: Event): Context {
     const caller = workers.get(session_id);
     if (caller !== undefined) return tools.get(caller)?.context ?? ROOT_CONTEXT;
-    const headers = turn_id === null ? undefined : relay.of(turn_id);
-    return headers === undefined ? ROOT_CONTEXT : remote(headers);
+    if (turn_id === null) return ROOT_CONTEXT;
+    const headers = relay.of(turn_id);
+    if (headers === undefined) return ROOT_CONTEXT;
+    return readRemoteParent(headers);
   }
 
-  function remote({ traceparent, tracestate }: TraceHeaders): Context {
+  function readRemoteParent({ traceparent, tracestate }: TraceHeaders): Context {
     const [, traceId = '', spanId = '', flags = '00'] = traceparent.split('-');
-    const state = tracestate === undefined ? {} : { traceState: api.createTraceState(tracestate) };
+    const state = tracestate !== undefined && { traceState: api.createTraceState(tracestate) };
     const parent = { traceId, spanId, traceFlags: Number.parseInt(flags, 16), isRemote: true, ...state };
     return trace.setSpanContext(ROOT_CONTEXT, parent);
   }
 
-  function begin(event: Event): void {
+  function openTurn(event: Event): void {
     if (event.turn_id === null || turns.has(event.turn_id)) return;
     const name = event.actor === 'worker' ? 'worker' : 'planner';
     const attributes = { 'gen_ai.operation.name': 'invoke_agent', 'gen_ai.agent.name': name };
-    turns.set(event.turn_id, open(event, `invoke_agent ${name}`, outside(event), attributes));
+    turns.set(event.turn_id, open(event, `invoke_agent ${name}`, findParent(event), attributes));
   }
-  const end = (event: Event, attributes: Attributes) => close(turns, event.turn_id ?? '', event, attributes);
+  const closeTurn = (event: Event, attributes: Attributes) => close(turns, event.turn_id ?? '', event, attributes);
 
   foldEvents(bus, 'spans', {
-    'turn.started': (_payload, event) => begin(event),
-    'turn.resumed': (_payload, event) => begin(event),
+    'turn.started': (_payload, event) => openTurn(event),
+    'turn.resumed': (_payload, event) => openTurn(event),
     'turn.completed': ({ stop_reason }, event) =>
-      end(event, { 'metis.turn.outcome': 'completed', 'metis.turn.stop_reason': stop_reason }),
+      closeTurn(event, { 'metis.turn.outcome': 'completed', 'metis.turn.stop_reason': stop_reason }),
     'turn.cancelled': ({ reason }, event) =>
-      end(event, { 'metis.turn.outcome': 'cancelled', 'metis.turn.reason': reason }),
-    'turn.failed': ({ error_code }, event) => end(event, { 'metis.turn.outcome': 'failed', 'error.type': error_code }),
+      closeTurn(event, { 'metis.turn.outcome': 'cancelled', 'metis.turn.reason': reason }),
+    'turn.failed': ({ error_code }, event) =>
+      closeTurn(event, { 'metis.turn.outcome': 'failed', 'error.type': error_code }),
     'route.decided'({ chosen_model, chain, winner_index }, { turn_id }) {
       const policy = chain[winner_index]?.policy;
       turns.get(turn_id ?? '')?.span.setAttributes({
         'gen_ai.request.model': targetOf(chosen_model).model,
         'metis.model': chosen_model,
-        ...(policy === undefined ? {} : { 'metis.route.policy': policy }),
+        ...(policy !== undefined && { 'metis.route.policy': policy }),
       });
     },
     'llm.call_started'({ request_id, model, provider, purpose }, event) {
@@ -127,7 +130,7 @@ export function foldSpans(
         'gen_ai.usage.cost': Number(payload.cost_usd),
         'metis.cost.usd': payload.cost_usd,
         'metis.priced': payload.priced,
-        ...(error_class === null ? {} : { 'error.type': error_class }),
+        ...(error_class !== null && { 'error.type': error_class }),
         ...content?.take(request_id),
       });
     },
@@ -156,5 +159,5 @@ function toTraceHeaders(found: Open | undefined): TraceHeaders | undefined {
   const { traceId, spanId, traceFlags, traceState } = found.span.spanContext();
   const state = traceState?.serialize();
   const traceparent = `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`;
-  return { traceparent, ...(state ? { tracestate: state } : {}) };
+  return { traceparent, ...(state && { tracestate: state }) };
 }

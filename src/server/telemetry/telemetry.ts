@@ -76,16 +76,29 @@ function readTarget(env: Env, signal: 'TRACES' | 'METRICS', remarks: Set<string>
     );
     return null;
   }
-  const own = `${BASE}_${signal}_ENDPOINT`;
-  const name = env[own] ? own : `${BASE}_ENDPOINT`;
-  const base = env[`${BASE}_ENDPOINT`] || (exporter === null ? null : LOCAL);
-  const url = env[own] || (base === null ? null : `${base.replace(/\/+$/, '')}/v1/${what}`);
-  if (url === null) return null;
+  const found = readEndpoint(env, signal, exporter === null ? null : LOCAL);
+  if (found === null) return null;
+  const { name, url } = found;
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
     remarks.add(`${name} is no address that starts with http:// or https://: no ${what} are sent`);
     return null;
   }
-  return isKnownProtocol(env, signal, remarks) ? url : null;
+  if (isKnownProtocol(env, signal, remarks)) return url;
+  return null;
+}
+
+/** The variable of the signal is a whole address; the common one is the beginning of each signal's. */
+function readEndpoint(
+  env: Env,
+  signal: 'TRACES' | 'METRICS',
+  otherwise: string | null,
+): { readonly name: string; readonly url: string } | null {
+  const own = `${BASE}_${signal}_ENDPOINT`;
+  if (env[own]) return { name: own, url: env[own] };
+  const name = `${BASE}_ENDPOINT`;
+  const base = env[name] || otherwise;
+  if (base === null) return null;
+  return { name, url: `${base.replace(/\/+$/, '')}/v1/${signal.toLowerCase()}` };
 }
 
 function isKnownProtocol(env: Env, signal: string, remarks: Set<string>): boolean {
@@ -115,10 +128,10 @@ function readSampler(env: Env, remarks: Set<string>): Pick<OtelSettings, 'sample
   }
   const text = env.OTEL_TRACES_SAMPLER_ARG?.trim() || '1';
   const ratio = Number(text);
-  const usable = ratio >= 0 && ratio <= 1;
-  if (!usable && sampler.endsWith('ratio'))
+  if (ratio >= 0 && ratio <= 1) return { sampler, ratio };
+  if (sampler.endsWith('ratio'))
     remarks.add(`OTEL_TRACES_SAMPLER_ARG=${shorten(text)} is no number from 0 to 1: 1 is used`);
-  return { sampler, ratio: usable ? ratio : 1 };
+  return { sampler, ratio: 1 };
 }
 
 function isContentRecorded(env: Env, remarks: Set<string>): boolean {
@@ -132,7 +145,8 @@ function isContentRecorded(env: Env, remarks: Set<string>): boolean {
 
 function readMilliseconds(text: string | undefined, otherwise: number): number {
   const value = Math.round(Number(text));
-  return value >= 1 && value <= LONGEST_MS ? value : otherwise;
+  if (value >= 1 && value <= LONGEST_MS) return value;
+  return otherwise;
 }
 
 const shorten = (value: string | undefined) => (value ?? '').slice(0, 64);
@@ -272,7 +286,8 @@ function createSampler(sdk: typeof import('@opentelemetry/sdk-trace'), { sampler
     traceidratio: () => new sdk.TraceIdRatioBasedSampler(ratio),
   };
   const root = roots[sampler.replace('parentbased_', '')]!();
-  return sampler.startsWith('parentbased_') ? new sdk.ParentBasedSampler({ root }) : root;
+  if (sampler.startsWith('parentbased_')) return new sdk.ParentBasedSampler({ root });
+  return root;
 }
 
 interface Exporter<T> {

@@ -54,8 +54,9 @@ export function createTraceRelay(bus: LiveBus): TraceRelay {
   return {
     incoming(turnId, { traceparent, tracestate }) {
       if (typeof traceparent !== 'string' || !PARENT.test(traceparent)) return;
-      const state = typeof tracestate === 'string' && tracestate.length <= MAX_STATE ? { tracestate } : {};
-      turns.set(turnId, { traceparent, ...state });
+      if (typeof tracestate === 'string' && tracestate.length <= MAX_STATE)
+        turns.set(turnId, { traceparent, tracestate });
+      else turns.set(turnId, { traceparent });
     },
     forget: (turnId) => void turns.delete(turnId),
     of: (turnId) => turns.get(turnId),

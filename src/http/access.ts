@@ -44,7 +44,8 @@ export function toOriginForm(target: string): string {
   const authority = /^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i.exec(target);
   if (authority === null) return target;
   const rest = target.slice(authority[0].length);
-  return rest.startsWith('/') ? rest : `/${rest}`;
+  if (rest.startsWith('/')) return rest;
+  return `/${rest}`;
 }
 
 /** The names, without ports, by which requests are served, as a person would write them. */
@@ -52,9 +53,10 @@ export function servedNames({ host, allowed_hosts }: HostSettings): readonly str
   return [...new Set([...LOOPBACK, bracketIpv6(host.toLowerCase()), ...allowed_hosts])];
 }
 
-/** A Host header writes IPv6 addresses in brackets. */
-function bracketIpv6(host: string): string {
-  return host.includes(':') && !host.startsWith('[') ? `[${host}]` : host;
+/** An IPv6 address has brackets in a URL and in a Host header. */
+export function bracketIpv6(host: string): string {
+  if (host.includes(':') && !host.startsWith('[')) return `[${host}]`;
+  return host;
 }
 
 type OriginVerdict = 'none' | 'own' | 'listed' | 'foreign';
@@ -66,7 +68,8 @@ export function createOriginRule(listed: readonly string[]) {
     if (origin === undefined) return 'none';
     if (origins.has(origin)) return 'listed';
     const host = (hostHeader ?? '').toLowerCase().replace(/:80$/, '');
-    return origin.toLowerCase() === `http://${host}` ? 'own' : 'foreign';
+    if (origin.toLowerCase() === `http://${host}`) return 'own';
+    return 'foreign';
   };
 }
 
@@ -106,7 +109,8 @@ function buildTokenCheck(known: readonly Buffer[]): TokenCheck {
       let match = false;
       // Every digest is compared, so that the time does not depend on which one matches.
       for (const one of known) match = timingSafeEqual(one, given) || match;
-      return match ? given.toString('hex') : null;
+      if (match) return given.toString('hex');
+      return null;
     },
   };
 }

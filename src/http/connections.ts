@@ -1,4 +1,4 @@
-// The connections under the requests: their limit, unread bodies, requests that the parser rejects, and the close (05 §1.2, §1.7, §1.10).
+// TCP connections: their limit, unread bodies, requests that the parser rejects, and shutdown (05 §1.2, §1.7, §1.10).
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
@@ -7,21 +7,21 @@ import { AppError, type ErrorCode, validationError } from '#protocol/errors.ts';
 import { MAX_TARGET_BYTES, toEnvelope, uriTooLong } from './error-handler.ts';
 
 interface Connections {
-  /** It came when there was no room: it is served the health routes alone. */
+  /** Whether the connection exceeds the limit. It is served the health routes only. */
   isSpare(socket: Socket): boolean;
   /**
-   * The server closes: cuts connections on which no whole request has come yet, such as a browser opens beforehand, and
-   * from then on ends each behind its answer, which a client would keep for its next request.
+   * Cuts connections that have sent no complete request, such as those that a browser opens in advance. Every other
+   * connection ends after its current answer, although a client would keep it for the next request.
    */
   close(): void;
 }
 
-/** Beyond the limit, for the health routes, and for connections that are just being ended. */
+/** Connections beyond the limit: for the health routes, and for connections that are being ended. */
 const SPARE = 50;
 
 /**
- * Follows the connections of a server from now on. Where there are more than `most`, one on which nothing is under way
- * makes room: first of those that have sent no whole request, then of those that wait for their next one.
+ * Tracks the connections of a server from now on. Beyond `most` connections an idle one is closed: first one that has
+ * sent no complete request, then one between two requests.
  */
 export function trackConnections(server: Server, most: number): Connections {
   const open = new Set<Socket>();
@@ -69,7 +69,7 @@ export function trackConnections(server: Server, most: number): Connections {
   server.on('request', (request: IncomingMessage, response: ServerResponse) => {
     response.once('finish', () => {
       if (!closing) return;
-      // What still comes of a body is read within limits.
+      // The rest of the body is read within limits.
       if (request.complete) request.socket.end();
       else request.once('close', () => request.socket.end());
     });
@@ -83,7 +83,7 @@ export function trackConnections(server: Server, most: number): Connections {
   };
 }
 
-/** Sockets by the address at their other end. */
+/** Groups sockets by their remote address. */
 function createGroups() {
   const groups = new Map<string, Set<Socket>>();
   const addresses = new Map<Socket, string>();
@@ -102,7 +102,7 @@ function createGroups() {
       group?.delete(socket);
       if (group?.size === 0) groups.delete(address);
     },
-    /** The oldest of the address that has the most. */
+    /** The oldest socket of the address that has the most sockets. */
     oldest(): Socket | null {
       let most: ReadonlySet<Socket> = new Set();
       for (const group of groups.values()) if (group.size > most.size) most = group;
@@ -113,15 +113,15 @@ function createGroups() {
   };
 }
 
-// Bytes that a client sends after its answer are read and discarded within limits: closing at once could cost it the answer (05 §1.2).
+// Bytes that a client sends after its answer are read and discarded within limits: an immediate close could lose the answer (05 §1.2).
 
-/** Read after an answer before the connection is cut. */
+/** The limit of bytes that are read after an answer before the connection is cut. */
 const MAX_UNREAD_BYTES = 64 * 1024 * 1024;
 const BODY_LINGER_MS = 20_000;
 
 export type BodyDiscard = (request: FastifyRequest, reply: FastifyReply) => void;
 
-/** For requests that are answered before their body has been read: called before the head of the answer is written. */
+/** For requests that are answered before their body has been read. Call it before the head of the answer is written. */
 export function createBodyDiscard(clock: Clock): BodyDiscard {
   return function discardBody(request, reply) {
     const { raw } = request;
@@ -200,5 +200,6 @@ function translateParserError({ code, rawPacket }: ParserError): AppError {
   // The parser counts request line and headers together: without an end of line in reach it was the line.
   const isLine =
     Buffer.isBuffer(rawPacket) && /^[A-Z]+ \S+$/.test(rawPacket.toString('latin1', 0, MAX_TARGET_BYTES + 8));
-  return isLine ? uriTooLong() : new AppError('headers_too_large', 'the headers are larger than 16 KiB');
+  if (isLine) return uriTooLong();
+  return new AppError('headers_too_large', 'the headers are larger than 16 KiB');
 }

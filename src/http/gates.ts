@@ -55,7 +55,8 @@ function trackRoutes(app: HttpApp): RouteTable {
     allowed(target) {
       const path = target.split('?', 1)[0] ?? '';
       const entry = [...paths.values()].find(({ match }) => match.test(path));
-      return entry === undefined ? [] : [...entry.methods].sort();
+      if (entry === undefined) return [];
+      return [...entry.methods].sort();
     },
     bodyRequired: (method, pattern) => needBody.has(`${method} ${pattern}`),
   };
@@ -80,7 +81,7 @@ interface GateSettings {
   /** Of the gateway: sets the caller. Throws `unauthorized`. */
   readonly admitClient: (request: FastifyRequest) => void;
   readonly draining: () => boolean;
-  /** Of a connection beyond the limit. */
+  /** Whether the connection exceeds the limit. */
   readonly isSpare: (socket: Socket) => boolean;
   /** Where other nodes reach this one; '' = none do. */
   readonly nodeUrl: () => string;

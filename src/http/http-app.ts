@@ -12,6 +12,7 @@ import type { Engine } from '#core/engine/create-engine.ts';
 import type { ServerCounts } from '#core/engine/manage-session.ts';
 import type { PriceVersions } from '#core/ports/price-versions.ts';
 import type { Analytics } from '#core/ports/report-reader.ts';
+import type { SettingsReport } from '#protocol/api/server-bodies.ts';
 import type { ClientWire } from '#protocol/client-wire.ts';
 import type { TurnId } from '#protocol/ids.ts';
 import type { TokenCheck } from './access.ts';
@@ -62,7 +63,7 @@ declare module 'fastify' {
 
 /** A file of the built dashboard. */
 export interface DashboardFile {
-  /** `/`, or `/assets/…` with a hash of its content in the name. */
+  /** `/`, `/assets/…` with a hash of its content in the name, or `/assets/documents/NAME.md`. */
   readonly path: string;
   readonly mediaType: string;
   readonly body: Buffer;
@@ -88,6 +89,8 @@ export interface HttpDeps {
     incoming(turnId: TurnId, headers: Readonly<Record<string, unknown>>): void;
     forget(turnId: TurnId): void;
   };
+  /** The settings in force, without secrets. */
+  readonly settings: () => SettingsReport;
   /** The text of `/metrics`. */
   readonly metrics: (now: MetricGauges) => string;
   /** Version of the package. */
@@ -98,7 +101,7 @@ export interface HttpDeps {
   readonly mcp?: ((request: Request, token: string | null, body: unknown) => Promise<Response>) | undefined;
   /** True from the signal to go down on: every request is refused. */
   readonly draining: () => boolean;
-  /** Timeouts for owners of trees that cannot be reached; default: 16 §5.3. */
+  /** Timeouts of requests to the owner of a tree; default: 16 §5.3. */
   readonly patience?: Patience;
 }
 

@@ -16,6 +16,7 @@ import { ModelSchema } from '#protocol/model.ts';
 import { SIGNED_USD_PATTERN, USD_PATTERN } from '#protocol/money.ts';
 import { UsdLimitSchema } from '#protocol/scalars.ts';
 import { SessionSchema } from '#protocol/session.ts';
+import { compareText } from '#protocol/text/compare-text.ts';
 import { TurnSchema } from '#protocol/turn.ts';
 import type { HttpApp, RouteDeps } from './http-app.ts';
 import { getErrorSchema, REQUEST_HEADERS, type RequestHeader } from './operation.ts';
@@ -133,7 +134,7 @@ function withHeaders(document: Json): Json {
           schema: { type: 'string' },
         })),
       ];
-      path[method] = { ...rest, ...(parameters.length > 0 ? { parameters } : {}) };
+      path[method] = { ...rest, ...(parameters.length > 0 && { parameters }) };
       for (const [status, answer] of Object.entries(rest.responses)) {
         const names: (keyof typeof ANSWER_HEADERS)[] = [];
         if (status === '401') names.push('WWW-Authenticate');
@@ -190,7 +191,7 @@ function withSharedResponses(document: Json): Json {
       operation.responses = Object.fromEntries(entries);
     }
   }
-  const responses = Object.fromEntries([...shared].sort(([a], [b]) => (a < b ? -1 : 1)));
+  const responses = Object.fromEntries([...shared].sort(([a], [b]) => compareText(a, b)));
   return { ...document, components: { ...(document.components as Json), responses } };
 }
 

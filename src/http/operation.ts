@@ -19,7 +19,7 @@ const GATE_ERRORS: readonly ErrorCode[] = [
   'storage_unavailable',
   'internal_error',
 ];
-/** Where the owner of the session's tree answers, which may be another node (16 §5). */
+/** For operations that the owner of the session's tree answers, which may be another node (16 §5). */
 const OWNER_ERRORS: readonly ErrorCode[] = ['node_unavailable', 'misdirected_request'];
 const TOKEN_ERRORS: readonly ErrorCode[] = ['unauthorized', 'rate_limit_exceeded'];
 

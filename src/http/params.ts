@@ -2,14 +2,15 @@
 import type { FastifySchemaCompiler } from 'fastify';
 import { z } from 'zod';
 import { shownName } from '#core/policy/cut.ts';
-import { nearestKey } from '#core/policy/parsing/known-keys.ts';
-import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
+import { findNearestKey } from '#core/policy/parsing/known-keys.ts';
+import { describeIssues } from '#core/policy/parsing/plain-issue.ts';
 import { type Issue, validationError } from '#protocol/errors.ts';
 import { ConfirmationIdSchema, SessionIdSchema, TurnIdSchema } from '#protocol/scalars.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 
 export const SessionParams = z.object({ session_id: SessionIdSchema });
 export const TurnParams = z.object({ session_id: SessionIdSchema, turn_id: TurnIdSchema });
+export const WorkerSessionParams = z.object({ worker_session_id: SessionIdSchema });
 export const ConfirmationParams = z.object({ confirmation_id: ConfirmationIdSchema });
 
 const BOOLEANS: Readonly<Record<string, boolean>> = {
@@ -62,7 +63,7 @@ export function nameList<const T extends readonly string[]>(allowed: T) {
     if (unknown.length === 0) return [...new Set(items)];
     const named = unknown.slice(0, MAX_NAMED).map(shownName).join(', ');
     const list = unknown.length > MAX_NAMED ? `${named} and ${unknown.length - MAX_NAMED} more` : named;
-    const near = nearestKey(unknown[0]!, allowed);
+    const near = findNearestKey(unknown[0]!, allowed);
     const meant = near === null ? '' : `; did you mean "${near}"?`;
     const choice = allowed.length > MAX_NAMED ? meant : `; known: ${allowed.join(', ')}`;
     context.addIssue({ code: 'custom', message: `unknown: ${list}${choice}` });
@@ -75,7 +76,7 @@ export const PageQuery = { cursor: CursorSchema, limit: limit(50, 200) };
 
 /** A zod error as issues: dotted paths, and each unknown key under its own name. */
 function listIssues(error: z.core.$ZodError, schema: z.ZodType): Issue[] {
-  return plainIssues(error, schema).map(({ path, message }) => ({ path: path.map(String).join('.'), message }));
+  return describeIssues(error, schema).map(({ path, message }) => ({ path: path.map(String).join('.'), message }));
 }
 
 /** Parses or throws `validation_error`. */
@@ -92,7 +93,8 @@ export const requestValidator: FastifySchemaCompiler<z.ZodType> =
     const repeated = httpPart === 'querystring' ? repeatedParameters(value) : [];
     if (repeated.length > 0) return { error: validationError(repeated) };
     const result = schema.safeParse(value);
-    return result.success ? { value: result.data } : { error: validationError(listIssues(result.error, schema)) };
+    if (result.success) return { value: result.data };
+    return { error: validationError(listIssues(result.error, schema)) };
   };
 
 /** No parameter is a list of its own: a name that stands twice would leave open which one counts. */
@@ -127,7 +129,8 @@ export function decodeCursor(cursor: string | undefined, scope: PageScope): stri
 function parseCursor(cursor: string): Record<string, unknown> {
   try {
     const value: unknown = JSON.parse(Buffer.from(cursor, 'base64url').toString('utf8'));
-    return typeof value === 'object' && value !== null ? { ...value } : {};
+    if (typeof value === 'object' && value !== null) return { ...value };
+    return {};
   } catch {
     return {};
   }

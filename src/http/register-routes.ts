@@ -6,7 +6,7 @@ import { analyticsRoutes } from './routes/analytics-routes.ts';
 import { confirmationRoutes } from './routes/confirmation-routes.ts';
 import { delegationRoutes } from './routes/delegation-routes.ts';
 import { historyRoutes, streamRoutes } from './routes/history-routes.ts';
-import { maintenanceRoutes, metaRoutes, nodeRoutes } from './routes/meta-routes.ts';
+import { maintenanceRoutes, metaRoutes, nodeRoutes, settingsRoutes } from './routes/meta-routes.ts';
 import { modelRoutes, patternRoutes, pricingRoutes, routingRoutes } from './routes/model-routes.ts';
 import { dashboardRoutes, mcpRoutes } from './routes/mounted-routes.ts';
 import { sessionRoutes } from './routes/session-routes.ts';
@@ -16,6 +16,7 @@ import { toolRoutes, trustRoutes, workerRoutes } from './routes/workspace-routes
 export function registerRoutes(app: HttpApp, deps: RouteDeps): void {
   metaRoutes(app, deps);
   nodeRoutes(app, deps);
+  settingsRoutes(app, deps);
   sessionRoutes(app, deps);
   turnRoutes(app, deps);
   delegationRoutes(app, deps);

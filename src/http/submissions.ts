@@ -143,5 +143,6 @@ export async function waitAsPreferred(
 /** Whole seconds of a `wait` preference, at most 600; null without one. */
 function parseWait(prefer: string | string[] | undefined): number | null {
   const seconds = /(?:^|[,;])\s*wait\s*=\s*"?(\d{1,9})"?\s*(?:$|[,;])/i.exec([prefer ?? ''].flat().join(','))?.[1];
-  return seconds === undefined ? null : Math.min(MAX_WAIT_SECONDS, Number(seconds));
+  if (seconds === undefined) return null;
+  return Math.min(MAX_WAIT_SECONDS, Number(seconds));
 }

@@ -132,11 +132,7 @@ function renderOperation(operation: Operation, common: ReadonlySet<string>): Htm
   const { operationId, method, url, summary, parameters = [], requestBody, responses } = operation;
   const body = requestBody?.content['application/json'].schema ?? null;
   const rows = parameters.map(({ name, in: place, required, schema, description = schema.description }) =>
-    fieldRow(
-      `${name} (${place})`,
-      { ...schema, ...(description === undefined ? {} : { description }) },
-      required === true,
-    ),
+    fieldRow(`${name} (${place})`, { ...schema, ...(description !== undefined && { description }) }, required === true),
   );
   const example = buildExample({ method, url, parameters, body, isSocket: operation['x-websocket'] === true });
   return html`<article id="${operationId}">
@@ -154,7 +150,8 @@ ${Object.entries(responses).map(([status, answer]) => (Number(status) < 400 ? re
 
 function describeAccess({ security }: Operation): string {
   if (security === undefined) return '';
-  return security.length === 0 ? 'Needs no token.' : 'Needs no token on loopback.';
+  if (security.length === 0) return 'Needs no token.';
+  return 'Needs no token on loopback.';
 }
 
 function renderResult(status: string, { description, content = {} }: Answer): Html {
@@ -174,7 +171,8 @@ function listErrorCodes({ content = {} }: Answer): readonly string[] {
 function renderCodes(responses: Operation['responses'], wanted: (code: string) => boolean): readonly Html[] {
   return Object.entries(responses).flatMap(([status, answer]) => {
     const codes = Number(status) < 400 ? [] : listErrorCodes(answer).filter(wanted);
-    return codes.length === 0 ? [] : [html`${status} ${codes.map((code) => html`<code>${code}</code> `)}`];
+    if (codes.length === 0) return [];
+    return [html`${status} ${codes.map((code) => html`<code>${code}</code> `)}`];
   });
 }
 

@@ -66,7 +66,8 @@ function fieldRows(schema: Schema, path: string): Html[] {
     fieldRow(`${path}${name}`, field, schema.required?.includes(name) === true),
     ...renderNested(field, `${path}${name}`),
   ]);
-  return schema.properties === undefined ? renderNested(schema, path === '' ? '' : path) : own;
+  if (schema.properties === undefined) return renderNested(schema, path === '' ? '' : path);
+  return own;
 }
 
 /** What lies below a field that is a list, a map, or one of several. */
@@ -92,7 +93,8 @@ function findDiscriminator({ properties = {} }: Schema): string | undefined {
   const constant = Object.values(properties)
     .map((field) => field.const ?? (field.enum?.length === 1 ? field.enum[0] : undefined))
     .find((value) => value !== undefined);
-  return constant === undefined ? undefined : String(constant);
+  if (constant === undefined) return undefined;
+  return String(constant);
 }
 
 function renderType(schema: Schema): Html {
@@ -117,7 +119,8 @@ function renderRemarks(schema: Schema): Html {
     const bounds: string[] = [];
     if (low !== undefined && low !== Number.MIN_SAFE_INTEGER) bounds.push(`at least ${low}`);
     if (high !== undefined && high !== Number.MAX_SAFE_INTEGER) bounds.push(`at most ${high}`);
-    return bounds.length === 0 ? [] : [html`${bounds.join(', ')}${what}`];
+    if (bounds.length === 0) return [];
+    return [html`${bounds.join(', ')}${what}`];
   };
   const parts: Html[] = [];
   if (schema.description !== undefined) parts.push(html`${schema.description}`);

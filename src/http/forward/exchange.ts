@@ -1,4 +1,4 @@
-// One attempt to have a request answered by another node: its body streamed there, the answer streamed back (16 §5.2).
+// One attempt to forward a request to another node: streams the body there and the answer back (16 §5.2).
 
 import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
@@ -10,27 +10,27 @@ import { toOriginForm } from '../access.ts';
 import type { BodyDiscard } from '../connections.ts';
 import { buildReturnedHeaders, buildSentHeaders, NOT_TAKEN } from './headers.ts';
 
-// A body may have to be sent again: it is forwarded as it arrives, and kept until a node has accepted the request (16 §5.2).
+// A body is forwarded as it arrives. It is kept until a node accepts the request, because it may have to be sent again (16 §5.2).
 
 export interface HeldBody {
-  /** Null = as long as the request's headers state. */
+  /** Null = the length that the request's headers state. */
   readonly bytes: number | null;
-  /** From its first byte, however much was read before. One reader at a time. */
+  /** Yields the body from its first byte, also after an earlier reader. One reader at a time. */
   readFromStart(): AsyncGenerator<Buffer>;
-  /** A node has accepted the request: what was read is dropped, and the rest is not kept. */
+  /** A node accepted the request: the kept bytes are dropped, and the rest is not kept. */
   markAccepted(): void;
-  /** The body is not needed any more: the rest is discarded. */
+  /** Reads the rest of the body and discards it. */
   discard(): void;
 }
 
 /**
- * Reads only as fast as its reader.
+ * Reads from the socket only as fast as the reader consumes.
  * @param most bytes; beyond them a read throws `payload_too_large`
  */
 export function holdBody(raw: IncomingMessage, most: number): HeldBody {
   const kept: (Buffer | null)[] = [];
   let bytes = 0;
-  /** Pieces that the reader has taken; an earlier reader takes no more. */
+  /** The number of pieces that the reader has taken. A new reader ends the earlier one. */
   let reached = 0;
   let readers = 0;
   let fault: Error | null = null;
@@ -94,8 +94,8 @@ export function holdBody(raw: IncomingMessage, most: number): HeldBody {
   };
 }
 
-/** One that has been read. */
-export function wholeBody(bytes: Buffer): HeldBody {
+/** A body that is already in memory. */
+export function toHeldBody(bytes: Buffer): HeldBody {
   return {
     bytes: bytes.byteLength,
     async *readFromStart() {
@@ -113,18 +113,18 @@ interface Attempt {
   readonly url: string;
   readonly epoch: number;
   readonly body: HeldBody;
-  /** May be done twice. */
+  /** Sending the request twice is safe. */
   readonly repeatable: boolean;
   /** The other node counts as gone after this long without a byte. */
   readonly silenceMs: number;
-  /** So does a node that sends no final answer for this long, even if it sends interim ones. */
+  /** A node that sends no final answer for this long counts as gone, even if it sends interim ones. */
   readonly answerMs: number;
-  /** The caller has left, or this node goes down. */
+  /** Aborts when the caller disconnects or this node shuts down. */
   readonly signal: AbortSignal;
 }
 
 interface Exchange {
-  /** Resolves when the answer is over. Throws what is wrong with the body, and the signal's reason before an answer. */
+  /** Resolves when the answer is complete. Throws the body's error, or the signal's reason if no answer has begun. */
   send(request: FastifyRequest, reply: FastifyReply, how: Attempt): Promise<AttemptResult>;
   close(): Promise<void>;
 }
@@ -134,7 +134,7 @@ const HEADER_BYTES = 16 * 1024;
 /** Behind the head; longer than an answer of the gateway may be silent (19 §2.7). */
 const BODY_SILENCE_MS = 330_000;
 
-/** Straight to the other node, past any proxy of the environment: what is forwarded may hold a caller's keys. */
+/** Connects directly and ignores proxy variables of the environment: a forwarded request may contain a caller's keys. */
 export function createExchange(clock: Clock, discard: BodyDiscard): Exchange {
   let agent: Promise<Dispatcher> | null = null;
   const open = async () => {

@@ -1,4 +1,4 @@
-// The other nodes: which can be reached, how long each is waited for, and which one takes a tree without an owner (16 §5.3, §5.4, §5.8).
+// The other nodes: reachability, timeouts, and the choice of a node for a tree without an owner (16 §5.3, §5.4, §5.8).
 
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Dispatcher } from 'undici';
@@ -56,7 +56,8 @@ export function createProbe(): Probe {
         const text = await body.text();
         // A node of another version may answer otherwise.
         if (NO_VERDICT.includes(statusCode) || node.version !== version) return null;
-        return statusCode === 200 && parseId(text) === node.id ? null : 'another server answers there';
+        if (statusCode === 200 && parseId(text) === node.id) return null;
+        return 'another server answers there';
       } catch (error) {
         return String((error as NodeJS.ErrnoException).code ?? error);
       }
@@ -137,14 +138,14 @@ export function createReach(
 /** For a server that has no other nodes. */
 export const NO_NODES: Reach = { canReach: () => true, unreachable: () => 0, start: () => {}, close: async () => {} };
 
-/** How long an owner is waited for. */
+/** Timeouts of requests to the owner of a tree. */
 export interface Patience {
-  /** An owner that cannot be reached is tried for so long. */
+  /** A request for an owner that cannot be reached is retried for this long. */
   readonly total_ms: number;
   readonly between_ms: number;
-  /** An owner that accepted a request and sends no byte for this long counts as gone. */
+  /** An owner that accepted a request and then sends no byte for this long counts as gone. */
   readonly silence_ms: number;
-  /** So does an owner that sends only interim answers for this long. */
+  /** An owner that sends only interim answers for this long counts as gone, too. */
   readonly answer_ms: number;
   /** The interval of interim answers from a node that accepted a request. */
   readonly alive_ms: number;
@@ -167,17 +168,17 @@ export const PATIENCE: Patience = {
 
 export interface Owners {
   /**
-   * Of a read that the owner answers better: true when it did.
+   * Forwards a read to the owner, whose answer is more current. Returns true when the owner answered.
    * Throws `misdirected_request` where another node thought that this one owns the tree.
    */
   answerRead(request: FastifyRequest, reply: FastifyReply, root: SessionId): Promise<boolean>;
   /**
-   * Of a request that turned out to belong to this tree when its body had been read: true when another node answered it.
+   * Forwards a request whose tree was found in its body. Returns true when another node answered.
    * Throws `node_unavailable`, `misdirected_request`.
    */
   answerElsewhere(request: FastifyRequest, reply: FastifyReply, root: SessionId): Promise<boolean>;
   /**
-   * Of a connection that lives in the memory of this node: true when it is another one, and that answered.
+   * Forwards a request of a connection that `node` keeps in memory. Returns true when `node` is another node and answered.
    * Throws `node_unavailable`.
    */
   answerAt(request: FastifyRequest, reply: FastifyReply, node: string): Promise<boolean>;

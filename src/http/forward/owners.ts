@@ -12,7 +12,7 @@ import { ConfirmationIdSchema, SessionIdSchema } from '#protocol/scalars.ts';
 import type { BodyDiscard } from '../connections.ts';
 import { readClient } from '../gateway/identity.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
-import { createExchange, type HeldBody, holdBody, wholeBody } from './exchange.ts';
+import { createExchange, type HeldBody, holdBody, toHeldBody } from './exchange.ts';
 import { FORWARDED, markNotTaken } from './headers.ts';
 import { chooseNode, type Owners, type Patience, type Reach } from './other-nodes.ts';
 
@@ -20,13 +20,13 @@ import { chooseNode, type Owners, type Patience, type Reach } from './other-node
 
 interface Target {
   readonly root: SessionId;
-  /** A turn is to begin: it runs where there is room for it. */
+  /** The request starts a turn, which may run on any node with a free place. */
   readonly turn: boolean;
-  /** May be sent again though it may have been done: then it changes nothing, or is answered as the first. */
+  /** Sending the request twice is safe: the second one changes nothing or gets the first one's answer. */
   readonly repeatable: boolean;
 }
 
-/** Null for what any node answers: reads, what makes a new tree, and unknown ids. */
+/** Null for requests that any node answers: reads, creation of a tree, and unknown ids. */
 async function findTarget(engine: Engine, request: FastifyRequest): Promise<Target | null> {
   const root = await findRoot(engine, request);
   if (root === null) return null;
@@ -39,8 +39,10 @@ async function findTarget(engine: Engine, request: FastifyRequest): Promise<Targ
 async function findRoot(engine: Engine, request: FastifyRequest): Promise<SessionId | null> {
   if (request.routeOptions.config.gateway_call === true) return gatewayRoot(engine, readClient(request));
   if (request.method === 'GET' || request.method === 'HEAD') return null;
-  const { session_id, confirmation_id } = (request.params ?? {}) as Readonly<Record<string, unknown>>;
-  const session = SessionIdSchema.safeParse(session_id);
+  const { session_id, worker_session_id, confirmation_id } = (request.params ?? {}) as Readonly<
+    Record<string, unknown>
+  >;
+  const session = SessionIdSchema.safeParse(session_id ?? worker_session_id);
   if (session.success) return findSessionRoot(engine, session.data);
   const confirmation = ConfirmationIdSchema.safeParse(confirmation_id);
   if (!confirmation.success) return null;
@@ -52,7 +54,7 @@ async function findSessionRoot({ store, trees }: Engine, id: SessionId): Promise
   return (await store.sessions.record(id))?.root_session_id ?? null;
 }
 
-/** Where every tree is this process's. */
+/** For a server that owns every tree. */
 const ALL_HERE: Owners = {
   answerRead: async () => false,
   answerElsewhere: async () => false,
@@ -61,7 +63,7 @@ const ALL_HERE: Owners = {
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** What was read of the body for another node, where this one answers after all. */
+    /** The body as far as it was read for another node; set when this node answers after all. */
     heldBody: HeldBody | null;
     /** The body as its caller sent it, before defaults are filled in. */
     givenBody: unknown;
@@ -75,7 +77,7 @@ type Deps = Pick<RouteDeps, 'engine' | 'closing' | 'draining'> & {
   readonly bodyLimit: number;
 };
 
-/** Installs the look for the owner behind the gates. Call it after them and before any route. */
+/** Installs the hooks that find the owner of a request's tree. Call it after the gates and before any route. */
 export function installOwners(app: HttpApp, deps: Deps): Owners {
   const { engine, closing, draining, patience, reach: others, discard } = deps;
   const { trees, clock, places } = engine;
@@ -89,13 +91,14 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
     const target = await findTarget(engine, request);
     if (target === null) return;
     const most = request.routeOptions.bodyLimit ?? deps.bodyLimit;
-    // Kept only where it has to go elsewhere.
+    // The body is kept only if the request is forwarded.
     const body = () => {
       request.heldBody ??= holdBody(request.raw, most);
       return request.heldBody;
     };
     try {
-      return (await routeRequest(request, reply, { ...target, body })) === 'elsewhere' ? reply : undefined;
+      if ((await routeRequest(request, reply, { ...target, body })) === 'elsewhere') return reply;
+      return undefined;
     } catch (error) {
       request.heldBody?.discard();
       throw error;
@@ -108,7 +111,7 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
     request.givenBody = request.body;
   });
 
-  /** Answers `here` once this node holds the tree, which it does until the answer is over. */
+  /** Returns `here` once this node holds the tree; it keeps the hold until the answer is complete. */
   async function routeRequest(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -139,7 +142,7 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
     }
   }
 
-  /** Where the tree is now; null while no node can take it. */
+  /** The node that owns the tree now; null while no node can take it. */
   async function locateTree(reply: FastifyReply, root: SessionId, turn: boolean): Promise<Where | 'here' | null> {
     const hold = await trees.hold(root, turn && places.isFull() ? 'look' : 'claim');
     if (hold === null || hold.own) return holdUntilAnswered(reply, hold);
@@ -152,10 +155,11 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
     if (node === null) return null;
     if (node.id !== self) return { url: node.url, epoch: 0 };
     const own = await trees.hold(root);
-    return own?.own === false ? null : holdUntilAnswered(reply, own);
+    if (own?.own === false) return null;
+    return holdUntilAnswered(reply, own);
   }
 
-  /** Of a request that another node sent here. */
+  /** Takes the hold for a request that another node forwarded. */
   async function acceptForwarded(request: FastifyRequest, reply: FastifyReply, root: SessionId): Promise<void> {
     sendHeartbeats(reply, clock, patience.alive_ms);
     const epoch = readEpoch(request);
@@ -190,7 +194,7 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
       }
     },
     async answerElsewhere(request, reply, root) {
-      const body = givenBody(request);
+      const body = copyGivenBody(request);
       const how = { root, turn: false, repeatable: true, body: () => body };
       return (await routeRequest(request, reply, how)) === 'elsewhere';
     },
@@ -198,11 +202,11 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
       if (request.headers[FORWARDED] !== undefined) sendHeartbeats(reply, clock, patience.alive_ms);
       if (request.headers[FORWARDED] !== undefined || node === trees.node) return false;
       const there = (await trees.nodes()).find(({ id }) => id === node);
-      // Gone, and what it kept with it: a client begins anew.
+      // That node is gone, and its connections with it. The client starts a new session.
       if (there === undefined) return false;
       const gone = watchCaller(reply, closing);
       try {
-        const body = request.method === 'POST' ? givenBody(request) : NO_BODY;
+        const body = request.method === 'POST' ? copyGivenBody(request) : NO_BODY;
         const { signal } = gone;
         const how = { url: there.url, epoch: 0, repeatable: false, body, ...waits, signal };
         if ((await exchange.send(request, reply, how)) === 'answered') return true;
@@ -219,14 +223,14 @@ interface Where {
   readonly epoch: number;
 }
 
-const NO_BODY = wholeBody(Buffer.alloc(0));
+const NO_BODY = toHeldBody(Buffer.alloc(0));
 
-/** Of a request whose body has been read: an `Idempotency-Key` belongs to the body that was sent. */
-function givenBody(request: FastifyRequest): HeldBody {
-  return wholeBody(Buffer.from(JSON.stringify(request.givenBody)));
+/** The body as it was sent, for a request whose body has been read. An `Idempotency-Key` is bound to these bytes. */
+function copyGivenBody(request: FastifyRequest): HeldBody {
+  return toHeldBody(Buffer.from(JSON.stringify(request.givenBody)));
 }
 
-/** Holds the tree until the answer is over. A request for an unknown tree is answered here too, as not found. */
+/** Releases the hold when the answer is complete. A request for an unknown tree is also answered here, as not found. */
 function holdUntilAnswered({ raw }: FastifyReply, hold: Extract<Hold, { own: true }> | null): 'here' {
   if (hold !== null && raw.closed) hold.release();
   else if (hold !== null) raw.once('close', () => hold.release());
@@ -236,10 +240,11 @@ function holdUntilAnswered({ raw }: FastifyReply, hold: Extract<Hold, { own: tru
 /** The epoch that the other node saw; -1 for an invalid header. */
 function readEpoch({ headers }: FastifyRequest): number {
   const text = String(headers[FORWARDED]);
-  return /^\d{1,15}$/.test(text) ? Number(text) : -1;
+  if (/^\d{1,15}$/.test(text)) return Number(text);
+  return -1;
 }
 
-/** Aborts when the caller leaves or this node goes down. */
+/** Aborts when the caller disconnects or this node shuts down. */
 function watchCaller({ raw }: FastifyReply, closing: AbortSignal) {
   const gone = new AbortController();
   const onCallerGone = () => gone.abort(new AppError('node_unavailable', 'the caller left'));

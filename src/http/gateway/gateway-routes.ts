@@ -114,7 +114,8 @@ function resolveWire({ originalUrl, headers, routeOptions }: FastifyRequest): Cl
   const below = originalUrl.replace(/^\/v1(?=\/v1\/)/, '');
   const ofPath = ClientWireSchema.options.find((wire) => below.startsWith(WIRE_PATHS[wire]));
   if (ofPath !== undefined) return ofPath;
-  return headers['anthropic-version'] !== undefined || headers['x-api-key'] !== undefined ? 'messages' : 'chat';
+  if (headers['anthropic-version'] !== undefined || headers['x-api-key'] !== undefined) return 'messages';
+  return 'chat';
 }
 
 /** `gateway.max_streams: 0` switches it off. */
@@ -145,7 +146,8 @@ async function relayRequest(
   const takeBody = () => {
     const { body } = held;
     held.body = null;
-    return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
+    if (Buffer.isBuffer(body)) return body;
+    return Buffer.alloc(0);
   };
   const call = {
     wire,
@@ -170,7 +172,8 @@ async function relayRequest(
 /** From its question mark on, as it came. */
 function readQuery(url: string): string {
   const at = url.indexOf('?');
-  return at < 0 ? '' : url.slice(at);
+  if (at < 0) return '';
+  return url.slice(at);
 }
 
 /** Names in lower case, as they came. */
@@ -189,7 +192,7 @@ function createSink(reply: FastifyReply): GatewaySink {
         ([name]) => name === 'vary' || name.startsWith('access-control-') || name in ANSWER_HEADERS,
       );
       reply.hijack();
-      const all = [...own, ...headers].map(([name, value]) => [name, inHeader(String(value))]);
+      const all = [...own, ...headers].map(([name, value]) => [name, encodeHeader(String(value))]);
       const { socket } = raw;
       // What has come of the answer by now goes out with its head.
       socket?.cork();
@@ -202,7 +205,8 @@ function createSink(reply: FastifyReply): GatewaySink {
       const more = raw.write(piece);
       // Now, not behind what the meter makes of the piece: 0.1 ms until the first byte.
       raw.socket?.uncork();
-      return more ? undefined : waitForDrain(raw);
+      if (more) return undefined;
+      return waitForDrain(raw);
     },
     end: () => void raw.end(),
     abort: () => void raw.destroy(),
@@ -210,7 +214,7 @@ function createSink(reply: FastifyReply): GatewaySink {
 }
 
 /** The value as a header can hold it: a registry may name a model in any script. */
-function inHeader(value: string): string {
+function encodeHeader(value: string): string {
   return value.replaceAll(/[^\t\x20-\x7e\x80-\xff]/gu, (letter) => encodeURIComponent(Buffer.from(letter).toString()));
 }
 
@@ -218,7 +222,7 @@ function inHeader(value: string): string {
 async function waitForDrain(raw: FastifyReply['raw']): Promise<void> {
   const over = new AbortController();
   const { signal } = over;
-  const quiet = (wait: Promise<unknown>) => wait.catch(() => {});
-  await Promise.race([quiet(once(raw, 'drain', { signal })), quiet(once(raw, 'close', { signal }))]);
+  const ignoreFailure = (wait: Promise<unknown>) => wait.catch(() => {});
+  await Promise.race([ignoreFailure(once(raw, 'drain', { signal })), ignoreFailure(once(raw, 'close', { signal }))]);
   over.abort();
 }

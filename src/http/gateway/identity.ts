@@ -1,4 +1,4 @@
-// Who calls the gateway: the key of the request, and the client's own headers for its sessions (19 §2.3, §2.7).
+// Identifies a gateway request: the caller by its key, the session by the client's own headers (19 §2.3, §2.7).
 import type { FastifyRequest } from 'fastify';
 import type { GatewayClient } from '#core/engine/gateway-call.ts';
 import type { Config } from '#protocol/config.ts';
@@ -8,13 +8,13 @@ import { createDigestCheck, parseBearer, type TokenCheck } from '../access.ts';
 import { isRepeated } from '../gates.ts';
 
 const MAX_REF = 200;
-/** A worker's name may be as long in reports. */
+/** The limit of a worker's name in reports. */
 const MAX_TYPE = 128;
 const PRODUCT = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}/;
 
 /**
- * Gate 4 of the gateway's paths: a token of the server or a key of the gateway, where either is configured. In the mode
- * in which the client's credential goes on to the provider, ours has a header of its own.
+ * Creates gate 4 of the gateway's paths. It requires a token of the server or a key of the gateway if either is configured.
+ * With `credentials: client` the provider's key is in the usual header, so the token of Metis has its own.
  */
 export function createClientGate({ gateway }: Pick<Config, 'gateway'>, tokens: TokenCheck) {
   const callers = new Map(Object.entries(gateway.keys).map(([name, { token_sha256 }]) => [token_sha256, name]));
@@ -36,18 +36,19 @@ export function createClientGate({ gateway }: Pick<Config, 'gateway'>, tokens: T
   };
 }
 
-/** As clients of either wire send it. */
+/** The token in the header of either wire format. */
 function readToken(request: FastifyRequest): string | null {
   return parseBearer(readSingleHeader(request, 'authorization') ?? undefined) ?? readSingleHeader(request, 'x-api-key');
 }
 
-/** Null for what is not there, or there twice: a proxy in front may have judged the other. */
+/** Null for a header that is missing or repeated: a proxy in front may have checked the other value. */
 function readSingleHeader(request: FastifyRequest, name: string): string | null {
   const value = request.headers[name];
-  return typeof value !== 'string' || isRepeated(request, name) ? null : value;
+  if (typeof value !== 'string' || isRepeated(request, name)) return null;
+  return value;
 }
 
-/** Throws `validation_error` for a limit or a workspace that is none. */
+/** Throws `validation_error` for an invalid limit or workspace. */
 export function readClient(request: FastifyRequest): GatewayClient {
   const ref = (name: string) => readReference(request.headers[name], MAX_REF);
   const product = PRODUCT.exec(request.headers['user-agent'] ?? '')?.[0] ?? 'unknown';
@@ -59,15 +60,15 @@ type Ref = (name: string) => string | null;
 
 const NO_NAMES: Names = { root: null, worker: null, parent: null, above_root: null, worker_type: null };
 
-/** How the known programs name their sessions; the first that finds its header counts. */
+/** The session headers of known clients. The first entry that finds a root applies. */
 const NAMINGS: readonly ((ref: Ref) => Partial<Names>)[] = [
   (ref) => ({ root: ref('x-metis-session'), worker: ref('x-metis-agent'), parent: ref('x-metis-parent-agent') }),
   claudeCodeNames,
-  // opencode and what is built on it: each of its sessions by its own name, a sub-agent's with the one above it. For
-  // OpenAI's models it sends Codex's header too, without a thread.
+  // opencode and programs built on it: each session has its own name, and a sub-agent's session names its parent. For
+  // models of OpenAI these clients also send Codex's header, without a thread.
   (ref) => ({ root: ref('x-session-id') ?? ref('x-session-affinity'), above_root: ref('x-parent-session-id') }),
   codexNames,
-  // pi, and Codex before it named threads.
+  // pi, and versions of Codex that did not name threads.
   (ref) => ({ root: ref('session_id') }),
   // goose.
   (ref) => ({ root: ref('agent-session-id') }),
@@ -94,10 +95,11 @@ function codexNames(ref: Ref): Partial<Names> {
   return { root, worker: thread === root ? null : thread, parent: parent === root ? null : parent };
 }
 
-/** Printable and of a decent length, else it counts as not sent. */
+/** Null for a value that is too long or not printable. */
 function readReference(value: string | readonly string[] | undefined, most: number): string | null {
   if (typeof value !== 'string' || value === '' || value.length > most) return null;
-  return /^[\x20-\x7e]+$/.test(value) ? value : null;
+  if (/^[\x20-\x7e]+$/.test(value)) return value;
+  return null;
 }
 
 function readLimits({ headers }: FastifyRequest): Pick<GatewayClient, 'workspace' | 'budget_usd'> {

@@ -24,6 +24,7 @@ interface Kind {
 const INVALID: Kind = { status: 400, messages: 'invalid_request_error', openai: 'invalid_request_error' };
 const KINDS: Partial<Record<ErrorCode, Kind>> = {
   budget_exceeded: { status: 402, messages: 'billing_error', openai: 'insufficient_quota' },
+  unbounded_request: { status: 402, messages: 'billing_error', openai: 'insufficient_quota' },
   unauthorized: { status: 401, messages: 'authentication_error', openai: 'invalid_request_error' },
   host_not_allowed: { status: 403, messages: 'permission_error', openai: 'invalid_request_error' },
   origin_not_allowed: { status: 403, messages: 'permission_error', openai: 'invalid_request_error' },
@@ -45,7 +46,7 @@ const OVERLOADED: Kind = { status: 529, messages: 'overloaded_error', openai: 's
 export function wireError(wire: ClientWire, error: AppError | RelayFault, id: string): WireAnswer {
   const code = error instanceof AppError ? error.code : 'provider_unreachable';
   const kind = classifyError(error);
-  const status = chooseStatus(wire, code, kind);
+  const status = chooseStatus(wire, kind);
   const message = formatMessage(error);
   const headers = {
     ...([400, 402, 413].includes(status) && { 'x-should-retry': 'false' }),
@@ -61,8 +62,10 @@ export function wireError(wire: ClientWire, error: AppError | RelayFault, id: st
 
 function classifyError(error: AppError | RelayFault): Kind {
   if (error instanceof RelayFault) return { status: 502, messages: 'api_error', openai: 'server_error' };
-  if (error.code === 'routing_failed' || error.code === 'explicit_model_rejected')
-    return isTransientOutage(error) ? OVERLOADED : INVALID;
+  if (error.code === 'routing_failed' || error.code === 'explicit_model_rejected') {
+    if (isTransientOutage(error)) return OVERLOADED;
+    return INVALID;
+  }
   return KINDS[error.code] ?? INVALID;
 }
 
@@ -76,13 +79,15 @@ function isTransientOutage({ details = {} }: AppError): boolean {
 }
 
 /** Codex repeats a 402, and shows a 400; 529 is Anthropic's own. */
-function chooseStatus(wire: ClientWire, code: string, { status }: Kind): number {
-  if (wire === 'responses' && code === 'budget_exceeded') return 400;
-  return wire !== 'messages' && status === 529 ? 503 : status;
+function chooseStatus(wire: ClientWire, { status }: Kind): number {
+  if (wire === 'responses' && status === 402) return 400;
+  if (wire !== 'messages' && status === 529) return 503;
+  return status;
 }
 
 function formatMessage(error: AppError | RelayFault): string {
   if (error instanceof RelayFault) return `Metis could not reach the provider: ${error.message}`;
   const session = error.details?.session_id;
-  return typeof session === 'string' ? `${error.message} (session ${session})` : error.message;
+  if (typeof session === 'string') return `${error.message} (session ${session})`;
+  return error.message;
 }

@@ -2,7 +2,13 @@
 import { z } from 'zod';
 import type { Engine } from '#core/engine/create-engine.ts';
 import { compareQuality } from '#core/engine/inspect-routing.ts';
-import { encodeCursor, parseCostQuery, parseSavingsQuery, parseTraceQuery } from '#core/policy/analytics/query.ts';
+import {
+  encodeCursor,
+  parseCostQuery,
+  parseLedgerQuery,
+  parseSavingsQuery,
+  parseTraceQuery,
+} from '#core/policy/analytics/query.ts';
 import { DAY_MS } from '#core/policy/analytics/rollup.ts';
 import { WINDOW_DAYS } from '#core/policy/learning/compare-models.ts';
 import { type PriceTable, storedPriceTable } from '#core/policy/pricing/price-table.ts';
@@ -10,6 +16,7 @@ import type { PriceVersions } from '#core/ports/price-versions.ts';
 import type { Analytics } from '#core/ports/report-reader.ts';
 import {
   CostReportSchema,
+  LedgerReportSchema,
   QualityReportSchema,
   ReliabilityReportSchema,
   RoutingReportSchema,
@@ -61,6 +68,7 @@ const SavingsParameters = z.looseObject({
   ...callFilters,
   baseline: text('Model id or alias, or planner. Default: analytics.savings_baseline.'),
 });
+const LedgerParameters = z.looseObject({ ...window, provider: text('Provider.') });
 const TraceParameters = z.looseObject({ ...window, ...traceFilters });
 
 export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions }: AnalyticsDeps): void {
@@ -83,12 +91,13 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
     async (request, reply) => {
       const parsed = requireValid(parseCostQuery(request.query, clock.now()));
       const pricer = await priceTable(parsed.pricing);
-      const { data, totals, next } = await analytics.cost(parsed.query, pricer);
+      const { data, totals, simulated, next } = await analytics.cost(parsed.query, pricer);
       return reply.send({
         ...envelope(parsed.query.window, parsed.warnings),
         ...(pricer && { pricing_mode: 'repriced', repriced_version: pricer.version }),
         data,
         totals,
+        simulated,
         next_cursor: next && encodeCursor(parsed, next),
       });
     },
@@ -154,6 +163,26 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
     async (request, reply) => {
       const { query, warnings } = requireValid(parseTraceQuery(request.query, clock.now()));
       return reply.send({ ...envelope(query.window, warnings), data: await analytics.reliability(query) });
+    },
+  );
+
+  app.get(
+    '/analytics/ledger',
+    {
+      schema: {
+        querystring: LedgerParameters,
+        ...operation({
+          id: 'getLedgerDays',
+          tag: 'analytics',
+          summary: "Report the ledger by day and model, to set it beside a provider's bill.",
+          results: { 200: LedgerReportSchema },
+          errors: ['validation_error'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { query, warnings } = requireValid(parseLedgerQuery(request.query, clock.now()));
+      return reply.send({ ...envelope(query.window, warnings), data: await analytics.ledgerDays(query) });
     },
   );
 

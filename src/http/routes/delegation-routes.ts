@@ -1,9 +1,16 @@
-// `/sessions/{id}/delegations`: start a worker directly, without a planner's turn (19 §3.1).
+// `/sessions/{id}/delegations`: start a worker directly (19 §3.1); `/delegations`: what it changed in a worktree (20 §2.5).
+import { applyKeptChanges, readChangesDiff } from '#core/engine/manage-worktrees.ts';
 import { readDelegationResult, submitDelegation, waitForDelegation } from '#core/engine/submit-work.ts';
-import { DelegationReceiptSchema, DelegationResultSchema, SubmitDelegationBody } from '#protocol/api/worker-bodies.ts';
+import {
+  AppliedChangesSchema,
+  ChangesDiffSchema,
+  DelegationReceiptSchema,
+  DelegationResultSchema,
+  SubmitDelegationBody,
+} from '#protocol/api/worker-bodies.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
-import { SessionParams } from '../params.ts';
+import { SessionParams, WorkerSessionParams } from '../params.ts';
 import { waitAsPreferred } from '../submissions.ts';
 
 export function delegationRoutes(app: HttpApp, deps: RouteDeps): void {
@@ -46,7 +53,43 @@ export function delegationRoutes(app: HttpApp, deps: RouteDeps): void {
         waitForDelegation(engine, tool_use_id, ms, signal),
       );
       const result = waited ? await readDelegationResult(engine, tool_use_id) : null;
-      return result === null ? reply.status(202).send(receipt) : reply.send(result);
+      if (result === null) return reply.status(202).send(receipt);
+      return reply.send(result);
     },
+  );
+
+  app.post(
+    '/delegations/:worker_session_id/apply',
+    {
+      schema: {
+        params: WorkerSessionParams,
+        ...operation({
+          id: 'applyChanges',
+          owned: true,
+          tag: 'workers',
+          summary: 'Merge the kept changes of a worker into the workspace of its caller. A conflict changes nothing.',
+          results: { 200: AppliedChangesSchema },
+          errors: ['validation_error', 'not_found', 'turn_in_flight'],
+        }),
+      },
+    },
+    async (request, reply) => reply.send(await applyKeptChanges(engine, request.params.worker_session_id)),
+  );
+
+  app.get(
+    '/delegations/:worker_session_id/diff',
+    {
+      schema: {
+        params: WorkerSessionParams,
+        ...operation({
+          id: 'getChangesDiff',
+          tag: 'workers',
+          summary: 'Read what a worker changed in its worktree as a unified diff.',
+          results: { 200: ChangesDiffSchema },
+          errors: ['validation_error', 'not_found', 'turn_in_flight'],
+        }),
+      },
+    },
+    async (request, reply) => reply.send(await readChangesDiff(engine, request.params.worker_session_id)),
   );
 }

@@ -1,7 +1,7 @@
 // The history of a session: messages, events, workers, and the upgrade to its live stream (05 §3.4, 06 §2).
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import { EventListReply, MessageListReply, WorkerListReply } from '#protocol/api/session-bodies.ts';
+import { CallListReply, EventListReply, MessageListReply, WorkerListReply } from '#protocol/api/session-bodies.ts';
 import { validationError } from '#protocol/errors.ts';
 import { EVENT_TYPES } from '#protocol/event.ts';
 import { EventIdSchema, MessageIdSchema, ToolUseIdSchema } from '#protocol/scalars.ts';
@@ -113,9 +113,33 @@ export function historyRoutes(app: HttpApp, deps: RouteDeps): void {
     },
     async (request, reply) => {
       const { session_id } = request.params;
-      return wantsStream(request)
-        ? sendEventStream(deps, request, reply, session_id)
-        : sendEvents(deps, request, reply, session_id);
+      if (wantsStream(request)) return sendEventStream(deps, request, reply, session_id);
+      return sendEvents(deps, request, reply, session_id);
+    },
+  );
+
+  app.get(
+    '/sessions/:session_id/calls',
+    {
+      schema: {
+        params: SessionParams,
+        querystring: z.strictObject(PageQuery),
+        ...operation({
+          id: 'listCalls',
+          tag: 'history',
+          summary: 'List the model calls of a session with their cost and rounds, ascending.',
+          results: { 200: CallListReply },
+          errors: ['validation_error', 'not_found'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { session_id } = request.params;
+      const { cursor, limit: rows } = request.query;
+      const scope = { session_id };
+      requireFound(await engine.store.sessions.record(session_id), 'session', session_id);
+      const page = await engine.store.calls.list(session_id, { after: decodeCursor(cursor, scope), limit: rows });
+      return reply.send({ calls: [...page.rows], next_cursor: encodeCursor(page.next, scope) });
     },
   );
 

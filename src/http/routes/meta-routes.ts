@@ -9,6 +9,7 @@ import {
   PruneEventsBody,
   PruneEventsReply,
   ReadinessReply,
+  SettingsReply,
 } from '#protocol/api/server-bodies.ts';
 import { type Clock, isoTime } from '#protocol/clock.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
@@ -213,6 +214,23 @@ export function nodeRoutes(app: HttpApp, { engine: { trees }, reach }: RouteDeps
       }),
     },
     async (_request, reply) => reply.send({ id: trees.node }),
+  );
+}
+
+/** `/settings`: what is in force and where it is set, without secrets (15 §1). */
+export function settingsRoutes(app: HttpApp, { settings }: RouteDeps): void {
+  app.get(
+    '/settings',
+    {
+      schema: operation({
+        id: 'getSettings',
+        tag: 'meta',
+        summary: 'Get the settings of the server that answers, each with where it is set. Secrets are left out.',
+        results: { 200: SettingsReply },
+        errors: [],
+      }),
+    },
+    async (_request, reply) => reply.send(settings()),
   );
 }
 

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import type { Engine } from '#core/engine/create-engine.ts';
 import { checkPolicy, describePolicy, explainRoute, listPatterns } from '#core/engine/inspect-routing.ts';
 import { type AvailabilitySnapshot, describeAvailability, snapshot } from '#core/policy/registry/availability.ts';
+import { listEfforts } from '#core/policy/registry/model-efforts.ts';
 import {
   CheckRoutingBody,
   CheckRoutingReply,
@@ -18,6 +19,8 @@ import { isoTime } from '#protocol/clock.ts';
 import type { Model, ModelEntry } from '#protocol/model.ts';
 import { fromPusd } from '#protocol/money.ts';
 import { WorkspacePathSchema } from '#protocol/scalars.ts';
+import { compareText } from '#protocol/text/compare-text.ts';
+import { isSimulated } from '#protocol/text/simulated.ts';
 import { notFound } from '../error-handler.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
@@ -40,21 +43,25 @@ export function modelRoutes(app: HttpApp, { engine }: RouteDeps): void {
     async (_request, reply) => {
       const outages = snapshot(engine.routes.availability, engine.clock.monotonic());
       const models = engine.registry.models.map((entry) => describeModel(engine, entry, outages));
-      return reply.send({ models: models.sort((a, b) => (a.id < b.id ? -1 : 1)) });
+      return reply.send({ models: models.sort((a, b) => compareText(a.id, b.id)) });
     },
   );
 }
 
 function describeModel(engine: Engine, entry: ModelEntry, outages: AvailabilitySnapshot): Model {
-  const { id, adapter, tier, can_delegate, aliases, capabilities } = entry;
+  const { id, adapter, tier, can_delegate, aliases, capabilities, superseded_by } = entry;
   return {
     id,
     adapter,
     tier,
     can_delegate,
     aliases: [...aliases],
+    efforts: [...listEfforts(entry, null)],
+    default_effort: entry.default_effort,
     capabilities,
     configured: engine.registry.isConfigured(id),
+    superseded_by,
+    simulated: isSimulated(id),
     availability: describeAvailability(outages, entry),
     pricing: describePricing(engine, entry),
   };
@@ -97,6 +104,7 @@ export function pricingRoutes(app: HttpApp, { engine, priceVersions }: RouteDeps
       const stored = await priceVersions.list();
       return reply.send({
         active_version: active,
+        imported_on: engine.prices.importedOn,
         currency: 'USD',
         versions: stored.map(({ version, source, created_at }) => ({
           version,

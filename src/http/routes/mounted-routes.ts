@@ -21,12 +21,17 @@ export function dashboardRoutes(app: HttpApp, { dashboard }: RouteDeps): void {
       { config: { open: 'everywhere', unlimited: true }, schema: { hide: true } },
       async (request, reply) => {
         reply.headers(HEADERS).header('etag', etag);
-        reply.header('cache-control', path === '/' ? 'no-cache' : FOR_EVER);
+        reply.header('cache-control', isHashed(path) ? FOR_EVER : 'no-cache');
         if (matchesEtag(request.headers['if-none-match'], etag)) return reply.status(304).send();
         return reply.type(mediaType).send(body);
       },
     );
   }
+}
+
+/** The page itself and the documents keep their names from version to version. */
+function isHashed(path: string): boolean {
+  return path !== '/' && !path.endsWith('.md');
 }
 
 function matchesEtag(header: string | undefined, etag: string): boolean {

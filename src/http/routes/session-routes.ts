@@ -1,13 +1,13 @@
 // `/sessions`: open, list, read, change, end, purge (05 §3.1).
 import { z } from 'zod';
 import {
+  addReservedMoney,
   createSession,
   endSession,
   findClientTree,
   listSessionsWithoutTurn,
   patchSession,
   purgeSession,
-  withReserved,
 } from '#core/engine/manage-session.ts';
 import {
   CreateSessionBody,
@@ -24,6 +24,15 @@ import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
 import { decodeCursor, encodeCursor, flag, nameList, PageQuery, SessionParams } from '../params.ts';
 
+const MOST_SEARCHED = 200;
+/** No column holds a NUL in PostgreSQL. */
+const SearchText = z
+  .string()
+  .trim()
+  .min(1)
+  .max(MOST_SEARCHED)
+  .refine((text) => !text.includes('\0'), 'must not contain the character NUL');
+
 const ListQuery = z.strictObject({
   workspace_path: WorkspacePathSchema.optional().describe('Sessions of this workspace.'),
   include_workers: flag(false, 'Worker sessions too, not only those at the top.'),
@@ -31,6 +40,10 @@ const ListQuery = z.strictObject({
   parent_session_id: SessionIdSchema.optional().describe('Workers of this session.'),
   worker_name: WorkerNameSchema.optional().describe('Sessions of this named worker.'),
   door: DoorSchema.optional().describe('Sessions that were opened by this door.'),
+  failed: flag(false, 'Only open sessions whose newest turn failed.'),
+  q: SearchText.optional().describe(
+    'Part of the id, the workspace, the name of the worker, the client or the first message.',
+  ),
   ...PageQuery,
 });
 
@@ -100,11 +113,13 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency, owners }
         parent_session_id,
         worker_name,
         door,
-        calling: listSessionsWithoutTurn(engine),
+        search: filter.q ?? null,
+        failed: filter.failed,
+        running_without_turn: listSessionsWithoutTurn(engine),
         before: decodeCursor(cursor, filter),
         limit,
       });
-      const sessions = page.rows.map((session) => withReserved(engine, session));
+      const sessions = page.rows.map((session) => addReservedMoney(engine, session));
       return reply.send({ sessions, next_cursor: encodeCursor(page.next, filter) });
     },
   );
@@ -127,10 +142,10 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency, owners }
     async (request, reply) => {
       const { session_id } = request.params;
       const session = requireFound(await engine.store.sessions.view(session_id), 'session', session_id);
-      // What its owner keeps in memory: money that is held, calls of clients and from outside.
+      // These fields are in the memory of the tree's owner: reserved money, and calls of clients and of the gateway.
       const more = session.budget !== null || session.door !== 'api';
       if (more && (await owners.answerRead(request, reply, session.root_session_id))) return reply;
-      return reply.send(withReserved(engine, session));
+      return reply.send(addReservedMoney(engine, session));
     },
   );
 
@@ -181,7 +196,7 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency, owners }
       const { session_id } = request.params;
       if (!request.query.purge) return reply.send(await endSession(engine, session_id));
       const purged = await purgeSession(engine, session_id);
-      hub.purged(session_id);
+      hub.closePurged(session_id);
       return reply.send(purged);
     },
   );

@@ -1,13 +1,14 @@
-// `/sessions/{id}/turns`: submit, list, read, cancel, resume (05 §3.2).
+// `/sessions/{id}/turns`: submit, list, read, cancel, conclude, resume (05 §3.2).
 import type { FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import { cancelTurn, resumeTurn, scoreTurn } from '#core/engine/control-turn.ts';
+import { cancelTurn, concludeTurn, resumeTurn, scoreTurn } from '#core/engine/control-turn.ts';
 import { estimateTurn } from '#core/engine/inspect-routing.ts';
-import { withCheckedOutput } from '#core/engine/manage-session.ts';
+import { addCheckedOutput } from '#core/engine/manage-session.ts';
 import { isResumedAutomatically, submitTurn, waitForTurn } from '#core/engine/submit-work.ts';
 import {
   CancelTurnBody,
   CancelTurnReply,
+  ConcludeTurnReply,
   EstimateTurnBody,
   EstimateTurnReply,
   ResumeTurnReply,
@@ -109,7 +110,8 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
       });
       reply.header('location', `/sessions/${session_id}/turns/${receipt.turn_id}`);
       const turn = await waitForTurnEnd(deps, request, receipt);
-      return turn === null ? reply.status(202).send(receipt) : reply.send(turn);
+      if (turn === null) return reply.status(202).send(receipt);
+      return reply.send(turn);
     },
   );
 
@@ -134,7 +136,7 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
       const before = decodeCursor(cursor, { session_id });
       requireFound(await engine.store.sessions.record(session_id), 'session', session_id);
       const page = await engine.store.turns.list(session_id, before, limit);
-      const turns = await Promise.all(page.rows.map((turn) => withCheckedOutput(engine, turn)));
+      const turns = await Promise.all(page.rows.map((turn) => addCheckedOutput(engine, turn)));
       return reply.send({ turns, next_cursor: encodeCursor(page.next, { session_id }) });
     },
   );
@@ -157,7 +159,7 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
       const { session_id, turn_id } = request.params;
       requireFound(await engine.store.sessions.record(session_id), 'session', session_id);
       const turn = requireFound(await engine.store.turns.view(session_id, turn_id), 'turn', turn_id);
-      return reply.send(await withCheckedOutput(engine, turn));
+      return reply.send(await addCheckedOutput(engine, turn));
     },
   );
 
@@ -181,6 +183,30 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
     async (request, reply) => {
       const { session_id, turn_id } = request.params;
       return reply.status(202).send(await cancelTurn(engine, session_id, turn_id, request.body.reason));
+    },
+  );
+
+  app.post(
+    '/sessions/:session_id/turns/:turn_id/conclude',
+    {
+      config: { repeatable: true },
+      schema: {
+        params: TurnParams,
+        body: z.strictObject({}),
+        ...operation({
+          id: 'concludeTurn',
+          owned: true,
+          tag: 'turns',
+          summary: 'Let a running turn answer with what it has. 200 where that was requested before.',
+          results: { 200: ConcludeTurnReply, 202: ConcludeTurnReply },
+          errors: ['not_found', 'turn_not_running'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { session_id, turn_id } = request.params;
+      const concluded = await concludeTurn(engine, session_id, turn_id);
+      return reply.status(concluded.applied ? 202 : 200).send(concluded);
     },
   );
 
@@ -241,5 +267,6 @@ async function waitForTurnEnd(
   if (!asked) return null;
   const turn = await engine.store.turns.view(receipt.session_id, receipt.turn_id);
   if (turn === null || (turn.ended_at === null && turn.status !== 'interrupted')) return null;
-  return isResumedAutomatically(engine, turn) ? null : withCheckedOutput(engine, turn);
+  if (isResumedAutomatically(engine, turn)) return null;
+  return addCheckedOutput(engine, turn);
 }

@@ -1,13 +1,13 @@
 // What a workspace offers: named workers, tools, and trusted files (09 §11.3, 13 §10, 20 §11).
 import { z } from 'zod';
 import {
-  createWorker,
-  deleteWorker,
+  createWorkerDefinition,
+  deleteWorkerDefinition,
+  getWorkerDefinition,
   listTools,
   listTrust,
-  listWorkers,
-  replaceWorker,
-  showWorker,
+  listWorkerDefinitions,
+  replaceWorkerDefinition,
   trustFile,
   untrustFile,
 } from '#core/engine/manage-workers.ts';
@@ -59,7 +59,9 @@ export function workerRoutes(app: HttpApp, { engine }: RouteDeps): void {
     async (request, reply) => {
       const { cursor, limit, ...filter } = request.query;
       const after = decodeCursor(cursor, filter);
-      const all = (await listWorkers(engine, filter.workspace_path, filter.session_id ?? null, filter.callable))
+      const all = (
+        await listWorkerDefinitions(engine, filter.workspace_path, filter.session_id ?? null, filter.callable)
+      )
         .filter(({ origin }) => filter.origin === undefined || origin === filter.origin)
         .filter(({ name }) => after === null || name > after);
       const workers = all.slice(0, limit);
@@ -86,7 +88,7 @@ export function workerRoutes(app: HttpApp, { engine }: RouteDeps): void {
     async (request, reply) => {
       const { workspace_path, session_id = null } = request.query;
       const about = { name: request.params.name, session: session_id };
-      return reply.send(await showWorker(engine, workspace_path, about));
+      return reply.send(await getWorkerDefinition(engine, workspace_path, about));
     },
   );
 
@@ -105,7 +107,7 @@ export function workerRoutes(app: HttpApp, { engine }: RouteDeps): void {
       },
     },
     async (request, reply) =>
-      reply.status(201).send(await createWorker(engine, request.body.workspace_path, request.body)),
+      reply.status(201).send(await createWorkerDefinition(engine, request.body.workspace_path, request.body)),
   );
 
   app.put(
@@ -124,7 +126,7 @@ export function workerRoutes(app: HttpApp, { engine }: RouteDeps): void {
       },
     },
     async (request, reply) =>
-      reply.send(await replaceWorker(engine, request.body.workspace_path, request.params.name, request.body)),
+      reply.send(await replaceWorkerDefinition(engine, request.body.workspace_path, request.params.name, request.body)),
   );
 
   app.delete(
@@ -150,7 +152,7 @@ export function workerRoutes(app: HttpApp, { engine }: RouteDeps): void {
       },
     },
     async (request, reply) => {
-      await deleteWorker(engine, request.query.workspace_path, request.params.name, request.query.force);
+      await deleteWorkerDefinition(engine, request.query.workspace_path, request.params.name, request.query.force);
       return reply.status(204).send();
     },
   );

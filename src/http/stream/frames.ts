@@ -44,7 +44,8 @@ export function eventFrame(event: Omit<AnyEvent, 'payload'>, payloadJson: string
 }
 
 function toJsonId(id: string | null): string {
-  return id === null ? 'null' : `"${id}"`;
+  if (id === null) return 'null';
+  return `"${id}"`;
 }
 
 export function transientFrame({ session_id, turn_id, timestamp, delta }: Transient, root: string): Frame {
@@ -66,7 +67,8 @@ function payloadText({ type, payload }: Transient['delta']): string {
 function resolveActor(delta: Transient['delta']): 'user' | 'tool' | 'agent' {
   if (delta.type !== 'message.appended') return 'agent';
   const { role } = delta.payload.message;
-  return role === 'user' || role === 'tool' ? role : 'agent';
+  if (role === 'user' || role === 'tool') return role;
+  return 'agent';
 }
 
 export function ackFrame({ types, include_worker_sessions, since, snapshot }: Subscription): Frame {
@@ -120,7 +122,8 @@ function encodeFrames(frames: readonly Frame[]): Buffer {
 
 function getHeadSize(size: number): number {
   if (size < 126) return 2;
-  return size < 65_536 ? 4 : 10;
+  if (size < 65_536) return 4;
+  return 10;
 }
 
 /** Returns where the payload begins. */

@@ -1,4 +1,4 @@
-// All connected stream clients of the process: event distribution, heartbeats, the limit, and shutdown (06 §4.3, §10, §12).
+// The open streams of this process: delivery of events, heartbeats, the limit, and shutdown (06 §4.3, §10, §12).
 
 import type { LiveBus, Published } from '#core/ports/live-bus.ts';
 import type { Logger } from '#core/ports/logger.ts';
@@ -18,13 +18,13 @@ export interface HubPorts {
   readonly maxConnections: number;
 }
 
-/** A stream as the hub sees it. */
+/** A session stream that is subscribed to one tree. */
 export interface Member {
-  /** One published item of the member's tree. Synchronous and quick. */
+  /** Takes one published item of the member's tree. Must return quickly. */
   offer(item: Published): void;
   /**
-   * Items of the tree were missed: what was committed is read again, from the last event that was sent.
-   * @param known resolves when the hub knows the sessions of the tree again
+   * Some items of the tree were missed. The member reads committed events from the store, after the last event that it sent.
+   * @param known resolves when the list of the tree's sessions is complete again
    */
   gap(known: Promise<void>): void;
   close(reason: CloseReason): void;
@@ -32,23 +32,23 @@ export interface Member {
 
 /** An open socket or SSE response, subscribed or not. */
 export interface Connection {
-  /** Every 30 s. */
-  beat(): unknown;
-  /** The server goes down. */
+  /** Called every 30 s. */
+  sendHeartbeat(): unknown;
+  /** Called when the server shuts down. */
   shutdown(): unknown;
 }
 
 export interface StreamHub extends HubPorts {
-  /** The caller checks `full` first. Returns the way out. Shut down at once when the hub has closed. */
+  /** The caller checks `isFull` first. After `close` the connection is shut down at once. @returns a function that removes it */
   connect(connection: Connection): () => void;
   isFull(): boolean;
-  /** Open connections. */
+  /** The number of open connections. */
   size(): number;
-  /** Hands the member every item of this tree from now on. Resolves, when its sessions are known, with a test for them. */
+  /** Delivers every item of this tree to the member from now on. Resolves, once the tree's sessions are loaded, with a test for them. */
   join(root: SessionId, member: Member): Promise<(sessionId: string) => boolean>;
   leave(root: SessionId, member: Member): void;
-  /** The session and its descendants are gone. */
-  purged(root: string): void;
+  /** Closes the streams of a session that was deleted with its descendants. */
+  closePurged(root: string): void;
   /** Closes every connection and stops listening to the bus. Idempotent. */
   close(): void;
 }
@@ -59,11 +59,11 @@ interface Tree {
   /** Sessions of the tree known so far. */
   readonly sessions: Set<string>;
   ready: Promise<void>;
-  /** Ends what is heard from other nodes. */
+  /** Ends the subscription to items of other nodes. */
   stop: () => void;
 }
 
-/** One subscriber of the bus for all clients. An event costs one look-up, and touches only the members of its tree. */
+/** Subscribes to the bus once for all clients. An event costs one look-up and reaches only the members of its tree. */
 export function createStreamHub(ports: HubPorts): StreamHub {
   const { store, bus, clock, log, maxConnections } = ports;
   const trees = new Map<string, Tree>();
@@ -84,7 +84,7 @@ export function createStreamHub(ports: HubPorts): StreamHub {
     const tree = treeOf.get(getSessionId(item));
     if (tree === undefined) return;
     const failed = each(tree.members, (member) => member.offer(item));
-    // They may have missed it: their clients resume after the last event they have.
+    // These clients may have missed the item. They reconnect and resume after their last event.
     each(failed, (member) => member.close('internal_error'));
   }
 
@@ -113,7 +113,7 @@ export function createStreamHub(ports: HubPorts): StreamHub {
 
   function reloadTree(tree: Tree): void {
     tree.ready = load(tree);
-    // Each member awaits it by itself; without members the failure is ignored.
+    // Each member awaits this promise itself. Without members a failure is ignored.
     tree.ready.catch(() => {});
     each(tree.members, (member) => member.gap(tree.ready));
   }
@@ -121,7 +121,7 @@ export function createStreamHub(ports: HubPorts): StreamHub {
     each([...(trees.get(root)?.members ?? [])], (member) => member.close('session_purged'));
   }
 
-  /** What goes wrong with one must not keep the rest from theirs. Returns those that failed. */
+  /** Continues after an element whose step throws. @returns the elements that failed */
   function each<T>(all: Iterable<T>, step: (one: T) => unknown): T[] {
     const failed: T[] = [];
     for (const one of all) {
@@ -136,7 +136,7 @@ export function createStreamHub(ports: HubPorts): StreamHub {
   }
 
   function sendHeartbeats(): void {
-    each([...connections], (connection) => connection.beat());
+    each([...connections], (connection) => connection.sendHeartbeat());
     heartbeat = connections.size === 0 ? null : clock.after(HEARTBEAT_MS, sendHeartbeats);
   }
 
@@ -163,7 +163,7 @@ export function createStreamHub(ports: HubPorts): StreamHub {
       tree.stop();
       for (const id of tree.sessions) treeOf.delete(id);
     },
-    purged: closePurged,
+    closePurged,
     close() {
       unsubscribe();
       heartbeat?.cancel();

@@ -9,10 +9,12 @@ export const ALWAYS_FROM_WORKERS = ['tool.confirmation_requested', 'tool.confirm
 const ALWAYS: ReadonlySet<string> = new Set(ALWAYS_FROM_WORKERS);
 
 export function getSessionId(item: Published): string {
-  return item.kind === 'event' ? item.event.session_id : item.transient.session_id;
+  if (item.kind === 'event') return item.event.session_id;
+  return item.transient.session_id;
 }
 export function getType(item: Published): string {
-  return item.kind === 'event' ? item.event.type : item.transient.delta.type;
+  if (item.kind === 'event') return item.event.type;
+  return item.transient.delta.type;
 }
 
 /** The link that a `session.created` of a worker carries; null for anything else. */
@@ -22,7 +24,8 @@ export function getWorkerLink(
   if (item.kind !== 'event' || item.event.type !== 'session.created') return null;
   const payload = item.event.payload as { parent_session_id: string | null; root_session_id: string };
   const { parent_session_id: parent, root_session_id: root } = payload;
-  return parent === null ? null : { session: item.event.session_id, parent, root };
+  if (parent === null) return null;
+  return { session: item.event.session_id, parent, root };
 }
 
 export interface Scope {

@@ -105,7 +105,7 @@ class Stream implements SessionStream, Member {
   private ended = false;
   /** Something to send was committed while a page was being read: the page may not hold it. */
   private dirty = false;
-  /** Commits were missed; it resolves when the hub knows the sessions that they may have made. */
+  /** Set while commits were missed. Resolves when the hub has loaded the sessions that those commits may have created. */
   private known: Promise<void> | null = null;
   private readonly appended: KeptMessages;
   /** Open messages whose beginning was sent, whatever types the client subscribed to. */

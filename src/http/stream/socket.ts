@@ -42,7 +42,7 @@ export function serveSocket(hub: StreamHub, tokens: TokenCheck, socket: WebSocke
   const sink = socketSink(socket, request.connection, hub);
 
   const disconnect = hub.connect({
-    beat() {
+    sendHeartbeat() {
       if (unanswered >= MISSED_PONGS) return socket.terminate();
       unanswered += 1;
       if (socket.readyState === socket.OPEN) socket.ping();
@@ -107,7 +107,8 @@ function parseFrame(text: string): { readonly type: string } | null {
   const json = readJson(text, OUTSIDE);
   const value = json.ok ? json.value : null;
   const isFrame = typeof value === 'object' && value !== null && 'type' in value && typeof value.type === 'string';
-  return isFrame ? (value as { type: string }) : null;
+  if (isFrame) return value as { type: string };
+  return null;
 }
 
 const encode = createBatchEncoder();

@@ -45,10 +45,10 @@ export async function serveEventStream(
   if (hub.isFull()) throw tooManyConnections(hub);
   // Counted from here, since the next step waits.
   disconnect = hub.connect({
-    beat() {
+    sendHeartbeat() {
       // A blocked WebSocket also misses pings; an SSE response has no other check.
       stream?.cutIfSlow();
-      sink.beat();
+      sink.sendHeartbeat();
     },
     shutdown: () => (response.headersSent ? sink.close('server_shutdown') : response.destroy()),
   });
@@ -68,7 +68,7 @@ export async function serveEventStream(
 
 interface ResponseSink extends Sink {
   /** Keeps the connection from looking idle. */
-  beat(): void;
+  sendHeartbeat(): void;
 }
 
 function responseSink(response: ServerResponse, { clock }: StreamHub): ResponseSink {
@@ -77,7 +77,7 @@ function responseSink(response: ServerResponse, { clock }: StreamHub): ResponseS
     send(frame) {
       if (open()) response.write(formatMessage(frame));
     },
-    beat() {
+    sendHeartbeat() {
       if (open()) response.write(': ping\n\n');
     },
     backlog: () => response.writableLength,

@@ -1,7 +1,9 @@
 // Approvals asked at the terminal: what a tool would do, exactly, until when, and yes or no (09 §6, 17 §2).
+
 import readline from 'node:readline/promises';
 import { ApiError, type ConfirmationDetail, type MetisClient } from '#client/client.ts';
 import { type Clock, sleep, systemClock } from '#protocol/clock.ts';
+import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { formatAge, printMessage, type Style, splitByWidth, type TextOutput, toPrintable } from './terminal.ts';
 
 export interface Desk {
@@ -89,7 +91,7 @@ async function settleApproval(desk: Desk, id: string, over: AbortSignal): Promis
     }
   } catch (error) {
     if (over.aborted) output.write('\n(no answer is needed any more)\n');
-    else printMessage(output, error instanceof Error ? error.message : String(error));
+    else printMessage(output, readErrorMessage(error));
   }
 }
 
@@ -129,9 +131,9 @@ export function parseAnswer(text: string): Answer | null {
   const [, word = '', rest = ''] = /^\s*(\S*)\s*(.*?)\s*$/s.exec(text) ?? [];
   const answer = word.toLowerCase().replace(/[,.:;]$/, '');
   if (['y', 'yes', 'a', 'approve'].includes(answer) && rest === '') return { decision: 'approve' };
-  if (['n', 'no', 'r', 'reject'].includes(answer))
-    return { decision: 'reject', reason: rest === '' ? null : rest.slice(0, MAX_REASON) };
-  return null;
+  if (!['n', 'no', 'r', 'reject'].includes(answer)) return null;
+  if (rest === '') return { decision: 'reject', reason: null };
+  return { decision: 'reject', reason: rest.slice(0, MAX_REASON) };
 }
 const MAX_REASON = 500;
 
@@ -156,16 +158,20 @@ function formatQuestion(desk: Desk, question: ConfirmationDetail): string[] {
  * what a terminal would not show as it is, is escaped.
  */
 export function formatInput(input: Readonly<Record<string, unknown>>, width: number): string[] {
-  return Object.entries(input).flatMap(([name, value]) => {
-    const several = typeof value === 'string' && value.includes('\n');
-    const text = typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? '');
-    const lines = text.split('\n').map(escapeControls);
-    const shown =
-      several || lines.length > 1
-        ? [`${escapeControls(name)}:`, ...lines.map((line) => `  ${line}`)]
-        : [`${escapeControls(name)}: ${lines[0]}`];
-    return shown.flatMap((line) => splitByWidth(line, width - 4).map((part, i) => `  ${i === 0 ? '│' : '┊'} ${part}`));
-  });
+  return Object.entries(input).flatMap(([name, value]) =>
+    formatField(escapeControls(name), value).flatMap((line) => {
+      const [first = '', ...rest] = splitByWidth(line, width - 4);
+      return [`  │ ${first}`, ...rest.map((part) => `  ┊ ${part}`)];
+    }),
+  );
+}
+
+function formatField(name: string, value: unknown): string[] {
+  let text = JSON.stringify(value, null, 2) ?? '';
+  if (typeof value === 'string') text = value;
+  const lines = text.split('\n').map(escapeControls);
+  if (lines.length > 1) return [`${name}:`, ...lines.map((line) => `  ${line}`)];
+  return [`${name}: ${lines[0]}`];
 }
 
 /** Control and format characters by their code; a joiner within an emoji stays. */

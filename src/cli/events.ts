@@ -48,7 +48,7 @@ export async function* followSession(
     snapshot: true,
     include_worker_sessions,
     signal,
-    ...(connected ? { connected } : {}),
+    ...(connected && { connected }),
   });
   for await (const item of stream) {
     if (item.type === 'event') {
@@ -147,11 +147,17 @@ function formatPayload(payload: object): string {
   const isId = ([name]: [string, unknown]) => name.endsWith('_id');
   return [...fields.filter((field) => !isId(field)), ...fields.filter(isId)]
     .filter(([name, value]) => value !== null && value !== '' && typeof value !== 'object' && !name.endsWith('_hash'))
-    .map(([name, value]) => `${name}=${typeof value === 'string' && /\s/.test(value) ? JSON.stringify(value) : value}`)
+    .map(([name, value]) => `${name}=${quoteSpaces(value)}`)
     .join(' ');
+}
+
+function quoteSpaces(value: unknown): string {
+  if (typeof value === 'string' && /\s/.test(value)) return JSON.stringify(value);
+  return String(value);
 }
 
 function joinNames(value: unknown): unknown {
   const isNames = Array.isArray(value) && value.length > 0 && value.every((item) => typeof item === 'string');
-  return isNames ? value.join(',') : value;
+  if (isNames) return value.join(',');
+  return value;
 }

@@ -7,7 +7,9 @@ import {
   countColumns,
   formatAge,
   formatCompact,
+  formatCost,
   formatRoundedDollars,
+  nameWorkers,
   pad,
   type Style,
   type TextOutput,
@@ -50,19 +52,25 @@ export function startLiveTree(
   let painted = 0;
   let held = 0;
   const clear = () => {
-    const up = painted > 0 ? `\x1b[${painted}A` : '';
+    const lines = painted;
     painted = 0;
-    return `${up}\r${CLEAR_TO_END}`;
+    if (lines === 0) return `\r${CLEAR_TO_END}`;
+    return `\x1b[${lines}A\r${CLEAR_TO_END}`;
   };
   const paint = (spinning: boolean) => {
     const width = (screen.columns || DEFAULT_COLUMNS) - 1;
-    const below = spinning ? toPrintable(note()) : '';
+    let below = '';
+    let spinner = '·';
+    if (spinning) {
+      below = toPrintable(note());
+      spinner = SPINNER[frame % SPINNER.length]!;
+    }
     const lines = drawTree(tree.nodes, {
       width,
       // One line for the cursor, and lines above the top cannot be painted again.
-      height: (screen.rows || DEFAULT_ROWS) - (below === '' ? 1 : 2),
+      height: (screen.rows || DEFAULT_ROWS) - 1 - Number(below !== ''),
       now: clock.now(),
-      spinner: spinning ? SPINNER[frame % SPINNER.length]! : '·',
+      spinner,
       style,
     });
     if (below !== '') lines.push(style.dim(pad(`  ${below}`, width).trimEnd()));
@@ -119,7 +127,7 @@ export function drawTree(nodes: readonly TreeNode[], view: View): string[] {
   const hidden: TreeNode[] = [];
   const inOrder = [...nodes.filter((node) => node.ended_at !== null), ...nodes.filter((n) => n.ended_at === null)];
   for (const node of inOrder) {
-    if (shown.size + (hidden.length > 0 ? 1 : 0) <= Math.max(2, height)) break;
+    if (shown.size + Math.min(hidden.length, 1) <= Math.max(2, height)) break;
     if (node.depth === 0) continue;
     shown.delete(node);
     hidden.push(node);
@@ -138,15 +146,22 @@ export function drawTree(nodes: readonly TreeNode[], view: View): string[] {
   };
   const gaps = [widths.tokens, widths.cost, widths.time].filter((cell) => cell > 0).length + 1;
   const free = width - 2 - widths.label - widths.tokens - widths.cost - widths.time - gaps;
-  const wanted = most(({ doing }) => doing);
-  const model =
-    width < MODEL_FROM
-      ? 0
-      : Math.min(
-          most((row) => row.model),
-          Math.max(MIN_MODEL, free - 1 - Math.max(MIN_DOING, wanted)),
-        );
-  const doing = Math.max(0, free - (model > 0 ? model + 1 : 0));
+  let model = 0;
+  if (width >= MODEL_FROM) {
+    const room =
+      free -
+      1 -
+      Math.max(
+        MIN_DOING,
+        most(({ doing }) => doing),
+      );
+    model = Math.min(
+      most((row) => row.model),
+      Math.max(MIN_MODEL, room),
+    );
+  }
+  let doing = Math.max(0, free);
+  if (model > 0) doing = Math.max(0, free - model - 1);
   const lines = rows.map((row) => drawTreeLine(row, { ...widths, model, doing }, view));
   if (hidden.length > 0) lines.push(view.style.dim(pad(summarizeHidden(hidden), width).trimEnd()));
   return lines;
@@ -162,15 +177,19 @@ interface Cells {
 }
 
 function composeTreeCells(node: TreeNode, now: number): Cells {
-  const used = node.input_tokens + node.output_tokens > 0;
-  return {
+  const cells = {
     label: `${'  '.repeat(node.depth)}${node.label}`,
     model: toPrintable(node.model),
     doing: toPrintable(node.doing),
-    tokens: used ? `${formatCompact(node.input_tokens)}↑ ${formatCompact(node.output_tokens)}↓` : '',
-    cost: used ? formatRoundedDollars(node.cost) : '',
-    time: node.started_at === null ? '' : formatAge((node.ended_at ?? now) - node.started_at),
+    tokens: '',
+    cost: '',
+    time: '',
   };
+  if (node.started_at !== null) cells.time = formatAge((node.ended_at ?? now) - node.started_at);
+  if (node.input_tokens + node.output_tokens === 0) return cells;
+  cells.tokens = `${formatCompact(node.input_tokens)}↑ ${formatCompact(node.output_tokens)}↓`;
+  cells.cost = formatCost(formatRoundedDollars(node.cost), { all: node.calls, unpriced: node.unpriced_calls });
+  return cells;
 }
 
 function drawTreeLine(
@@ -179,8 +198,12 @@ function drawTreeLine(
   { width, spinner, style }: View,
 ): string {
   const { node } = row;
-  const cell = (name: keyof Cells, align: 'left' | 'right' = 'left') =>
-    widths[name] <= 0 ? '' : `${name === 'label' ? '' : ' '}${pad(row[name], widths[name], align)}`;
+  const cell = (name: keyof Cells, align: 'left' | 'right' = 'left') => {
+    if (widths[name] <= 0) return '';
+    const text = pad(row[name], widths[name], align);
+    if (name === 'label') return text;
+    return ` ${text}`;
+  };
   if (width < 2 + widths.label + widths.cost + widths.time + 2) return pad(`${row.label} ${row.doing}`, width);
   return (
     `${chooseMark(node, spinner, style)} ${style.bold(cell('label'))}${style.dim(cell('model'))}${cell('doing')}` +
@@ -192,17 +215,17 @@ function chooseMark({ state, asks }: TreeNode, spinner: string, style: Style): s
   if (state === 'completed') return style.green('✓');
   if (state === 'failed' || state === 'cancelled') return style.red('✗');
   if (asks.size > 0) return style.yellow('?');
-  return style.cyan(state === 'running' ? spinner : '·');
+  if (state === 'running') return style.cyan(spinner);
+  return style.cyan('·');
 }
 
 function summarizeHidden(hidden: readonly TreeNode[]): string {
   const ended = hidden.filter((node) => node.ended_at !== null).length;
-  const parts = [
-    ...(ended > 0 ? [`${ended} ended`] : []),
-    ...(ended < hidden.length ? [`${hidden.length - ended} at work`] : []),
-  ];
+  const parts: string[] = [];
+  if (ended > 0) parts.push(`${ended} ended`);
+  if (ended < hidden.length) parts.push(`${hidden.length - ended} at work`);
   const cost = formatRoundedDollars(hidden.reduce((sum, node) => sum + node.cost, 0n));
-  return `  and ${hidden.length} more ${hidden.length === 1 ? 'worker' : 'workers'}: ${parts.join(', ')}, ${cost}`;
+  return `  and ${hidden.length} more ${nameWorkers(hidden.length)}: ${parts.join(', ')}, ${cost}`;
 }
 
 export interface Watch extends LiveTree {
@@ -216,7 +239,7 @@ const LABEL_WIDTH = 9;
 /** `note` is shown below the painted tree, where it is not empty. */
 export function startWatch(tree: SessionTree, output: TextOutput, style: Style, note?: () => string): Watch {
   if (output.isTTY === true) {
-    const live = startLiveTree(tree, output, style, note ? { note } : {});
+    const live = startLiveTree(tree, output, style, note && { note });
     return { ...live, apply: (event) => void tree.apply(event) };
   }
   return {

@@ -3,6 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { createMetisClient, type RouteExplanation } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
+import { nameReference } from '#protocol/text/model-reference.ts';
 import {
   askServer,
   createTerminalStyle,
@@ -41,7 +42,8 @@ export async function checkRouting(
       for (const line of warnings) stdout.write(`${style.yellow('warning')}  ${toPrintable(line)}\n`);
       if (valid) stdout.write(`${style.green('ok')}       ${file}\n`);
     }
-    return valid ? 0 : 1;
+    if (valid) return 0;
+    return 1;
   });
 }
 
@@ -59,7 +61,8 @@ export async function explainRoute(
       model: flags.model,
     });
     terminal.stdout.write(flags.json ? toJsonLine(answer) : `${formatExplanation(terminal, answer).join('\n')}\n`);
-    return answer.refused === null ? 0 : 1;
+    if (answer.refused === null) return 0;
+    return 1;
   });
 }
 
@@ -73,15 +76,7 @@ function formatExplanation(terminal: Terminal, answer: RouteExplanation): string
     // A skipped rule has its row below its slot; the last one of a rejected slot is the slot's own candidate.
     const passedOver = (entry.tried_rules ?? []).filter((tried) => tried.rule_name !== entry.rule_name);
     if (entry === winner) winningRow = rows.length;
-    rows.push([
-      `${entry === winner ? '▸' : ' '} ${i + 1}`,
-      entry.policy,
-      entry.verdict === 'chose' && entry !== winner ? 'could' : entry.verdict,
-      entry.candidate_model ?? '',
-      entry.validation_failure === null
-        ? entry.reason
-        : `${entry.reason}: ${describeFailure(entry.validation_failure, entry.candidate_model)}`,
-    ]);
+    rows.push(composeSlotCells(entry, i + 1, winner));
     for (const { rule_name, candidate_model, validation_failure } of passedOver)
       rows.push([
         '',
@@ -99,14 +94,34 @@ function formatExplanation(terminal: Terminal, answer: RouteExplanation): string
   const [header, rule, ...body] = beside ? whole : layOutTable(columns.slice(0, -1), rows, width);
   const painted = body.flatMap((line, i) => {
     const row = i === winningRow ? style.bold(line) : line;
-    return beside ? [row] : [row, pad(`     ${toPrintable(rows[i]!.at(-1)!)}`, width).trimEnd()];
+    if (beside) return [row];
+    return [row, pad(`     ${toPrintable(rows[i]!.at(-1)!)}`, width).trimEnd()];
   });
   return [toPrintable(describeVerdict(answer)), '', header!, rule!, ...painted];
 }
 
+type Slot = RouteExplanation['chain'][number];
+
+/** A slot that could have served the message beside the winner did not choose. */
+function composeSlotCells(slot: Slot, number: number, winner: Slot | undefined): string[] {
+  const { policy, verdict, candidate_model, validation_failure } = slot;
+  const cells = [
+    `  ${number}`,
+    policy,
+    verdict as string,
+    nameReference(candidate_model ?? '', slot.candidate_effort),
+    slot.reason,
+  ];
+  if (slot === winner) cells[0] = `▸ ${number}`;
+  else if (verdict === 'chose') cells[2] = 'could';
+  if (validation_failure !== null) cells[4] = `${slot.reason}: ${describeFailure(validation_failure, candidate_model)}`;
+  return cells;
+}
+
 /** A model of the registry is not configured for one reason alone. */
 function describeFailure(code: string, model: string | null): string {
-  return code === 'not_configured' ? `no key for ${model?.split(':')[0]}` : code;
+  if (code === 'not_configured') return `no key for ${model?.split(':')[0]}`;
+  return code;
 }
 
 const REASONS: Readonly<Record<string, string>> = {
@@ -122,13 +137,14 @@ function explainFileError(error: unknown): string {
 
 function describeVerdict({
   chosen_model,
+  chosen_effort,
   refused,
   chain,
   winner_index,
   estimated_input_tokens,
 }: RouteExplanation): string {
   const about = `about ${groupDigits(estimated_input_tokens)} input tokens`;
-  if (refused === null) return `${chosen_model}, ${about}`;
+  if (refused === null) return `${nameReference(chosen_model, chosen_effort)}, ${about}`;
   if (refused === 'routing_failed') return `refused: no model can serve this message, ${about}`;
   return `refused: the chosen model cannot serve this message, ${chain[winner_index]?.candidate_model} could; ${about}`;
 }

@@ -10,17 +10,20 @@ import {
 import type { ServerAddress } from '#client/request.ts';
 import { type Waiting, waitingEnds, wordsFor } from '#client/stream-items.ts';
 import { type Clock, systemClock, type Timer } from '#protocol/clock.ts';
-import { fromPusd, sumPusd, toPusd } from '#protocol/money.ts';
+import { fromPusd, sumPusd, toPusd, ZERO_PUSD } from '#protocol/money.ts';
 import { createApprovals, type Desk } from './approvals.ts';
+import { createDenials } from './denials.ts';
 import { followSession, toLoggedEvent } from './events.ts';
 import { startWatch, type Watch } from './live-tree.ts';
 import { createSessionTree } from './session-tree.ts';
 import {
   askServer,
   createTerminalStyle,
+  describeRefusal,
   formatAge,
   formatDollars,
   groupDigits,
+  nameWorkers,
   printMessage,
   type ServerFlags,
   type Terminal,
@@ -31,6 +34,8 @@ import {
 
 const ASK_AGAIN_MS = 2000;
 const SHOWN = 3;
+const KEY_ADVICE =
+  'rejected the key or account of the server; correct the key, restart the server, and check it with: metis doctor --online';
 export interface WaitingLine {
   /** '' when nothing is waited for. */
   line(): string;
@@ -67,8 +72,10 @@ export function watchWaiting(
           ({ kind, session_id, since }) =>
             `${wordsFor(kind)} (${who(session_id)}, ${formatAge(clock.now() - Date.parse(since))})`,
         );
-      const more = ends.length > SHOWN ? ` and ${ends.length - SHOWN} more` : '';
-      return parts.length === 0 ? '' : `waits for ${parts.join(', ')}${more}`;
+      if (parts.length === 0) return '';
+      const line = `waits for ${parts.join(', ')}`;
+      if (ends.length <= SHOWN) return line;
+      return `${line} and ${ends.length - SHOWN} more`;
     },
     clear(id) {
       waiting = waiting.filter(({ session_id }) => session_id !== id);
@@ -98,9 +105,11 @@ export interface RunTerminal extends Terminal {
   readonly interrupted: Promise<unknown>;
   /** Ctrl-C where the terminal hands it over as a key. */
   readonly interrupt: () => void;
+  /** Calls `work` at each Ctrl-\; the returned function ends that. */
+  readonly onQuitKey: (work: () => void) => () => void;
 }
 
-export const EXIT = { completed: 0, failed: 1, usage: 2, cancelled: 3, budget: 4 } as const;
+export const EXIT = { completed: 0, failed: 1, usage: 2, cancelled: 3, budget: 4, denied: 5 } as const;
 const ENDS: readonly string[] = ['turn.completed', 'turn.failed', 'turn.cancelled'];
 
 /** Exit code: see `EXIT`. With `json`, every stored event of the tree on a line of stdout instead of the answer. */
@@ -118,7 +127,7 @@ export async function runTask(
     } catch (error) {
       if (!(error instanceof ApiError) || error.status === 401 || error.status >= 500) throw error;
       // The server does not offer what the flags request.
-      printMessage(terminal.stderr, error.message);
+      printMessage(terminal.stderr, describeRefusal(error));
       return EXIT.usage;
     }
     try {
@@ -141,15 +150,17 @@ async function forgetEmpty(client: MetisClient, id: string): Promise<void> {
 }
 
 function composeSession({ stdin, stderr }: RunTerminal, flags: RunFlags): NewSession {
-  const isInteractive = stdin.isTTY === true && stderr.isTTY === true;
+  // At a terminal the server's own rule applies.
+  let approval_mode: NewSession['approval_mode'] = null;
+  if (flags.approve) approval_mode = 'approve_all';
+  else if (stdin.isTTY !== true || stderr.isTTY !== true) approval_mode = 'strict';
   return {
     workspace_path: flags.workspace,
     initial_active_model: flags.model ?? null,
     worker: flags.worker ?? null,
     max_cost_usd: flags.budget ?? null,
     on_reached: 'stop',
-    // At a terminal the server's own rule applies.
-    approval_mode: flags.approve ? 'approve_all' : isInteractive ? null : 'strict',
+    approval_mode,
   };
 }
 
@@ -163,6 +174,7 @@ async function runTurn(
   const style = createTerminalStyle(terminal, stderr);
   const tree = createSessionTree(session.id, session);
   const run: RunState = { turnId: null, turn: null, overrun: null, note: '' };
+  const denials = createDenials();
   const who = (id: string) => tree.nodes.find((node) => node.session_id === id)?.label ?? 'a worker';
   const waiting = stderr.isTTY === true ? watchWaiting(client, session.id, who) : null;
   const watch = startWatch(tree, stderr, style, () => run.note || (waiting?.line() ?? ''));
@@ -172,6 +184,9 @@ async function runTurn(
   void interrupted.then(() => {
     if (run.turnId === null) leaving.abort();
     else void cancelRun(client, session.id, run.turnId, watch);
+  });
+  const ignoreQuitKey = terminal.onQuitKey(() => {
+    if (run.turnId !== null) void concludeRun(client, session.id, run.turnId, watch);
   });
   const note = (text: string) => {
     run.note = text;
@@ -197,6 +212,8 @@ async function runTurn(
       if (event.transient) continue;
       waiting?.clear(event.session_id);
       if (json) stdout.write(toJsonLine(toLoggedEvent(event)));
+      denials.apply(event, who(event.session_id));
+      if (event.type === 'routing.policy_invalid') watch.say(describeBrokenRules(event.payload));
       if (event.type === 'tool.confirmation_requested' && session.approval_mode === 'interactive')
         approvals.add(event.payload.confirmation_request_id);
       else if (event.type === 'tool.confirmation_resolved') approvals.withdraw(event.payload.confirmation_request_id);
@@ -206,11 +223,26 @@ async function runTurn(
     }
     if (run.turnId !== null) run.turn ??= await client.getTurn(session.id, run.turnId);
   } finally {
+    ignoreQuitKey();
     waiting?.stop();
     await approvals.close();
     watch.stop();
   }
-  return run.turn === null ? EXIT.cancelled : reportRun(terminal, client, { ...run, turn: run.turn, json });
+  if (run.turn === null) return EXIT.cancelled;
+  const code = await reportRun(terminal, client, { ...run, turn: run.turn, json });
+  for (const line of denials.describe()) printMessage(stderr, line);
+  if (code === EXIT.completed && denials.count() > 0) return EXIT.denied;
+  return code;
+}
+
+/** A routing file that was read with errors: the turn went on without its rules. */
+function describeBrokenRules(fault: {
+  readonly policy_path: string;
+  readonly errors: readonly string[];
+  readonly using_last_known_good: boolean;
+}): string {
+  const consequence = fault.using_last_known_good ? 'its last valid rules apply' : 'none of its rules apply';
+  return `metis: ${toPrintable(`${fault.policy_path} is invalid, so ${consequence}: ${fault.errors.join('; ')}`)}`;
 }
 
 interface RunState {
@@ -233,14 +265,15 @@ async function checkInterrupted(
   if (turnId === null) return;
   try {
     const { status } = await client.getTurn(sessionId, turnId);
-    if (status === 'interrupted') note('the turn waits to be resumed: POST /sessions/{id}/turns/{turn_id}/resume');
+    if (status === 'interrupted') note('the turn is interrupted; resume it in the dashboard');
   } catch {
     // Away again: the stream reports it.
   }
 }
 
 function ifEnded(turn: Turn): Turn | null {
-  return turn.ended_at === null ? null : turn;
+  if (turn.ended_at === null) return null;
+  return turn;
 }
 
 async function cancelRun(client: MetisClient, sessionId: string, turnId: string, watch: Watch): Promise<void> {
@@ -254,10 +287,21 @@ async function cancelRun(client: MetisClient, sessionId: string, turnId: string,
   }
 }
 
+async function concludeRun(client: MetisClient, sessionId: string, turnId: string, watch: Watch): Promise<void> {
+  watch.say('concluding: no further tool starts, and the model answers with what it has');
+  try {
+    await client.concludeTurn(sessionId, turnId);
+  } catch (error) {
+    if (!(error instanceof ApiError)) watch.say('the server does not answer; Ctrl-\\ tries again');
+    else if (error.code !== 'turn_not_running') watch.say(`metis: ${toPrintable(error.message)}`);
+  }
+}
+
 /** A model's words may be those of a file it read: a pipe gets them to the byte, a terminal without what it would act on. */
 function writeAnswer(stdout: Terminal['stdout'], output: NonNullable<Turn['output']>): void {
   if (typeof output !== 'string') stdout.write(toJsonLine(output));
-  else stdout.write(`${stdout.isTTY === true ? toPrintableText(output.trimEnd()) : output.trimEnd()}\n`);
+  else if (stdout.isTTY === true) stdout.write(`${toPrintableText(output.trimEnd())}\n`);
+  else stdout.write(`${output.trimEnd()}\n`);
 }
 
 interface Overrun {
@@ -270,7 +314,20 @@ interface Overrun {
 /** The least budget that the refused call fits in; other limits are not this command's. */
 function suggestBudget({ scope, spent_usd, needed_usd }: Overrun): string {
   if (scope !== 'session') return '';
-  return `; --budget ${fromPusd(sumPusd([toPusd(spent_usd), toPusd(needed_usd)]))} would have let it go`;
+  return `; --budget ${fromPusd(sumPusd([toPusd(spent_usd), toPusd(needed_usd)]))} would allow it`;
+}
+
+/** The session, and what it and its workers cost. */
+function summarizeCost(session: Session): string {
+  const { id, cost_so_far_usd, workers_cost_usd, worker_count } = session;
+  const total = sumPusd([toPusd(cost_so_far_usd), toPusd(workers_cost_usd)]);
+  const parts = [`${id}: ${formatDollars(fromPusd(total))}`];
+  if (session.has_unpriced_calls && total === ZERO_PUSD) parts[0] = `${id}: unpriced`;
+  else if (session.has_unpriced_calls) parts[0] += ' and calls without a price';
+  if (worker_count > 0)
+    parts.push(`${formatDollars(workers_cost_usd)} of it by ${groupDigits(worker_count)} ${nameWorkers(worker_count)}`);
+  if (session.has_simulated_calls) parts.push('simulated, at example prices');
+  return parts.join(', ');
 }
 
 /** What the turn ended with; its exit code. */
@@ -281,12 +338,8 @@ async function reportRun(
 ): Promise<number> {
   const { stdout, stderr } = terminal;
   if (!json && turn.status === 'completed' && turn.output !== null) writeAnswer(stdout, turn.output);
-  const { id, cost_so_far_usd, workers_cost_usd, worker_count } = await client.getSession(turn.session_id);
   const style = createTerminalStyle(terminal, stderr);
-  const total = fromPusd(sumPusd([toPusd(cost_so_far_usd), toPusd(workers_cost_usd)]));
-  const count = `${groupDigits(worker_count)} ${worker_count === 1 ? 'worker' : 'workers'}`;
-  const part = worker_count === 0 ? '' : `, ${formatDollars(workers_cost_usd)} of it by ${count}`;
-  stderr.write(`${style.dim(toPrintable(`${id}: ${formatDollars(total)}${part}`))}\n`);
+  stderr.write(`${style.dim(toPrintable(summarizeCost(await client.getSession(turn.session_id))))}\n`);
   const say = (text: string) => printMessage(stderr, text);
   if (turn.status === 'cancelled') {
     say(`cancelled: ${turn.cancel_reason}`);
@@ -294,15 +347,16 @@ async function reportRun(
   }
   if (turn.status !== 'completed') {
     say(`the turn failed: ${turn.error_message ?? turn.error_code ?? turn.status}`);
+    if (turn.error_class === 'auth') say(`${turn.provider ?? 'the provider'} ${KEY_ADVICE}`);
     return EXIT.failed;
   }
   if (turn.stop_reason === 'budget_exceeded') {
-    say(
-      overrun === null
-        ? 'the budget is too small for the next model call'
-        : `the budget is too small: ${formatDollars(overrun.spent_usd)} of ${formatDollars(overrun.limit_usd)} spent ` +
-            `(limit of the ${overrun.scope}), and the next model call may cost ${formatDollars(overrun.needed_usd)}${suggestBudget(overrun)}`,
-    );
+    if (overrun === null) say('the budget is too small for the next model call');
+    else
+      say(
+        `the budget is too small: ${formatDollars(overrun.spent_usd)} of ${formatDollars(overrun.limit_usd)} spent ` +
+          `(limit of the ${overrun.scope}), and the next model call may cost ${formatDollars(overrun.needed_usd)}${suggestBudget(overrun)}`,
+      );
     return EXIT.budget;
   }
   if (turn.stop_reason === 'max_tokens') say('the answer was cut off at turn.max_output_tokens');

@@ -2,6 +2,8 @@
 import type { Session } from '#client/client.ts';
 import type { StoredEvent, TransientEvent } from '#client/stream-items.ts';
 import { type Pusd, sumPusd, toPusd, ZERO_PUSD } from '#protocol/money.ts';
+import { nameReference } from '#protocol/text/model-reference.ts';
+import { isSimulated } from '#protocol/text/simulated.ts';
 import { toPrintable } from './terminal.ts';
 
 export type NodeState = 'waiting' | 'running' | 'completed' | 'failed' | 'cancelled';
@@ -19,6 +21,9 @@ export interface TreeNode {
   input_tokens: number;
   output_tokens: number;
   cost: Pusd;
+  calls: number;
+  /** Calls of a model without a price. */
+  unpriced_calls: number;
   /** Of its turn, Unix milliseconds; null before and while it runs. */
   started_at: number | null;
   ended_at: number | null;
@@ -73,7 +78,8 @@ export function createSessionTree(
       }
       const node = findNode(event.session_id);
       const line = node ? applyToNode(node, event) : null;
-      return event.type === 'tool.confirmation_requested' && approval_mode !== 'interactive' ? null : line;
+      if (event.type === 'tool.confirmation_requested' && approval_mode !== 'interactive') return null;
+      return line;
     },
   };
 }
@@ -91,6 +97,8 @@ function newNode(session_id: string, label: string, depth: number): TreeNode {
     input_tokens: 0,
     output_tokens: 0,
     cost: ZERO_PUSD,
+    calls: 0,
+    unpriced_calls: 0,
     started_at: null,
     ended_at: null,
     tools: new Map(),
@@ -114,7 +122,8 @@ function applyToNode(node: TreeNode, event: StoredEvent | TransientEvent): strin
       return `${worker_name ?? 'a worker'} does not get ${dropped_tools.map(toPrintable).join(', ')}`;
     }
     case 'route.decided':
-      node.model = event.payload.chosen_model;
+      node.model = nameReference(event.payload.chosen_model, event.payload.chosen_effort);
+      if (isSimulated(node.model)) return `started on ${node.model}, which is simulated`;
       return `started on ${node.model}`;
     case 'llm.call_started':
       node.doing = 'thinking';
@@ -133,6 +142,8 @@ function applyToNode(node: TreeNode, event: StoredEvent | TransientEvent): strin
       node.input_tokens += payload.input_tokens + payload.cached_input_tokens + payload.cache_creation_input_tokens;
       node.output_tokens += payload.output_tokens;
       node.cost = sumPusd([node.cost, toPusd(payload.cost_usd)]);
+      node.calls++;
+      if (payload.priced === false) node.unpriced_calls++;
       return null;
     }
     case 'llm.call_failed':
@@ -164,15 +175,12 @@ function applyToNode(node: TreeNode, event: StoredEvent | TransientEvent): strin
       node.announced.delete(tool_use_id);
       showTools(node);
       if (event.type === 'tool.failed') return `${name} failed: ${event.payload.error_class}`;
-      return event.type === 'tool.completed' && !event.payload.success ? `${name} reports a failure` : null;
+      if (event.type === 'tool.completed' && !event.payload.success) return `${name} reports a failure`;
+      return null;
     }
     case 'turn.completed':
-      return finishNode(
-        node,
-        event,
-        'completed',
-        event.payload.stop_reason === 'budget_exceeded' ? 'over budget' : 'done',
-      );
+      if (event.payload.stop_reason === 'budget_exceeded') return finishNode(node, event, 'completed', 'over budget');
+      return finishNode(node, event, 'completed', 'done');
     case 'turn.failed':
       return finishNode(node, event, 'failed', `failed: ${event.payload.error_code}`);
     case 'turn.cancelled':
@@ -207,5 +215,6 @@ const MAX_SUBJECT = 120;
 /** The argument that best describes what a call works on. */
 function describeInput(input: Readonly<Record<string, unknown>>): string {
   const text = SUBJECTS.map((name) => input[name]).find((value) => typeof value === 'string' && value !== '');
-  return typeof text === 'string' ? toPrintable(text.slice(0, MAX_SUBJECT)) : '';
+  if (typeof text === 'string') return toPrintable(text.slice(0, MAX_SUBJECT));
+  return '';
 }

@@ -1,8 +1,10 @@
 // `metis sessions`: what there is on the server, newest first (17 §2).
 import { createMetisClient, type Session, type SessionsQuery } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
+import { waitingEnds } from '#client/stream-items.ts';
 import { systemClock } from '#protocol/clock.ts';
-import { sumPusd, toPusd } from '#protocol/money.ts';
+import { sumPusd, toPusd, ZERO_PUSD } from '#protocol/money.ts';
+import { nameReference } from '#protocol/text/model-reference.ts';
 import {
   askServer,
   type Column,
@@ -32,6 +34,8 @@ export interface SessionsFlags extends Pick<ServerFlags, 'json'> {
   /** Workers' sessions too. */
   readonly workers?: boolean;
   readonly status?: SessionsQuery['status'];
+  /** Only open ones whose newest turn failed. */
+  readonly failed?: boolean;
 }
 
 /** Exit code: 0 also when there is none, 1 when the server could not say. With `json`, a session a line. */
@@ -39,7 +43,11 @@ export async function listSessions(terminal: Terminal, server: ServerAddress, fl
   const { stdout } = terminal;
   return askServer(terminal, server, async () => {
     const client = createMetisClient(server);
-    const query: SessionsQuery = { include_workers: flags.workers ?? false, status: flags.status };
+    const query: SessionsQuery = {
+      include_workers: flags.workers ?? false,
+      status: flags.status,
+      failed: flags.failed,
+    };
     const sessions: Session[] = [];
     let cursor: string | null = null;
     do {
@@ -53,7 +61,7 @@ export async function listSessions(terminal: Terminal, server: ServerAddress, fl
       return 0;
     }
     if (sessions.length === 0) {
-      stdout.write('no sessions\n');
+      stdout.write(flags.failed ? 'no failed sessions\n' : 'no sessions\n');
       return 0;
     }
     const style = createTerminalStyle(terminal);
@@ -69,20 +77,47 @@ export async function listSessions(terminal: Terminal, server: ServerAddress, fl
 }
 
 function composeSessionCells(session: Session): string[] {
-  const { worker_count, active_worker_count } = session;
   return [
     session.id,
     session.title ?? session.task ?? describeClient(session),
-    session.status,
-    session.last_model ?? '',
-    worker_count === 0 ? '' : `${active_worker_count}/${worker_count}`,
-    formatRoundedDollars(sumPusd([toPusd(session.cost_so_far_usd), toPusd(session.workers_cost_usd)])),
+    formatState(session),
+    nameReference(session.last_model ?? '', session.last_effort),
+    formatWorkers(session),
+    formatSessionCost(session),
     formatAge(systemClock.now() - Date.parse(session.updated_at)),
   ];
+}
+
+/** Its status, or what a person must know first: that it failed, how it ended, or what it waits for. */
+function formatState({ status, disposition, failure, waiting_on }: Session): string {
+  if (status === 'ended') return disposition === null || disposition === 'completed' ? status : disposition;
+  if (failure !== null) return 'failed';
+  const kinds = new Set(waitingEnds(waiting_on).map(({ kind }) => kind));
+  if (kinds.has('budget')) return 'needs budget';
+  if (kinds.size === 1 && kinds.has('approval')) return 'needs approval';
+  return status;
+}
+
+/** Their number; while some run, `1 of 3 run`. */
+function formatWorkers({ worker_count, active_worker_count }: Session): string {
+  if (worker_count === 0) return '';
+  if (active_worker_count === 0) return String(worker_count);
+  return `${active_worker_count} of ${worker_count} run`;
+}
+
+/** What calls without a price cost is not known, and what a script answered cost nothing. */
+function formatSessionCost(session: Session): string {
+  const cost = sumPusd([toPusd(session.cost_so_far_usd), toPusd(session.workers_cost_usd)]);
+  const shown = formatRoundedDollars(cost);
+  if (session.has_simulated_calls) return `simulated ${shown}`;
+  if (!session.has_unpriced_calls) return shown;
+  if (cost === ZERO_PUSD) return 'unpriced';
+  return `${shown} + unpriced`;
 }
 
 /** Of a session that a client keeps under a name of its own: that name, after the client's. */
 function describeClient({ client, client_ref }: Session): string {
   if (client_ref === null) return client ?? '';
-  return client === null || client_ref.startsWith(client) ? client_ref : `${client} ${client_ref}`;
+  if (client === null || client_ref.startsWith(client)) return client_ref;
+  return `${client} ${client_ref}`;
 }

@@ -28,12 +28,14 @@ const COLOURED: Style = {
 };
 
 export function createStyle(coloured: boolean): Style {
-  return coloured ? COLOURED : PLAIN;
+  if (coloured) return COLOURED;
+  return PLAIN;
 }
 
 /** How many columns a terminal gives it: a wide character or an emoji takes two, a combining mark none. */
 export function countColumns(text: string): number {
-  return /^[\x20-\x7e]*$/.test(text) ? text.length : stringWidth(text);
+  if (/^[\x20-\x7e]*$/.test(text)) return text.length;
+  return stringWidth(text);
 }
 
 /** At most `width` columns: what does not fit ends in an ellipsis, never inside a character. */
@@ -55,7 +57,8 @@ const GRAPHEMES = new Intl.Segmenter();
 export function pad(text: string, width: number, align: 'left' | 'right' = 'left'): string {
   const shown = clip(text, width);
   const space = ' '.repeat(Math.max(0, width - countColumns(shown)));
-  return align === 'left' ? `${shown}${space}` : `${space}${shown}`;
+  if (align === 'left') return `${shown}${space}`;
+  return `${space}${shown}`;
 }
 
 /** Lines of at most `width` columns, broken between words, inside one only where it is longer than a line. */
@@ -67,7 +70,8 @@ export function wrapWords(text: string, width: number): string[] {
       if (line !== '' && countColumns(line) + 1 + countColumns(word) > width) {
         lines.push(line);
         line = word;
-      } else line = line === '' ? word : `${line} ${word}`;
+      } else if (line === '') line = word;
+      else line += ` ${word}`;
     }
     return [...lines, line];
   });
@@ -92,6 +96,12 @@ export function splitByWidth(text: string, width: number): string[] {
   return [...parts, part];
 }
 
+/** The noun after a number. */
+export function nameWorkers(count: number): string {
+  if (count === 1) return 'worker';
+  return 'workers';
+}
+
 /** `12345` -> `12,345`. */
 export function groupDigits(count: number): string {
   return String(count).replace(/\B(?=(\d{3})+$)/g, ',');
@@ -100,7 +110,9 @@ export function groupDigits(count: number): string {
 /** `1234567.5` -> `$1,234,567.5`, to the last digit. */
 export function formatDollars(usd: string): string {
   const [whole = '0', fraction] = usd.split('.');
-  return `$${groupDigits(Number(whole))}${fraction === undefined ? '' : `.${fraction}`}`;
+  const dollars = `$${groupDigits(Number(whole))}`;
+  if (fraction === undefined) return dollars;
+  return `${dollars}.${fraction}`;
 }
 
 /** For a glance: four decimal places below $100, two from there. Half up, in integers. */
@@ -112,12 +124,21 @@ export function formatRoundedDollars(pusd: bigint): string {
 }
 const HUNDRED_DOLLARS = 100n * 10n ** 12n;
 
+/** What calls cost, with those that have no price by their number: they cost something, and not $0. */
+export function formatCost(cost: string, calls: { readonly all: number; readonly unpriced: number }): string {
+  if (calls.unpriced === 0) return cost;
+  // A call may lack only a part of its cost.
+  if (calls.unpriced >= calls.all && !/[1-9]/.test(cost)) return 'unpriced';
+  return `${cost} + ${groupDigits(calls.unpriced)} unpriced`;
+}
+
 /** `950`, `1.2k`, `35k`, `1.2M`: at most four characters up to a billion, rounded down. */
 export function formatCompact(count: number): string {
   for (const [unit, name] of UNITS) {
     if (count < unit) continue;
     const tenths = Math.floor((count * 10) / unit);
-    return `${tenths < 100 ? tenths / 10 : Math.floor(tenths / 10)}${name}`;
+    if (tenths < 100) return `${tenths / 10}${name}`;
+    return `${Math.floor(tenths / 10)}${name}`;
   }
   return String(count);
 }
@@ -197,16 +218,28 @@ export async function askServer(
   try {
     return await body();
   } catch (error) {
-    if (error instanceof ApiError) {
-      const cure = error.status === 401 ? '; give one with --token or METIS_TOKEN' : '';
-      printMessage(stderr, `${error.message}${cure}`);
-    }
+    if (error instanceof ApiError) printMessage(stderr, describeRefusal(error));
     // fetch's own way to say that there was no connection.
     else if (error instanceof TypeError && error.cause !== undefined)
       printMessage(stderr, `no server answers at ${baseUrl}; metis serve starts one`);
     else throw error;
     return EXIT_FAILED;
   }
+}
+
+/** What to do about a refusal, by its code. */
+const CURES: Readonly<Record<string, string>> = {
+  model_not_configured: 'metis models lists the models of the server',
+};
+const NO_WORKER = 'metis workers list shows the workers of this folder';
+
+/** The server's words, and the command that leads on. */
+export function describeRefusal({ code, status, message, details }: ApiError): string {
+  if (status === 401) return `${message}; give one with --token or METIS_TOKEN`;
+  if (details.resource === 'worker') return `${message} (${NO_WORKER})`;
+  const cure = CURES[code];
+  if (cure === undefined) return message;
+  return `${message} (${cure})`;
 }
 
 /** The style for `output`, by default stdout. */
@@ -217,13 +250,14 @@ export function createTerminalStyle({ stdout, env }: Terminal, output: TextOutpu
 /** Writes one message, broken between words on a terminal. */
 export function printMessage(output: TextOutput, sentence: string): void {
   const text = `metis: ${toPrintable(sentence)}`;
-  const lines = output.isTTY === true ? wrapWords(text, (output.columns || 80) - 1) : [text];
-  output.write(`${lines.join('\n')}\n`);
+  if (output.isTTY === true) output.write(`${wrapWords(text, (output.columns || 80) - 1).join('\n')}\n`);
+  else output.write(`${text}\n`);
 }
 
 /** Columns a table may take: what the terminal has, as many as it needs where there is none. */
 export function getTableWidth({ stdout }: Terminal): number {
-  return stdout.isTTY === true ? stdout.columns || 80 : Number.POSITIVE_INFINITY;
+  if (stdout.isTTY === true) return stdout.columns || 80;
+  return Number.POSITIVE_INFINITY;
 }
 
 const MIN_TEXT = 4;
@@ -313,5 +347,6 @@ export function parseSinceTime(text: string): string | null {
   if (count !== undefined) return isoTime(Math.max(0, systemClock.now() - Number(count) * UNIT_MS[unit!]!));
   const time = /^\d{4}-\d\d-\d\d$/.test(text) ? `${text}T00:00:00Z` : text;
   const known = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/i.test(time);
-  return known && !Number.isNaN(Date.parse(time)) ? time : null;
+  if (known && !Number.isNaN(Date.parse(time))) return time;
+  return null;
 }

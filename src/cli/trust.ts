@@ -90,12 +90,14 @@ export async function changeTrust(
 }
 
 function describeTrust({ path: file, trusted, trusted_sha256, sha256, widens }: TrustedFileInfo): string[] {
-  const changed = sha256 === null ? 'is missing' : 'has changed since it was trusted';
-  const state = trusted ? 'is trusted' : trusted_sha256 === null ? 'is not trusted' : changed;
+  let state = 'has changed since it was trusted';
+  if (trusted) state = 'is trusted';
+  else if (trusted_sha256 === null) state = 'is not trusted';
+  else if (sha256 === null) state = 'is missing';
   return [`${file} ${state}`, ...widens.map((one) => `  ${one}`)];
 }
 
-async function isConfirmed({ stdin, stderr }: InteractiveTerminal, question: string): Promise<boolean> {
+export async function isConfirmed({ stdin, stderr }: InteractiveTerminal, question: string): Promise<boolean> {
   const lines = readline.createInterface({ input: stdin, output: stderr, terminal: true });
   try {
     return /^\s*y(es)?\s*$/i.test(await lines.question(toPrintable(question)));

@@ -64,7 +64,7 @@ export async function printWorker(
     const worker = await createMetisClient(server).getWorkerDefinition(name, {
       workspace_path: resolveWorkspace(terminal, flags),
     });
-    const exit = worker.valid ? 0 : 1;
+    const exit = Number(!worker.valid);
     if (flags.json) {
       stdout.write(toJsonLine(worker));
       return exit;
@@ -96,7 +96,8 @@ export async function checkWorkers(terminal: Terminal, server: ServerAddress, fl
       if (workers.length === 0) stdout.write('no workers\n');
     }
     reportAgentFiles(terminal, flags);
-    return workers.every(({ valid }) => valid) ? 0 : 1;
+    if (workers.every(({ valid }) => valid)) return 0;
+    return 1;
   });
 }
 
@@ -106,10 +107,11 @@ function reportAgentFiles(terminal: Terminal, flags: WorkersFlags): void {
     listAgentFiles(path.join(resolveWorkspace(terminal, flags), folder), folder),
   );
   if (found.length === 0) return;
-  const named = found.slice(0, MAX_AGENT_FILES).map(toPrintable).join(', ');
-  const more = found.length > MAX_AGENT_FILES ? ` and ${found.length - MAX_AGENT_FILES} more` : '';
+  const named = found.slice(0, MAX_AGENT_FILES).map(toPrintable);
+  const rest = found.length - named.length;
+  if (rest > 0) named.push(`and ${rest} more`);
   terminal.stderr.write(
-    `metis: .agent files are another program's format and are not read: ${named}${more}; write workers/NAME.yaml instead\n`,
+    `metis: .agent files are another program's format and are not read: ${named.join(', ')}; write workers/NAME.yaml instead\n`,
   );
 }
 
@@ -155,14 +157,17 @@ function composeWorkerCells(worker: WorkerInfo): string[] {
 
 function describeState({ valid, locked }: WorkerInfo): string {
   if (!valid) return 'invalid';
-  return locked ? 'locked' : 'ok';
+  if (locked) return 'locked';
+  return 'ok';
 }
 
 function formatProblems(terminal: Terminal, { path: file, name, errors, warnings }: WorkerInfo): string[] {
   const style = createTerminalStyle(terminal);
   const formatProblem = (problem: WorkerInfo['errors'][number]) => {
-    const place = `${problem.file ?? file ?? name}${problem.line === null ? '' : `:${problem.line}`}`;
-    return toPrintable(`${place}: ${problem.path === '' ? '' : `${problem.path}: `}${problem.message}`);
+    const place = [problem.file ?? file ?? name];
+    if (problem.line !== null) place.push(String(problem.line));
+    const parts = [place.join(':'), problem.path, problem.message];
+    return toPrintable(parts.filter((part) => part !== '').join(': '));
   };
   return [
     ...errors.map((problem) => `${style.red('error')}    ${formatProblem(problem)}`),

@@ -4,10 +4,12 @@ import type {
   CostReportSchema,
   CostRow,
   CostTotals,
+  LedgerReportSchema,
   QualityReportSchema,
   ReliabilityReportSchema,
   RoutingReportSchema,
   SavingsReportSchema,
+  SimulatedPart,
 } from '#protocol/analytics.ts';
 import type { AnswerConfirmationReply, ConfirmationListReply, TrustReply } from '#protocol/api/approval-bodies.ts';
 import type {
@@ -24,10 +26,13 @@ import type {
   NodeReply,
   PruneEventsReply,
   ReadinessReply,
+  SettingsReply,
   ToolListReply,
 } from '#protocol/api/server-bodies.ts';
 import type {
+  CallListReply,
   CancelTurnReply,
+  ConcludeTurnReply,
   EndSessionReply,
   EstimateTurnReply,
   EventListReply,
@@ -41,6 +46,8 @@ import type {
   WorkerListReply,
 } from '#protocol/api/session-bodies.ts';
 import type {
+  AppliedChangesSchema,
+  ChangesDiffSchema,
   DefinitionListReply,
   DelegationReceiptSchema,
   DelegationResultSchema,
@@ -56,7 +63,7 @@ export type { Message } from '#protocol/message.ts';
 export type { Model } from '#protocol/model.ts';
 export type { Session } from '#protocol/session.ts';
 export type { Turn } from '#protocol/turn.ts';
-export type { CostRow, CostTotals };
+export type { CostRow, CostTotals, SimulatedPart };
 
 export type PatternList = z.infer<typeof PatternListReply>;
 export type TrustList = z.infer<typeof TrustReply>;
@@ -69,9 +76,12 @@ export type SubmittedTurn = z.infer<typeof TurnReceipt>;
 export type TurnList = z.infer<typeof TurnListReply>;
 export type TurnEstimate = z.infer<typeof EstimateTurnReply>;
 export type TurnCancellation = z.infer<typeof CancelTurnReply>;
+export type TurnConclusion = z.infer<typeof ConcludeTurnReply>;
 export type ScoredTurn = z.infer<typeof ScoreTurnReply>;
 export type TurnResumption = z.infer<typeof ResumeTurnReply>;
 
+export type AppliedChanges = z.infer<typeof AppliedChangesSchema>;
+export type ChangesDiff = z.infer<typeof ChangesDiffSchema>;
 export type SubmittedDelegation = z.infer<typeof DelegationReceiptSchema>;
 export type DelegationResult = z.infer<typeof DelegationResultSchema>;
 export type ConfirmationList = z.infer<typeof ConfirmationListReply>;
@@ -80,6 +90,7 @@ export type AnsweredConfirmation = z.infer<typeof AnswerConfirmationReply>;
 export type MessageList = z.infer<typeof MessageListReply>;
 export type EventList = Omit<z.infer<typeof EventListReply>, 'events'> & { readonly events: LoggedEvent[] };
 export type ToolList = z.infer<typeof ToolListReply>;
+export type CallList = z.infer<typeof CallListReply>;
 export type WorkerList = z.infer<typeof WorkerListReply>;
 
 export type ModelList = z.infer<typeof ModelListReply>;
@@ -95,10 +106,12 @@ export type CostReport<G extends string = string> = Omit<z.infer<typeof CostRepo
 export type SavingsReport = z.infer<typeof SavingsReportSchema>;
 export type RoutingReport = z.infer<typeof RoutingReportSchema>;
 export type QualityReport = z.infer<typeof QualityReportSchema>;
+export type LedgerReport = z.infer<typeof LedgerReportSchema>;
 export type ReliabilityReport = z.infer<typeof ReliabilityReportSchema>;
 
 export type Health = z.infer<typeof HealthReply>;
 export type NodeList = z.infer<typeof NodeListReply>;
+export type SettingsReport = z.infer<typeof SettingsReply>;
 export type Node = z.infer<typeof NodeReply>;
 export type Readiness = z.infer<typeof ReadinessReply>;
 export type PrunedEvents = z.infer<typeof PruneEventsReply>;

@@ -71,6 +71,7 @@ export function createMetisClient(server: ServerAddress) {
     request<T>(server, method, path, { body, signal: options?.signal, headers: makeHeaders(options) });
   const session = (id: string) => `/sessions/${encodeURIComponent(id)}`;
   const turn = (sessionId: string, id: string) => `${session(sessionId)}/turns/${encodeURIComponent(id)}`;
+  const worker = (id: string) => `/delegations/${encodeURIComponent(id)}`;
   const confirmation = (id: string) => `/confirmations/${encodeURIComponent(id)}`;
 
   const client = {
@@ -78,6 +79,7 @@ export function createMetisClient(server: ServerAddress) {
     getReadiness: (options?: Q.CallOptions) => get<A.Readiness>('/readyz', options),
     listNodes: (options?: Q.CallOptions) => get<A.NodeList>('/nodes', options),
     getNode: (options?: Q.CallOptions) => get<A.Node>('/nodes/self', options),
+    getSettings: (options?: Q.CallOptions) => get<A.SettingsReport>('/settings', options),
     /** Text for Prometheus. */
     getMetrics: (options?: Q.CallOptions) => text('/metrics', options),
     /** A page for people, in HTML. */
@@ -108,6 +110,9 @@ export function createMetisClient(server: ServerAddress) {
       body: { readonly reason?: string | null } = {},
       options?: Q.CallOptions,
     ) => send<A.TurnCancellation>('POST', `${turn(sessionId, id)}/cancel`, options, body),
+    /** Lets the turn answer with what it has: no further tool starts, and one last model call is made. */
+    concludeTurn: (sessionId: string, id: string, options?: Q.CallOptions) =>
+      send<A.TurnConclusion>('POST', `${turn(sessionId, id)}/conclude`, options, {}),
     resumeTurn: (sessionId: string, id: string, options?: Q.CallOptions) =>
       send<A.TurnResumption>('POST', `${turn(sessionId, id)}/resume`, options, {}),
     /** How good an ended turn was, as a person sees it: 0 to 1, or a word. */
@@ -117,6 +122,11 @@ export function createMetisClient(server: ServerAddress) {
     /** With `waitSeconds` the result is the answer where the worker has ended by then. */
     submitDelegation: (<T>(sessionId: string, body: Q.NewDelegation, options?: Q.SafeCallOptions) =>
       send<T>('POST', `${session(sessionId)}/delegations`, options, body)) as SubmitDelegation,
+
+    applyChanges: (workerSessionId: string, options?: Q.CallOptions) =>
+      send<A.AppliedChanges>('POST', `${worker(workerSessionId)}/apply`, options, {}),
+    getChangesDiff: (workerSessionId: string, options?: Q.CallOptions) =>
+      get<A.ChangesDiff>(`${worker(workerSessionId)}/diff`, options),
 
     listConfirmations: (query: Q.ConfirmationsQuery = {}, options?: Q.CallOptions) =>
       get<A.ConfirmationList>('/confirmations', options, query),
@@ -129,6 +139,9 @@ export function createMetisClient(server: ServerAddress) {
     /** Stored events, page by page; `stream` yields new ones. */
     listEvents: (sessionId: string, query: Q.EventsQuery = {}, options?: Q.CallOptions) =>
       get<A.EventList>(`${session(sessionId)}/events`, options, query),
+    /** Model calls of the session, each with its cost and its rounds. */
+    listCalls: (sessionId: string, query: Q.CallsQuery = {}, options?: Q.CallOptions) =>
+      get<A.CallList>(`${session(sessionId)}/calls`, options, query),
     listWorkers: (sessionId: string, query: Q.WorkersQuery = {}, options?: Q.CallOptions) =>
       get<A.WorkerList>(`${session(sessionId)}/workers`, options, query),
 
@@ -178,6 +191,9 @@ export function createMetisClient(server: ServerAddress) {
       get<A.RoutingReport>('/analytics/routing', options, query),
     getReliability: (query: Q.TraceReportQuery = {}, options?: Q.CallOptions) =>
       get<A.ReliabilityReport>('/analytics/reliability', options, query),
+    /** The ledger by day and model, to set it beside a provider's bill. */
+    getLedgerDays: (query: Q.LedgerReportQuery = {}, options?: Q.CallOptions) =>
+      get<A.LedgerReport>('/analytics/ledger', options, query),
     /** Shapes of task that a cheaper model does as well. */
     getQuality: (query: { readonly workspace_path: string }, options?: Q.CallOptions) =>
       get<A.QualityReport>('/analytics/quality', options, query),
@@ -213,7 +229,7 @@ interface SubmitDelegation {
 function makeHeaders(options: Partial<Q.WaitingCallOptions> = {}): NonNullable<RequestOptions['headers']> {
   const { idempotencyKey, waitSeconds } = options;
   return {
-    ...(idempotencyKey === undefined ? {} : { 'idempotency-key': idempotencyKey }),
-    ...(waitSeconds === undefined ? {} : { prefer: `wait=${waitSeconds}` }),
+    ...(idempotencyKey !== undefined && { 'idempotency-key': idempotencyKey }),
+    ...(waitSeconds !== undefined && { prefer: `wait=${waitSeconds}` }),
   };
 }

@@ -100,7 +100,8 @@ async function connect(url: string, subscribe: object): Promise<Connection> {
 function parseFrame(data: unknown): Frame | null {
   try {
     const frame = JSON.parse(String(data)) as Partial<Record<string, unknown>> | null;
-    return isSound(frame) ? (frame as unknown as Frame) : null;
+    if (isSound(frame)) return frame as unknown as Frame;
+    return null;
   } catch {
     return null;
   }
@@ -126,7 +127,8 @@ function isSound(frame: Partial<Record<string, unknown>> | null): boolean {
 function readCloseCode(reason: string): string {
   try {
     const { code } = JSON.parse(reason) as { code?: unknown };
-    return typeof code === 'string' ? code : '';
+    if (typeof code === 'string') return code;
+    return '';
   } catch {
     return '';
   }
@@ -238,7 +240,8 @@ export async function* streamSession(
 /** The first event to send: by a snapshot, after an id, or whatever comes next. */
 function selectStart(snapshot: boolean, since: string | null): object {
   if (snapshot) return { snapshot };
-  return since === null ? {} : { since };
+  if (since === null) return {};
+  return { since };
 }
 
 function refuseFinal({ code, reason }: Closed): void {

@@ -55,6 +55,10 @@ export interface SessionsQuery extends Page {
   readonly worker_name?: string | undefined;
   /** The door that opened the sessions. */
   readonly door?: 'api' | 'gateway' | 'mcp' | 'acp' | undefined;
+  /** Open sessions whose newest turn failed, and no others. */
+  readonly failed?: boolean | undefined;
+  /** Part of the id, the workspace, the worker's name, the client or the first message; at most 200 characters. */
+  readonly q?: string | undefined;
 }
 export interface TurnsQuery extends Page {}
 export interface ConfirmationsQuery extends Page {
@@ -77,6 +81,7 @@ export interface EventsQuery extends Page {
   readonly until?: string | undefined;
   readonly include_worker_sessions?: boolean | undefined;
 }
+export interface CallsQuery extends Page {}
 export interface WorkersQuery extends Page {
   /** Workers of workers too. */
   readonly recursive?: boolean | undefined;
@@ -114,6 +119,7 @@ export interface TraceReportQuery {
   readonly model?: string | undefined;
   readonly provider?: string | undefined;
 }
+export type LedgerReportQuery = Pick<TraceReportQuery, 'from' | 'to' | 'provider'>;
 interface CallReportQuery extends TraceReportQuery {
   /** A planner's session; a top-level session is its own parent. */
   readonly parent_session?: string | undefined;

@@ -90,11 +90,11 @@ async function requestOnce<T>(
   const response = await fetch(url, {
     method,
     headers: {
-      ...(options.body === undefined ? {} : { 'content-type': 'application/json' }),
+      ...(options.body !== undefined && { 'content-type': 'application/json' }),
       ...(server.token ? { authorization: `Bearer ${server.token}` } : {}),
       ...options.headers,
     },
-    ...(options.body === undefined ? {} : { body: JSON.stringify(options.body) }),
+    ...(options.body !== undefined && { body: JSON.stringify(options.body) }),
     // No Metis server redirects. Another server must not get the request.
     redirect: 'manual',
     ...(options.signal ? { signal: options.signal } : {}),

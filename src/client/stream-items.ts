@@ -31,6 +31,15 @@ export interface Snapshot {
   readonly snapshot_at_event_id: string | null;
   readonly pending_confirmations: readonly Confirmation[];
   readonly workers?: readonly Delegation[];
+  /** Tokens of the session's own calls, and of each of its `workers`. */
+  readonly tokens: readonly SnapshotTokens[];
+}
+export interface SnapshotTokens {
+  readonly session_id: string;
+  readonly input_tokens: number;
+  readonly cached_input_tokens: number;
+  readonly cache_creation_input_tokens: number;
+  readonly output_tokens: number;
 }
 export interface EventFrame {
   readonly type: 'event';

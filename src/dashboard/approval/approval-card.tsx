@@ -4,7 +4,7 @@ import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hook
 import { ApiError, type Confirmation, type ConfirmationAnswer, type ConfirmationDetail } from '#client/client.ts';
 import { explain, listIssues, useApi } from '../data/api.ts';
 import { useNow } from '../data/queries.ts';
-import { duration, visible } from '../format/format.ts';
+import { duration, emptyToNull, visible } from '../format/format.ts';
 import { Badge, Icon } from '../parts/labels.tsx';
 import { Arguments, DraftChange, WorkerReview } from './arguments.tsx';
 
@@ -62,11 +62,11 @@ export function ApprovalCard(props: {
     }
   };
   const approve = () => sendAnswer({ decision: 'approve', scope });
-  const reject = () => sendAnswer({ decision: 'reject', reason: reason.trim() === '' ? null : reason.trim() });
+  const reject = () => sendAnswer({ decision: 'reject', reason: emptyToNull(reason.trim()) });
   const asked = askedFor(confirmation, detail);
   const edit = () => setDraft(asked.text);
   const sendDraft = async () => {
-    if (asked.yaml) return sendAnswer({ decision: 'modify', modified_yaml: draft });
+    if (asked.format === 'yaml') return sendAnswer({ decision: 'modify', modified_yaml: draft });
     const input = parseArguments(draft ?? '');
     if (input === null) setError(new Error('The arguments must be a JSON object.'));
     else await sendAnswer({ decision: 'modify', modified_input: input });
@@ -76,12 +76,8 @@ export function ApprovalCard(props: {
     const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement;
     // A key that is held down answers one question, not every one that gets the focus after it.
     if (typing || event.repeat || event.ctrlKey || event.metaKey || event.altKey || busy || draft !== null) return;
-    const act = {
-      a: detail === null ? undefined : approve,
-      r: reject,
-      e: confirmation.modifiable && detail !== null ? edit : undefined,
-    }[event.key];
-    if (act === undefined) return;
+    const act = { a: approve, r: reject, e: edit }[event.key];
+    if (act === undefined || (act !== reject && detail === null) || (act === edit && !confirmation.modifiable)) return;
     event.preventDefault();
     void act();
   };
@@ -108,28 +104,20 @@ export function ApprovalCard(props: {
         </p>
       )}
       {confirmation.rule_description && <p class="quiet">{confirmation.rule_description}</p>}
-      {draft !== null ? (
-        <Editor draft={draft} onDraft={setDraft} label={asked.yaml ? 'Definition as YAML' : 'Arguments as JSON'} />
-      ) : asked.yaml ? (
-        <WorkerReview confirmation={confirmation} name={asked.what} yaml={asked.text} />
-      ) : (
-        <Arguments
-          call={asked.verb === 'Run' && detail !== null ? { tool: asked.what, input: detail.input } : null}
-          text={asked.text}
-        />
-      )}
-      {draft !== null && asked.yaml && <DraftChange proposed={asked.text} draft={draft} />}
+      {draft !== null && <Editor draft={draft} onDraft={setDraft} label={EDITING[asked.format].label} />}
+      {draft !== null && asked.format === 'yaml' && <DraftChange proposed={asked.text} draft={draft} />}
+      {draft === null && <Proposal confirmation={confirmation} asked={asked} detail={detail} />}
       {error !== null && (
         <div class="field-error" role="alert">
           <p>{explain(error)}</p>
           {listIssues(error).map(({ path, message }) => (
             <p key={`${path} ${message}`}>
-              <code>{path === '' ? 'arguments' : path}</code> {message}
+              <code>{path || 'arguments'}</code> {message}
             </p>
           ))}
         </div>
       )}
-      {draft === null ? (
+      {draft === null && (
         <div class="approval-actions">
           <button
             type="button"
@@ -164,10 +152,11 @@ export function ApprovalCard(props: {
             onInput={(event) => setReason(event.currentTarget.value)}
           />
         </div>
-      ) : (
+      )}
+      {draft !== null && (
         <div class="approval-actions">
           <button type="button" class="button primary" disabled={busy} onClick={sendDraft}>
-            {asked.yaml ? 'Approve this definition' : 'Approve with these arguments'}
+            {EDITING[asked.format].approve}
           </button>
           <button type="button" class="button" disabled={busy} onClick={() => setDraft(null)}>
             Back
@@ -183,8 +172,25 @@ interface Asked {
   readonly what: string;
   /** The whole of what is approved, as far as it is loaded. */
   readonly text: string;
-  /** The text is a worker's definition and no JSON. */
-  readonly yaml: boolean;
+  /** A worker's definition is YAML. */
+  readonly format: keyof typeof EDITING;
+}
+
+const EDITING = {
+  json: { label: 'Arguments as JSON', approve: 'Approve with these arguments' },
+  yaml: { label: 'Definition as YAML', approve: 'Approve this definition' },
+} as const;
+
+/** What is approved, as it would happen. */
+function Proposal(props: {
+  readonly confirmation: Confirmation;
+  readonly asked: Asked;
+  readonly detail: ConfirmationDetail | null;
+}) {
+  const { confirmation, asked, detail } = props;
+  if (asked.format === 'yaml') return <WorkerReview confirmation={confirmation} name={asked.what} yaml={asked.text} />;
+  if (asked.verb !== 'Run' || detail === null) return <Arguments call={null} text={asked.text} />;
+  return <Arguments call={{ tool: asked.what, input: detail.input }} text={asked.text} />;
 }
 
 /** A file to be shared and a worker to be made have words of their own; any other call shows its input (13 §7.1). */
@@ -192,14 +198,14 @@ function askedFor(confirmation: Confirmation, detail: ConfirmationDetail | null)
   const { payload, rule, tool_name } = confirmation;
   const of = (name: string) => String(payload?.[name] ?? '');
   if (rule === 'worker.create' && typeof payload?.yaml === 'string') {
-    return { verb: 'Create worker', what: of('name'), text: payload.yaml, yaml: true };
+    return { verb: 'Create worker', what: of('name'), text: payload.yaml, format: 'yaml' };
   }
   if (rule === 'sandbox.read' && typeof payload?.path === 'string') {
     const text = JSON.stringify(payload, null, 2);
-    return { verb: `Share with ${of('target_worker')}`, what: payload.path, text, yaml: false };
+    return { verb: `Share with ${of('target_worker')}`, what: payload.path, text, format: 'json' };
   }
-  const text = detail === null ? confirmation.input_summary : JSON.stringify(detail.input, null, 2);
-  return { verb: 'Run', what: tool_name, text, yaml: false };
+  if (detail === null) return { verb: 'Run', what: tool_name, text: confirmation.input_summary, format: 'json' };
+  return { verb: 'Run', what: tool_name, text: JSON.stringify(detail.input, null, 2), format: 'json' };
 }
 
 function Editor(props: { readonly draft: string; readonly onDraft: (text: string) => void; readonly label: string }) {
@@ -245,17 +251,16 @@ function ScopeChoice(props: {
 
 function Deadline({ at }: { readonly at: string }) {
   const left = Date.parse(at) - useNow();
-  return (
-    <span class={left < 60_000 ? 'deadline soon' : 'deadline'}>{left > 0 ? `${duration(left)} left` : 'expired'}</span>
-  );
+  if (left <= 0) return <span class="deadline soon">expired</span>;
+  if (left < 60_000) return <span class="deadline soon">{duration(left)} left</span>;
+  return <span class="deadline">{duration(left)} left</span>;
 }
 
 function parseArguments(text: string): Record<string, unknown> | null {
   try {
     const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as Record<string, unknown>)
-      : null;
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
+    return null;
   } catch {
     return null;
   }

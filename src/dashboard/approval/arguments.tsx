@@ -13,11 +13,9 @@ export function Arguments(props: {
   readonly text: string;
 }) {
   const { call } = props;
-  const edit = call?.tool === 'edit_file' ? parseEditInput(call.input) : null;
-  if (edit !== null) return <Diff name={`Change of ${edit.path}`} head={edit.path} old={edit.old} fresh={edit.fresh} />;
-  const file = call?.tool === 'write_file' ? parseFileInput(call.input) : null;
-  if (file !== null) return <Given name={`Content of ${file.path}`} head={file.path} text={file.content} />;
-  return <Given name="Arguments" text={props.text} />;
+  const change = call && readChange(call.tool, call.input);
+  if (change === null) return <Given name="Arguments" text={props.text} />;
+  return <Change change={change} />;
 }
 
 /** A figure and no region: with many cards on a page there would be as many landmarks. */
@@ -38,18 +36,41 @@ function Given({ name, head, text }: { readonly name: string; readonly head?: st
   );
 }
 
+/** A file that is written whole is shown as its text: what was in it before is not known. */
+export function Change({ change: { path, old, fresh } }: { readonly change: FileChange }) {
+  if (old === null) return <Given name={`Content of ${path}`} head={path} text={fresh} />;
+  return <Diff name={`Change of ${path}`} head={path} old={old} fresh={fresh} />;
+}
+
+/** What a call would change in a file. */
+export interface FileChange {
+  readonly path: string;
+  /** Null where the whole file is written. */
+  readonly old: string | null;
+  readonly fresh: string;
+}
+
+/** Null for a call that changes no file, or has arguments besides those that a change shows. */
+export function readChange(tool: string, input: Readonly<Record<string, unknown>>): FileChange | null {
+  if (tool === 'edit_file') return parseEditInput(input);
+  if (tool === 'write_file') return parseFileInput(input);
+  return null;
+}
+
 /** Null unless the arguments are those of an edit and nothing more: nothing may go unseen. */
-function parseEditInput(input: Readonly<Record<string, unknown>>): { path: string; old: string; fresh: string } | null {
+function parseEditInput(input: Readonly<Record<string, unknown>>): FileChange | null {
   const { path, old, new: fresh, ...rest } = input;
   if (typeof path !== 'string' || typeof old !== 'string' || typeof fresh !== 'string') return null;
-  return Object.keys(rest).length > 0 ? null : { path, old, fresh };
+  if (Object.keys(rest).length > 0) return null;
+  return { path, old, fresh };
 }
 
 /** Null unless the arguments are those of a whole file and nothing more. */
-function parseFileInput(input: Readonly<Record<string, unknown>>): { path: string; content: string } | null {
+function parseFileInput(input: Readonly<Record<string, unknown>>): FileChange | null {
   const { path, content, ...rest } = input;
   if (typeof path !== 'string' || typeof content !== 'string') return null;
-  return Object.keys(rest).length > 0 ? null : { path, content };
+  if (Object.keys(rest).length > 0) return null;
+  return { path, old: null, fresh: content };
 }
 
 // A worker that a model wants to make, as a change: against the one of its name, and what a person changes of it.
@@ -62,8 +83,9 @@ export function WorkerReview(props: {
 }) {
   const { name, yaml } = props;
   const there = useDefinition(props.confirmation.root_session_id, name);
-  const head = there === null ? `${name}: a new worker` : `${name}: a worker of this name exists already`;
-  return <Diff name={`Definition of ${name}`} head={head} old={there} fresh={yaml} />;
+  const shown = { name: `Definition of ${name}`, old: there, fresh: yaml };
+  if (there === null) return <Diff {...shown} head={`${name}: a new worker`} />;
+  return <Diff {...shown} head={`${name}: a worker of this name exists already`} />;
 }
 
 /** The difference between the draft and the model's input; nothing while they are equal. */

@@ -1,10 +1,16 @@
 // The server as every view reaches it: the typed client with the tab's token, and what happens when it is refused.
+
 import { createContext } from 'preact';
 import { useContext, useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, createMetisClient, type MetisClient, type StreamItem } from '#client/client.ts';
+import { readErrorMessage } from '#protocol/text/error-message.ts';
 
 export interface Api {
   readonly client: MetisClient;
+  /** Of the server, without a slash at its end. */
+  readonly address: string;
+  /** The server requires a token. */
+  readonly hasToken: boolean;
   /** Takes note of a refused token, so that the page asks for another one. Every failure goes through it. */
   readonly reportFailure: (error: unknown) => void;
 }
@@ -17,11 +23,13 @@ export function useApi(): Api {
   return api;
 }
 
-/** The server is where the page came from. The token lives in this tab's memory alone (17 §3). */
+/** The server is where the page came from. The browser keeps the token for this tab alone (17 §3). */
 export function createApi(token: string | null, onUnauthorized: () => void): Api {
   const baseUrl = new URL('.', location.href.split('#', 1)[0]).href;
   return {
     client: createMetisClient({ baseUrl, token }),
+    address: baseUrl.replace(/\/$/, ''),
+    hasToken: token !== null,
     reportFailure: (error) => {
       if (error instanceof ApiError && error.code === 'unauthorized') onUnauthorized();
     },
@@ -32,15 +40,15 @@ export function createApi(token: string | null, onUnauthorized: () => void): Api
 export function explain(error: unknown): string {
   if (error instanceof ApiError) return error.message;
   if (error instanceof TypeError) return 'The server does not answer. The page tries again every few seconds.';
-  return error instanceof Error ? error.message : String(error);
+  return readErrorMessage(error);
 }
 
 /** The invalid fields and their errors, where the server lists them. */
 export function listIssues(error: unknown): readonly { readonly path: string; readonly message: string }[] {
   const issues = error instanceof ApiError ? error.details?.issues : undefined;
-  return Array.isArray(issues)
-    ? issues.map(({ path, message }) => ({ path: String(path), message: String(message) }))
-    : [];
+  if (Array.isArray(issues))
+    return issues.map(({ path, message }) => ({ path: String(path), message: String(message) }));
+  return [];
 }
 
 // A session's live stream as a hook: planner and workers, taken up again by the client after a broken connection.

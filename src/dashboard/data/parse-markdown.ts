@@ -21,7 +21,8 @@ export type Parsed = readonly Token[] | null;
 export function parseMarkdown(text: string): Parsed | Promise<Parsed> {
   if (text.length > MAX_LENGTH) return null;
   if (isPlain(text)) return tokenize(text);
-  return kept.has(text) ? (kept.get(text) ?? null) : parseInWorker(text);
+  if (kept.has(text)) return kept.get(text) ?? null;
+  return parseInWorker(text);
 }
 
 /** Throws nothing: the parser recurses, and deep nesting ends its stack. */

@@ -71,6 +71,18 @@ export function usePolled<T>(
   return { data: state.key === key ? state.data : null, error: state.error, reload };
 }
 
+const SETTLED_MS = 200;
+
+/** A text once nothing has been typed for a moment, so that not every letter is asked for. */
+export function useSettled(text: string): string {
+  const [settled, setSettled] = useState(text);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(text), SETTLED_MS);
+    return () => clearTimeout(timer);
+  }, [text]);
+  return settled;
+}
+
 // One clock for everything on the page that ages: a single timer, and none while the page is hidden.
 
 const TICK_MS = 1000;
@@ -147,7 +159,8 @@ export function useWorkspaces(): ReadonlyMap<string, string> {
 
 /** What the reports call a workspace; null where the browser cannot compute it. */
 export async function workspaceHash(path: string): Promise<string | null> {
-  return isSecureContext ? computeHash(path) : null;
+  if (isSecureContext) return computeHash(path);
+  return null;
 }
 
 async function computeHash(path: string): Promise<string> {
@@ -158,6 +171,10 @@ async function computeHash(path: string): Promise<string> {
 // Every question that waits for a person, asked for once for the whole page: the navigation counts, the inbox shows.
 
 const MOST = 200;
+const MOST_ACTIVE = 100;
+const MOST_FAILED = 50;
+const FAILED_MS = 6000;
+const DAY_MS = 86_400_000;
 
 export interface Pulse {
   readonly health: Health;
@@ -165,18 +182,46 @@ export interface Pulse {
   readonly approvals: readonly Confirmation[];
   /** There are more than are listed. */
   readonly more: boolean;
+  /** Sessions with an open turn, newest first: those that run and those that wait. */
+  readonly active: readonly Session[];
+  /** Open sessions whose newest turn failed within a day, newest first. */
+  readonly failed: readonly Session[];
 }
 
 /** How the server is and what it asks; a page without a token asks for one, since the second wants it. */
 export function usePulse(): Polled<Pulse> {
   const { client } = useApi();
+  const readFailed = useFailed();
   return usePolled(async (signal) => {
-    const [health, { confirmations, next_cursor }] = await Promise.all([
+    const [health, { confirmations, next_cursor }, { sessions }, failed] = await Promise.all([
       client.getHealth({ signal }),
       client.listConfirmations({ limit: MOST }, { signal }),
+      client.listSessions({ status: ['running', 'interrupted'], limit: MOST_ACTIVE }, { signal }),
+      readFailed(signal),
     ]);
-    return { health, approvals: confirmations, more: next_cursor !== null };
+    const open = new Set(sessions.map(({ id }) => id));
+    return {
+      health,
+      approvals: confirmations,
+      more: next_cursor !== null,
+      active: sessions,
+      failed: failed.filter(({ id }) => !open.has(id)),
+    };
   }, 'pulse');
+}
+
+/** Asked more seldom than the rest, since the server looks at every open session for it. */
+function useFailed(): (signal: AbortSignal) => Promise<readonly Session[]> {
+  const { client } = useApi();
+  const last = useRef<{ readonly at: number; readonly sessions: readonly Session[] } | null>(null);
+  return async (signal) => {
+    const now = systemClock.now();
+    if (last.current !== null && now - last.current.at < FAILED_MS) return last.current.sessions;
+    const { sessions } = await client.listSessions({ failed: true, limit: MOST_FAILED }, { signal });
+    const recent = sessions.filter(({ failure }) => Date.parse(failure?.failed_at ?? '') > now - DAY_MS);
+    last.current = { at: now, sessions: recent };
+    return recent;
+  };
 }
 
 export const PulseContext = createContext<Polled<Pulse> | null>(null);

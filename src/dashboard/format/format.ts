@@ -9,6 +9,7 @@ const SHORT_PLACES = 4;
 /** From here on the cents are enough. */
 const LARGE = toPusd('100');
 const LARGE_PLACES = 2;
+const CENT = toPusd('0.01');
 
 /** Every digit: `$0.0024416`, at least two after the point. */
 export function exactUsd(usd: Usd): string {
@@ -20,10 +21,18 @@ export function exactUsd(usd: Usd): string {
 export function shortUsd(usd: Usd): string {
   const amount = toPusd(usd);
   if (amount === 0n) return '$0.00';
-  const magnitude = amount < 0n ? -amount : amount;
-  const places = magnitude >= LARGE ? LARGE_PLACES : SHORT_PLACES;
+  const places = countPlaces(amount);
   const { sign, whole, fraction } = splitAmount(amount, places);
   if (whole === '0' && /^0+$/.test(fraction)) return `${sign}<$0.0001`;
+  return `${sign}$${whole}.${fraction}`;
+}
+
+/** Two digits after the point, rounded half up; `<$0.01` for what is less than a cent. */
+export function centsUsd(usd: Usd): string {
+  const amount = toPusd(usd);
+  const magnitude = amount < 0n ? -amount : amount;
+  const { sign, whole, fraction } = splitAmount(amount, LARGE_PLACES);
+  if (amount !== 0n && magnitude < CENT) return `${sign}<$0.01`;
   return `${sign}$${whole}.${fraction}`;
 }
 
@@ -46,6 +55,11 @@ export function computeShare(part: Usd, limit: Usd): number {
   if (whole <= 0n) return 1;
   const share = Number((toPusd(part) * 1000n) / whole) / 1000;
   return Math.max(0, Math.min(1, share));
+}
+
+function countPlaces(amount: bigint): number {
+  if (amount >= LARGE || amount <= -LARGE) return LARGE_PLACES;
+  return SHORT_PLACES;
 }
 
 function splitAmount(pusd: bigint, places: number): { sign: string; whole: string; fraction: string } {
@@ -84,12 +98,25 @@ export function baseName(path: string): string {
   return path.replace(/\/+$/, '').split('/').at(-1) || path;
 }
 
+/** `200+` where there are more than were counted. */
+export function formatAtLeast(n: number, hasMore: boolean): string {
+  if (hasMore) return `${formatNumber(n)}+`;
+  return formatNumber(n);
+}
+
+/** What a field holds; null where nothing was entered or chosen. */
+export function emptyToNull<T extends string>(text: T): Exclude<T, ''> | null {
+  if (text === '') return null;
+  return text as Exclude<T, ''>;
+}
+
 export function formatCount(n: number, one: string, many = `${one}s`): string {
   return `${formatNumber(n)} ${n === 1 ? one : many}`;
 }
 
 function formatScaled(n: number): string {
-  return n < 10 ? n.toFixed(1).replace(/\.0$/, '') : String(Math.floor(n));
+  if (n < 10) return n.toFixed(1).replace(/\.0$/, '');
+  return String(Math.floor(n));
 }
 
 // Invisible characters, and those that move others: they must not hide what a person approves.
@@ -113,7 +140,8 @@ export function summarizeInput(input: Readonly<Record<string, unknown>>): string
     (typeof value === 'string' ? value : `${name}: ${JSON.stringify(value)}`).slice(0, LONGEST + 1),
   );
   const line = parts.join('  ').replace(/\s+/g, ' ');
-  return line.length > LONGEST ? `${line.slice(0, LONGEST - 1)}…` : line;
+  if (line.length > LONGEST) return `${line.slice(0, LONGEST - 1)}…`;
+  return line;
 }
 
 // What an open turn waits for, in one line (20 §6).
@@ -121,6 +149,23 @@ export function summarizeInput(input: Readonly<Record<string, unknown>>): string
 /** What only a person ends. */
 export function needsPerson({ kind }: Waiting): boolean {
   return kind === 'approval' || kind === 'budget';
+}
+
+/** What a session is doing, in a word: how it ended or failed, and what only a person ends. */
+export function describeState({ status, disposition, failure, waiting_on }: Session): string {
+  if (status === 'ended') return disposition === null || disposition === 'completed' ? status : disposition;
+  if (failure !== null) return 'failed';
+  const waits = waitingEnds(waiting_on);
+  if (waits.some(({ kind }) => kind === 'budget')) return 'waiting for budget';
+  if (waits.length > 0 && waits.every(({ kind }) => kind === 'approval')) return 'waiting for approval';
+  return status;
+}
+
+/** Whether it goes on only when a person does something. */
+export function isWaitingForPerson({ status, waiting_on }: Pick<Session, 'status' | 'waiting_on'>): boolean {
+  if (status === 'interrupted') return true;
+  const ends = waitingEnds(waiting_on);
+  return ends.length > 0 && ends.every(needsPerson);
 }
 
 /** The end of each chain, people's matters first: `an approval, a model (2)`. Empty when nothing is waited for. */
@@ -132,7 +177,8 @@ export function describeWaiting(waiting: Session['waiting_on']): string {
   return [...counts]
     .map(([kind, n]) => {
       const words = wordsFor(kind as Waiting['kind']);
-      return n === 1 ? words : `${words} (${n})`;
+      if (n === 1) return words;
+      return `${words} (${n})`;
     })
     .join(', ');
 }
@@ -152,7 +198,8 @@ export function relativeTime(at: number, now: number): string {
     return new Date(at).toLocaleDateString(undefined, { day: 'numeric', month: 'short', year: 'numeric' });
   }
   const text = largestUnit(length);
-  return at > now ? `in ${text}` : `${text} ago`;
+  if (at > now) return `in ${text}`;
+  return `${text} ago`;
 }
 
 /** With seconds and the zone: the tooltip of a relative time. */

@@ -38,12 +38,19 @@ export function Diff(props: {
 
 /** A line break at the end begins no line. */
 function splitLines(text: string | null): string[] {
-  return text === null || text === '' ? [] : text.replace(/\n$/, '').split('\n');
+  if (text === null || text === '') return [];
+  return text.replace(/\n$/, '').split('\n');
+}
+
+function chooseSign(added: boolean, removed: boolean): Line['sign'] {
+  if (added) return '+';
+  if (removed) return '-';
+  return ' ';
 }
 
 function compareLines(old: string[], fresh: string[]): readonly Line[] {
   const lines = (sign: Line['sign'], texts: readonly string[]) => texts.map((text) => ({ sign, text }));
   const parts = diffArrays(old, fresh, { maxEditLength: MOST_EDITS });
   if (parts === undefined) return [...lines('-', old), ...lines('+', fresh)];
-  return parts.flatMap(({ added, removed, value }) => lines(added ? '+' : removed ? '-' : ' ', value));
+  return parts.flatMap(({ added, removed, value }) => lines(chooseSign(added, removed), value));
 }

@@ -98,7 +98,8 @@ function findItems(root: HTMLElement | null): HTMLElement[] {
 /** The content of the field as the server expects it; null for an empty one. */
 export function parseCap(text: string): string | null {
   const amount = text.trim().replace(/^\$/, '');
-  return amount === '' ? null : amount;
+  if (amount === '') return null;
+  return amount;
 }
 
 export function CapField(props: {

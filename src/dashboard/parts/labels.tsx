@@ -2,6 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import type { Session } from '#client/client.ts';
 import { fromPusd } from '#protocol/money.ts';
+import { isSimulated } from '#protocol/text/simulated.ts';
 import { useNow } from '../data/queries.ts';
 import {
   absoluteTime,
@@ -10,6 +11,7 @@ import {
   duration,
   exactUsd,
   formatCount,
+  modelName,
   relativeTime,
   shortCount,
   shortUsd,
@@ -21,15 +23,36 @@ export function Badge({ tone = 'plain', children }: { readonly tone?: Tone; read
   return <span class={`badge ${tone}`}>{children}</span>;
 }
 
+/** Beside what a script answered: its tokens are invented, and its money was not spent (08 §5). */
+export function Simulated() {
+  return (
+    <span class="badge simulated" title="A script answered in place of a model, at example prices. Nothing was spent.">
+      simulated
+    </span>
+  );
+}
+
+/** Whether a script answers for the model; null: no model is known yet. */
+export function isScripted(model: string | null): boolean {
+  return model !== null && isSimulated(model);
+}
+
+/** Whether a script answered or will answer: a session whose first call was refused has no call yet. */
+export function isSessionSimulated(session: Session | null | undefined): boolean {
+  return session != null && (session.has_simulated_calls || isScripted(session.last_model));
+}
+
 const TONES: Readonly<Record<string, Tone>> = {
   running: 'live',
   in_flight: 'live',
-  cancelling: 'warn',
+  cancelling: 'plain',
   interrupted: 'warn',
   failed: 'bad',
   cancelled: 'plain',
   completed: 'ok',
   waiting: 'warn',
+  'waiting for budget': 'warn',
+  'waiting for approval': 'warn',
 };
 
 /** A state of a session, a turn or a delegation. */
@@ -40,6 +63,17 @@ export function State({ state }: { readonly state: string }) {
       {state.replaceAll('_', ' ')}
     </span>
   );
+}
+
+/** In place of a value that is not known or does not apply. */
+export function NoValue() {
+  return <span class="quiet">–</span>;
+}
+
+/** A model without its provider, whole on hover. */
+export function ModelName({ id }: { readonly id: string | null }) {
+  if (id === null) return <NoValue />;
+  return <span title={id}>{modelName(id)}</span>;
 }
 
 // How a session came in: the door, the client behind it, and the key of its calls (19 §1). The plain API has no label.
@@ -78,20 +112,26 @@ export function SourceFacts({ session }: { readonly session: Session }) {
 }
 
 function listSourceFacts({ door, client, caller }: Session): readonly string[] {
-  return [
-    ...(door === 'api' ? [] : [`Source: ${SOURCE_NAMES[door]}`]),
-    ...(client === null ? [] : [`Client: ${client}`]),
-    ...(caller === '' ? [] : [`Caller: ${caller}`]),
-  ];
+  const facts: string[] = [];
+  if (door !== 'api') facts.push(`Source: ${SOURCE_NAMES[door]}`);
+  if (client !== null) facts.push(`Client: ${client}`);
+  if (caller !== '') facts.push(`Caller: ${caller}`);
+  return facts;
 }
 
 // Money, counts and tokens in tabular figures, with every digit on hover.
+
+/** The class of a figure; zeros stand back. */
+export function figureClass(isZero: boolean): string {
+  if (isZero) return 'number quiet';
+  return 'number';
+}
 
 /** An amount as the server sent it. `exact` shows every digit in place. */
 export function Money({ usd, exact = false }: { readonly usd: string; readonly exact?: boolean }) {
   const full = exactUsd(usd);
   return (
-    <span class={usd === '0' ? 'number quiet' : 'number'} title={full}>
+    <span class={figureClass(usd === '0')} title={full}>
       {exact ? full : shortUsd(usd)}
     </span>
   );
@@ -106,20 +146,25 @@ export function MoneySum({ usd }: { readonly usd: readonly string[] }) {
 export function Count(props: { readonly n: number; readonly unit: string; readonly rest?: string }) {
   const { n, unit, rest = '' } = props;
   return (
-    <span class={n === 0 ? 'number quiet' : 'number'} title={`${formatCount(n, unit)}${rest}`}>
+    <span class={figureClass(n === 0)} title={`${formatCount(n, unit)}${rest}`}>
       {shortCount(n)}
     </span>
   );
 }
 
+function chooseTone(share: number): Tone {
+  if (share >= 1) return 'bad';
+  if (share >= 0.8) return 'warn';
+  return 'ok';
+}
+
 /** How much of a limit is spent. */
 export function BudgetBar({ spent, limit }: { readonly spent: string; readonly limit: string }) {
   const share = computeShare(spent, limit);
-  const tone = share >= 1 ? 'bad' : share >= 0.8 ? 'warn' : 'ok';
   return (
     <span class="budget" title={`${exactUsd(spent)} of ${exactUsd(limit)} spent`}>
       <span class="budget-track">
-        <span class={`budget-fill ${tone}`} style={{ width: `${share * 100}%` }} />
+        <span class={`budget-fill ${chooseTone(share)}`} style={{ width: `${share * 100}%` }} />
       </span>
       <span class="number quiet">{exactUsd(limit)}</span>
     </span>
@@ -159,6 +204,7 @@ const PATHS = {
   approvals: 'M8 1.8 13 4v4c0 3-2.1 5-5 6.2C5.1 13 3 11 3 8V4zM5.8 8l1.6 1.6L10.4 6.4',
   models: 'M8 2 14 5.2 8 8.4 2 5.2zM2 8.2l6 3.2 6-3.2M2 11l6 3.2 6-3.2',
   settings: 'M3 4.5h6M12 4.5h1M3 11.5h1M7 11.5h6M10.5 3v3M5.5 10v3',
+  help: 'M8 2a6 6 0 1 1 0 12A6 6 0 0 1 8 2zM6.3 6.2a1.8 1.8 0 1 1 2.6 1.6c-.6.3-.9.7-.9 1.4M8 11.3v.1',
   plus: 'M8 3v10M3 8h10',
   close: 'M4 4l8 8M12 4l-8 8',
   chevron: 'M6 3.5 10.5 8 6 12.5',
@@ -177,6 +223,11 @@ const PATHS = {
     'M3.5 5a1.5 1.5 0 1 0 0-3 1.5 1.5 0 0 0 0 3zM3.5 5v6a2 2 0 0 0 2 2h5M12.5 11.5a1.5 1.5 0 1 1 0 3 1.5 1.5 0 0 1 0-3z',
   thumb: 'M5.5 7 8 2.2c1.2 0 1.8.8 1.6 1.8L9.2 6H13l-.8 6.2a1 1 0 0 1-1 .8H5.5zM2.5 7h3v6h-3z',
   thumbDown: 'M5.5 9 8 13.8c1.2 0 1.8-.8 1.6-1.8L9.2 10H13l-.8-6.2a1 1 0 0 0-1-.8H5.5zM2.5 9h3V3h-3z',
+  copy: 'M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3',
+  system: 'M2 3h12v8H2zM6 14h4M8 11v3',
+  light:
+    'M8 5.2a2.8 2.8 0 1 1 0 5.6 2.8 2.8 0 0 1 0-5.6zM8 1.5v1.3M8 13.2v1.3M1.5 8h1.3M13.2 8h1.3M3.4 3.4l.9.9M11.7 11.7l.9.9M12.6 3.4l-.9.9M4.3 11.7l-.9.9',
+  dark: 'M13.3 9.6A5.6 5.6 0 0 1 6.4 2.7a5.6 5.6 0 1 0 6.9 6.9z',
   menu: 'M2.5 4.5h11M2.5 8h11M2.5 11.5h11',
   more: 'M3.5 8h.1M8 8h.1M12.5 8h.1',
 } as const;

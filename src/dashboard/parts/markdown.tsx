@@ -1,13 +1,17 @@
 // Markdown as elements and text: a model's words never become markup, and nothing is loaded because of them.
 import type { Token, Tokens } from 'marked';
-import type { ComponentChildren } from 'preact';
-import { useEffect, useMemo, useState } from 'preact/hooks';
+import { type ComponentChildren, createContext } from 'preact';
+import { useContext, useEffect, useMemo, useState } from 'preact/hooks';
 import { abandonParse, type Parsed, parseMarkdown } from '../data/parse-markdown.ts';
+import { CopyButton } from './copy-button.tsx';
 import { Clipped } from './panels.tsx';
 
 const DEEPEST = 20;
 const LINKS = /^(?:https?:|mailto:)/i;
 const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', '#39': "'", nbsp: ' ' };
+
+/** The place in this page of a relative link; null: the link is shown as text. Models' words have no such places. */
+export const LinkContext = createContext<(href: string) => string | null>(() => null);
 
 export function Markdown({ text }: { readonly text: string }) {
   const tokens = useParsed(text);
@@ -34,7 +38,8 @@ function useParsed(text: string): Parsed {
     };
   }, [parsed, text]);
   if (!(parsed instanceof Promise)) return parsed;
-  return continues ? last.tokens : null;
+  if (continues) return last.tokens;
+  return null;
 }
 
 function blocks(tokens: readonly Token[], depth: number): ComponentChildren {
@@ -43,8 +48,10 @@ function blocks(tokens: readonly Token[], depth: number): ComponentChildren {
 }
 
 function Piece({ token, depth }: { readonly token: Token; readonly depth: number }): ComponentChildren {
-  const inner = (of: { readonly tokens?: readonly Token[] | undefined; readonly text?: string }) =>
-    of.tokens === undefined ? decodeEntities(of.text ?? '') : blocks(of.tokens, depth + 1);
+  const inner = (of: { readonly tokens?: readonly Token[] | undefined; readonly text?: string }) => {
+    if (of.tokens === undefined) return decodeEntities(of.text ?? '');
+    return blocks(of.tokens, depth + 1);
+  };
   switch (token.type) {
     case 'space':
     case 'def':
@@ -94,17 +101,22 @@ export function CodeBlock({ text, name = 'Code' }: { readonly text: string; read
   return (
     <Clipped text={text}>
       {(shown) => (
-        <figure class="code-block" aria-label={name} tabIndex={0}>
-          <pre>
-            <code>{shown}</code>
-          </pre>
-        </figure>
+        <div class="copied">
+          <figure class="code-block" aria-label={name} tabIndex={0}>
+            <pre>
+              <code>{shown}</code>
+            </pre>
+          </figure>
+          <CopyButton text={text} name={`Copy: ${name}`} />
+        </div>
       )}
     </Clipped>
   );
 }
 
 function Link({ link, children }: { readonly link: Tokens.Link; readonly children: ComponentChildren }) {
+  const place = useContext(LinkContext)(link.href);
+  if (place !== null) return <a href={place}>{children}</a>;
   if (!LINKS.test(link.href)) return <>{children}</>;
   return (
     <a href={link.href} target="_blank" rel="noopener noreferrer" title={link.href}>
@@ -130,7 +142,7 @@ function MarkdownTable({ table, depth }: { readonly table: Tokens.Table; readonl
         <thead>
           <tr>
             {table.header.map((cell, i) => (
-              <th key={`${i} ${cell.text}`} scope="col" class={cell.align === 'right' ? 'numeric' : undefined}>
+              <th key={`${i} ${cell.text}`} scope="col" class={alignmentClass(cell)}>
                 {blocks(cell.tokens, depth + 1)}
               </th>
             ))}
@@ -140,7 +152,7 @@ function MarkdownTable({ table, depth }: { readonly table: Tokens.Table; readonl
           {table.rows.map((row, r) => (
             <tr key={`${r} ${row[0]?.text}`}>
               {row.map((cell, i) => (
-                <td key={`${i} ${cell.text}`} class={cell.align === 'right' ? 'numeric' : undefined}>
+                <td key={`${i} ${cell.text}`} class={alignmentClass(cell)}>
                   {blocks(cell.tokens, depth + 1)}
                 </td>
               ))}
@@ -154,4 +166,9 @@ function MarkdownTable({ table, depth }: { readonly table: Tokens.Table; readonl
 
 function decodeEntities(text: string): string {
   return text.replace(/&(amp|lt|gt|quot|#39|nbsp);/g, (_, name: string) => ENTITIES[name] ?? '');
+}
+
+function alignmentClass({ align }: Tokens.TableCell): string | undefined {
+  if (align === 'right') return 'numeric';
+  return undefined;
 }

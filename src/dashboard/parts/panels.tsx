@@ -1,8 +1,8 @@
 // Replacements for missing content: a skeleton, an empty state with the next step, an error with its reason.
 import type { ComponentChildren } from 'preact';
-import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { explain } from '../data/api.ts';
-import { exactUsd, shortCount } from '../format/format.ts';
+import { centsUsd, exactUsd, shortCount } from '../format/format.ts';
 import { Icon, type IconName } from './labels.tsx';
 
 /** Lines of the size of what is to come, so that nothing jumps. */
@@ -57,12 +57,11 @@ export function Failure(props: {
 
 // One figure with its name, and what there is to say about it.
 
-const LEADING_DIGITS = 4;
-
 /** A row of figures; `warnings` about them come below, outside of the list, which may hold names and values only. */
 export function Stats(props: {
   readonly children: ComponentChildren;
   readonly busy?: boolean;
+  readonly note?: ComponentChildren;
   readonly warnings?: readonly string[];
 }) {
   return (
@@ -70,6 +69,7 @@ export function Stats(props: {
       <dl class="stats" aria-busy={props.busy ?? false}>
         {props.children}
       </dl>
+      {props.note}
       {props.warnings?.map((warning) => (
         <p class="stat-warning" key={warning}>
           {warning}
@@ -93,16 +93,9 @@ export function Stat(props: {
   );
 }
 
-/** Every digit of an amount: those after the fourth stand back. */
-export function ExactFigure({ usd }: { readonly usd: string }) {
-  const text = exactUsd(usd);
-  const at = text.indexOf('.') + LEADING_DIGITS + 1;
-  return (
-    <span class="exact">
-      {text.slice(0, at)}
-      {text.length > at && <span class="digits">{text.slice(at)}</span>}
-    </span>
-  );
+/** An amount to the cent, with every digit on hover. */
+export function Figure({ usd }: { readonly usd: string }) {
+  return <span title={exactUsd(usd)}>{centsUsd(usd)}</span>;
 }
 
 // A dialog over the page: the platform's own, which holds the focus and closes on Escape.
@@ -114,7 +107,8 @@ export function Dialog(props: {
 }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const heading = useId();
-  useEffect(() => {
+  // Before the next key arrives, which an effect after the paint would miss.
+  useLayoutEffect(() => {
     const shown = dialog.current;
     const before = document.activeElement;
     shown?.showModal();

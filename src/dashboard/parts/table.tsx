@@ -10,6 +10,27 @@ export interface Column<T> {
   readonly cell: (row: T) => ComponentChildren;
 }
 
+function HeadCell<T>({ column }: { readonly column: Column<T> }) {
+  return (
+    <th scope="col" data-column={column.id} class={cellClass(column)}>
+      {column.title}
+    </th>
+  );
+}
+
+function BodyCell<T>({ column, row }: { readonly column: Column<T>; readonly row: T }) {
+  return (
+    <td data-column={column.id} class={cellClass(column)}>
+      {column.cell(row)}
+    </td>
+  );
+}
+
+function cellClass<T>({ numeric }: Column<T>): string | undefined {
+  if (numeric) return 'numeric';
+  return undefined;
+}
+
 /** Scrolls sideways by itself where it is wider than its place. */
 export function Table<T>(props: {
   readonly label: string;
@@ -24,9 +45,7 @@ export function Table<T>(props: {
         <thead>
           <tr>
             {props.columns.map((column) => (
-              <th key={column.id} scope="col" data-column={column.id} class={column.numeric ? 'numeric' : undefined}>
-                {column.title}
-              </th>
+              <HeadCell key={column.id} column={column} />
             ))}
           </tr>
         </thead>
@@ -34,9 +53,7 @@ export function Table<T>(props: {
           {props.rows.map((row) => (
             <tr key={props.rowKey(row)}>
               {props.columns.map((column) => (
-                <td key={column.id} data-column={column.id} class={column.numeric ? 'numeric' : undefined}>
-                  {column.cell(row)}
-                </td>
+                <BodyCell key={column.id} column={column} row={row} />
               ))}
             </tr>
           ))}
@@ -96,9 +113,7 @@ export function LongTable<T>(props: {
         <thead>
           <tr aria-rowindex={1}>
             {columns.map((column) => (
-              <th key={column.id} scope="col" data-column={column.id} class={column.numeric ? 'numeric' : undefined}>
-                {column.title}
-              </th>
+              <HeadCell key={column.id} column={column} />
             ))}
           </tr>
         </thead>
@@ -107,9 +122,7 @@ export function LongTable<T>(props: {
           {rows.slice(first, last).map((row, i) => (
             <tr key={props.rowKey(row)} aria-rowindex={first + i + 2} style={{ height: `${rowHeight}px` }}>
               {columns.map((column) => (
-                <td key={column.id} data-column={column.id} class={column.numeric ? 'numeric' : undefined}>
-                  {column.cell(row)}
-                </td>
+                <BodyCell key={column.id} column={column} row={row} />
               ))}
             </tr>
           ))}

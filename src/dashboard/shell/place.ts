@@ -23,7 +23,8 @@ export function formatPlace(view: string, ...rest: readonly string[]): string {
 /** `#/cost?range=30d`: empty values are left out, so that an address holds only what was chosen. */
 export function formatPlaceWithQuery(view: string, query: Readonly<Record<string, string | null>>): string {
   const chosen = Object.entries(query).filter((entry): entry is [string, string] => entry[1] !== null);
-  return chosen.length === 0 ? formatPlace(view) : `${formatPlace(view)}?${new URLSearchParams(chosen)}`;
+  if (chosen.length === 0) return formatPlace(view);
+  return `${formatPlace(view)}?${new URLSearchParams(chosen)}`;
 }
 
 function decodePart(part: string): string {
@@ -48,4 +49,9 @@ export function usePlace(): Place {
 
 export function goTo(place: string): void {
   location.hash = place;
+}
+
+/** Without a step in the browser's history: for what changes with each letter. */
+export function replacePlace(place: string): void {
+  location.replace(place);
 }

@@ -3,6 +3,7 @@ import type { ComponentType } from 'preact';
 import type { IconName } from '../parts/labels.tsx';
 import { ApprovalsView } from '../views/approvals/approvals-view.tsx';
 import { CostView } from '../views/cost/cost-view.tsx';
+import { HelpView } from '../views/help/help-view.tsx';
 import { ModelsView } from '../views/models/models-view.tsx';
 import { OverviewView } from '../views/overview/overview-view.tsx';
 import { SessionsView } from '../views/sessions/sessions-view.tsx';
@@ -27,4 +28,5 @@ export const VIEWS: readonly View[] = [
   { id: 'cost', title: 'Cost', icon: 'cost', component: CostView },
   { id: 'models', title: 'Models', icon: 'models', component: ModelsView },
   { id: 'settings', title: 'Settings', icon: 'settings', component: SettingsView },
+  { id: 'help', title: 'Help', icon: 'help', component: HelpView },
 ];

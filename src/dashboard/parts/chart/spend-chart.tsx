@@ -68,7 +68,8 @@ export function SpendChart(props: { readonly title: string; readonly bars: reado
 function readColours(figure: HTMLElement): Colours {
   const colour = (selector: string, of: 'color' | 'backgroundColor' | 'borderTopColor') => {
     const element = selector === '' ? figure : figure.querySelector(selector);
-    return element === null ? '' : getComputedStyle(element)[of];
+    if (element === null) return '';
+    return getComputedStyle(element)[of];
   };
   return {
     planner: colour('.swatch.planner', 'backgroundColor'),
@@ -79,13 +80,27 @@ function readColours(figure: HTMLElement): Colours {
   };
 }
 
+const DARK = '(prefers-color-scheme: dark)';
+
+/** By the switch of the page, else by the system. */
+function isDark(): boolean {
+  const { theme } = document.documentElement.dataset;
+  if (theme === 'light' || theme === 'dark') return theme === 'dark';
+  return matchMedia(DARK).matches;
+}
+
 function useDark(): boolean {
-  const [dark, setDark] = useState(() => matchMedia('(prefers-color-scheme: dark)').matches);
+  const [dark, setDark] = useState(isDark);
   useEffect(() => {
-    const query = matchMedia('(prefers-color-scheme: dark)');
-    const updateDark = () => setDark(query.matches);
+    const query = matchMedia(DARK);
+    const updateDark = () => setDark(isDark());
+    const observer = new MutationObserver(updateDark);
+    observer.observe(document.documentElement, { attributeFilter: ['data-theme'] });
     query.addEventListener('change', updateDark);
-    return () => query.removeEventListener('change', updateDark);
+    return () => {
+      observer.disconnect();
+      query.removeEventListener('change', updateDark);
+    };
   }, []);
   return dark;
 }

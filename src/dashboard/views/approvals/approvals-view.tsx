@@ -4,7 +4,8 @@ import type { Confirmation, Session } from '#client/client.ts';
 import { ApprovalCard } from '#dashboard/approval/approval-card.tsx';
 import { useApi } from '#dashboard/data/api.ts';
 import { getTitle, useOpenApprovals, useSessionsById } from '#dashboard/data/queries.ts';
-import { baseName, formatNumber } from '#dashboard/format/format.ts';
+import { baseName, formatAtLeast, formatNumber } from '#dashboard/format/format.ts';
+import { useMoveByKey } from '#dashboard/parts/keys.ts';
 import { Badge, Time, type Tone } from '#dashboard/parts/labels.tsx';
 import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
 import { formatPlace } from '#dashboard/shell/place.ts';
@@ -45,13 +46,11 @@ function Decided(props: { readonly decided: readonly Confirmation[]; readonly mi
       {props.decided.length > 0 && <h2>Just decided</h2>}
       {props.decided.map((one) => {
         const { word, tone } = WORDS[one.decision ?? ''] ?? { word: one.decision ?? 'gone', tone: 'plain' };
-        const by =
-          one.resolved_by !== 'user' ? '' : props.mine.has(one.confirmation_request_id) ? 'by you' : 'by another user';
         return (
           <p key={one.confirmation_request_id}>
             <code>{one.tool_name}</code> <Badge tone={tone}>{word}</Badge>{' '}
             <span class="quiet">
-              {by} {one.resolved_at && <Time at={one.resolved_at} />}
+              {describeAnswerer(one, props.mine)} {one.resolved_at && <Time at={one.resolved_at} />}
               {one.reason && ` · “${one.reason}”`}
             </span>
           </p>
@@ -59,6 +58,12 @@ function Decided(props: { readonly decided: readonly Confirmation[]; readonly mi
       })}
     </section>
   );
+}
+
+function describeAnswerer(one: Confirmation, mine: ReadonlySet<string>): string {
+  if (one.resolved_by !== 'user') return '';
+  if (mine.has(one.confirmation_request_id)) return 'by you';
+  return 'by another user';
 }
 
 /** Each card asks for its call: hundreds at once would hold up the page and the server. */
@@ -73,13 +78,13 @@ export function ApprovalsView() {
   const [shown, setShown] = useState(CARDS);
   const [mine] = useState(() => new Set<string>());
   const decided = useDecided(open);
-  const box = useCards(open);
+  const box = useMoveByKey('.approval', open?.map((one) => one.confirmation_request_id).join(' ') ?? '');
   return (
     <div class="view approvals-view">
       <header class="view-head">
         <h1>Approvals</h1>
         <span class="quiet number" role="status">
-          {open && `${formatNumber(open.length)}${data?.more ? '+' : ''} open`}
+          {open && `${formatAtLeast(open.length, data?.more ?? false)} open`}
         </span>
         {open !== null && open.length > 0 && (
           <p class="keys quiet">
@@ -145,37 +150,4 @@ function Origin(props: {
       {root && <span class="quiet"> in {baseName(root.workspace_path)}</span>}
     </>
   );
-}
-
-/** `j` and `k` go from card to card; when one goes away under the focus, the next one gets it. */
-function useCards(open: readonly Confirmation[] | null) {
-  const box = useRef<HTMLDivElement>(null);
-  const at = useRef(-1);
-  const cards = () => [...(box.current?.querySelectorAll<HTMLElement>('.approval') ?? [])];
-  const shown = open?.map((one) => one.confirmation_request_id).join(' ');
-  useEffect(() => {
-    if (at.current < 0 || document.activeElement !== document.body) return;
-    const all = cards();
-    all[Math.min(at.current, all.length - 1)]?.focus();
-  }, [shown]);
-  useEffect(() => {
-    const onFocus = ({ target }: FocusEvent) => {
-      at.current = cards().findIndex((card) => target instanceof Node && card.contains(target));
-    };
-    const moveByKey = (event: KeyboardEvent) => {
-      const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement;
-      const step = { j: 1, k: -1 }[event.key];
-      if (typing || step === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
-      const all = cards();
-      all[Math.max(0, Math.min(all.length - 1, at.current + step))]?.focus();
-      event.preventDefault();
-    };
-    document.addEventListener('focusin', onFocus);
-    document.addEventListener('keydown', moveByKey);
-    return () => {
-      document.removeEventListener('focusin', onFocus);
-      document.removeEventListener('keydown', moveByKey);
-    };
-  }, []);
-  return box;
 }

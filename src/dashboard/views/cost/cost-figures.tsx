@@ -1,12 +1,12 @@
 // The figures of a row: tokens, cached share, what was stamped and what it would cost by another table.
-import type { CostRow, CostTotals } from '#client/client.ts';
+import type { CostRow, CostTotals, Session } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
 import { usePolled } from '#dashboard/data/queries.ts';
-import { formatCount, modelName } from '#dashboard/format/format.ts';
+import { centsUsd, exactUsd, formatCount, modelName } from '#dashboard/format/format.ts';
 import { sumSides } from '#dashboard/parts/chart/spend-bars.ts';
 import { Menu } from '#dashboard/parts/fields.tsx';
-import { Count, Money } from '#dashboard/parts/labels.tsx';
-import { ExactFigure, Stat, Stats } from '#dashboard/parts/panels.tsx';
+import { Count, figureClass, Money, NoValue, Simulated } from '#dashboard/parts/labels.tsx';
+import { Figure, Stat, Stats } from '#dashboard/parts/panels.tsx';
 import type { CostAnswer, CostQuestion } from './cost-question.ts';
 import { getRowKey, getRowName, type Names } from './group-rows.tsx';
 
@@ -76,11 +76,17 @@ export function Figures({ row, repriced }: { readonly row: Measures; readonly re
 }
 
 function Cost({ usd }: { readonly usd: string | null }) {
-  return usd === null ? <span class="quiet">–</span> : <Money usd={usd} />;
+  if (usd === null) return <NoValue />;
+  return (
+    <span class={figureClass(usd === '0')} title={exactUsd(usd)}>
+      {centsUsd(usd)}
+    </span>
+  );
 }
 
 function Percent({ share }: { readonly share: number | null }) {
-  return share === null ? <span class="quiet">–</span> : <span class="number">{percent(share)}</span>;
+  if (share === null) return <NoValue />;
+  return <span class="number">{percent(share)}</span>;
 }
 
 /** `37.5 %` */
@@ -91,7 +97,8 @@ export function percent(share: number): string {
 /** Of all input, what was read from a cache; null without input (07 §4.2). */
 function cachedShare(row: Tokens | CostTotals): number | null {
   const prompt = sumPromptTokens(row);
-  return prompt === 0 ? null : row.cached_input_tokens / prompt;
+  if (prompt === 0) return null;
+  return row.cached_input_tokens / prompt;
 }
 
 function sumPromptTokens(row: Tokens | CostTotals): number {
@@ -119,39 +126,53 @@ export function CostStats(props: { readonly answer: CostAnswer; readonly onAsk: 
   const sides = sumSides(spend);
   const { data } = savings;
   return (
-    <Stats warnings={listWarnings(props.answer)}>
-      <Stat
-        name="Spent"
-        note={
-          totals.stamped_cost_usd === undefined ? (
-            formatCount(totals.call_count, 'call')
-          ) : (
-            <>
-              <Money usd={totals.stamped_cost_usd} exact /> at time of call
-            </>
-          )
-        }
-      >
+    <Stats note={<SimulatedNote simulated={groups.simulated} />} warnings={listWarnings(props.answer)}>
+      <Stat name="Spent" note={<SpentNote totals={totals} />}>
         <span data-total>
-          <ExactFigure usd={totals.cost_usd} />
+          <Figure usd={totals.cost_usd} />
         </span>
       </Stat>
       <Stat name="Planner">
-        <ExactFigure usd={sides.planner} />
+        <Figure usd={sides.planner} />
       </Stat>
       <Stat name="Workers">
-        <ExactFigure usd={sides.workers} />
+        <Figure usd={sides.workers} />
       </Stat>
       <Stat name="Cached input" note={formatCount(totals.cached_input_tokens, 'token')}>
-        {totals.hit_rate === null ? '–' : percent(totals.hit_rate)}
+        <Percent share={totals.hit_rate} />
       </Stat>
       <Stat
         name="Saved"
         note={<Baselines value={question.baseline} onChoose={(baseline) => props.onAsk({ ...question, baseline })} />}
       >
-        <ExactFigure usd={data.savings_usd} /> <span class="quiet">{percent(data.savings_pct)}</span>
+        <Figure usd={data.savings_usd} /> <span class="quiet">{percent(data.savings_pct)}</span>
       </Stat>
     </Stats>
+  );
+}
+
+function SpentNote({ totals }: { readonly totals: CostTotals }) {
+  if (totals.stamped_cost_usd === undefined) return <>{formatCount(totals.call_count, 'call')}</>;
+  return (
+    <>
+      <Money usd={totals.stamped_cost_usd} exact /> at time of call
+    </>
+  );
+}
+
+/** Calls that a script answered: alone they are the figures, beside real calls they are in none of them. */
+export function SimulatedNote({ simulated }: Pick<CostAnswer['groups'], 'simulated'>) {
+  if (simulated.call_count === 0) return null;
+  return (
+    <p class="stat-remark">
+      <Simulated /> {simulated.included && 'A script answered, at example prices. Nothing was spent.'}
+      {!simulated.included && (
+        <>
+          {formatCount(simulated.call_count, 'call')} of a script, <Money usd={simulated.cost_usd} /> at example prices,
+          are not in these figures.
+        </>
+      )}
+    </p>
   );
 }
 
@@ -159,8 +180,16 @@ export function CostStats(props: { readonly answer: CostAnswer; readonly onAsk: 
 function listWarnings({ groups: { totals }, savings: { data } }: CostAnswer): readonly string[] {
   const missing = totals.missing_call_count ?? 0;
   const warnings: string[] = [];
-  if (totals.unpriced_call_count > 0) {
-    const calls = formatCount(totals.unpriced_call_count, 'call');
+  for (const [count, why] of [
+    [totals.fees_unpriced_call_count, 'used a provider’s tool without a fee in the price table'],
+    [totals.surcharge_unknown_call_count, 'ran under terms without a multiplier in the price table'],
+    [totals.rounds_unknown_call_count, 'were several agents whose counts are one sum, priced as one round'],
+  ] as const)
+    if (count > 0) warnings.push(`${formatCount(count, 'call')} ${why}: their cost is not complete.`);
+  const flagged =
+    totals.fees_unpriced_call_count + totals.surcharge_unknown_call_count + totals.rounds_unknown_call_count;
+  if (totals.unpriced_call_count > flagged) {
+    const calls = formatCount(totals.unpriced_call_count - flagged, 'call');
     warnings.push(
       `${calls} without a price, counted as $0.00. A price table that has the model shows their cost under “Prices”.`,
     );
@@ -205,6 +234,9 @@ const MEASURES = [
   'output_tokens',
   'reasoning_tokens',
   'unpriced_call_count',
+  'fees_unpriced_call_count',
+  'surcharge_unknown_call_count',
+  'rounds_unknown_call_count',
   'stamped_cost_usd',
   'cost_usd',
   'planner_cost_usd',
@@ -213,6 +245,7 @@ const MEASURES = [
 
 export function formatCsv(answer: CostAnswer, names: Names): string {
   const { question, groups } = answer;
+  const trees = question.group === 'root_session';
   const first = groups.data[0];
   const measures = MEASURES.filter((name) => first?.[name] !== undefined);
   const lines = groups.data.map((row) => {
@@ -220,10 +253,17 @@ export function formatCsv(answer: CostAnswer, names: Names): string {
     return [
       quoteCell(key ?? ''),
       quoteCell(getRowName(question, key, names)),
+      ...(trees ? listOrigin(names.sessions.get(key ?? '')) : []),
       ...measures.map((name) => String(row[name])),
     ];
   });
-  return [[question.group, 'name', ...measures], ...lines].map((cells) => `${cells.join(',')}\r\n`).join('');
+  return [[question.group, 'name', ...(trees ? ['created_at', 'workspace'] : []), ...measures], ...lines]
+    .map((cells) => `${cells.join(',')}\r\n`)
+    .join('');
+}
+
+function listOrigin(session: Session | null | undefined): readonly string[] {
+  return [session?.created_at ?? '', quoteCell(session?.workspace_path ?? '')];
 }
 
 export function csvName({ question, groups }: CostAnswer): string {
@@ -243,6 +283,7 @@ export function offerFile(name: string, content: string): void {
 
 /** Titles are strangers' text: a spreadsheet must not take them for formulas. */
 function quoteCell(cell: string): string {
-  const harmless = /^[=+\-@\t\r]/.test(cell) ? `'${cell}` : cell;
-  return /[",\r\n]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless;
+  const harmless = cell.replace(/^(?=[=+\-@\t\r])/, "'");
+  if (/[",\r\n]/.test(harmless)) return `"${harmless.replaceAll('"', '""')}"`;
+  return harmless;
 }

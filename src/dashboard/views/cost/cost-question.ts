@@ -21,6 +21,7 @@ export const GROUPS = [
   { value: 'workspace', label: 'Workspace' },
   { value: 'door', label: 'Source' },
   { value: 'caller', label: 'Caller' },
+  { value: 'effort', label: 'Effort' },
   { value: 'day', label: 'Day' },
 ] as const;
 type Group = (typeof GROUPS)[number]['value'];
@@ -58,7 +59,8 @@ const DAY_PATTERN = /^\d{4}-\d{2}-\d{2}$/;
 export function parseCostQuestion({ query }: Place): CostQuestion {
   const day = (name: string) => {
     const text = query.get(name);
-    return text !== null && DAY_PATTERN.test(text) && !Number.isNaN(Date.parse(text)) ? text : null;
+    if (text !== null && DAY_PATTERN.test(text) && !Number.isNaN(Date.parse(text))) return text;
+    return null;
   };
   const range = findChoice(RANGES, query.get('range')) ?? DEFAULTS.range;
   return {
@@ -80,7 +82,10 @@ export function parseCostQuestion({ query }: Place): CostQuestion {
 /** The address of a question; what is as usual is not written down. */
 export function formatCostPlace(question: CostQuestion): string {
   const custom = question.range === 'custom';
-  const unusual = (name: keyof typeof DEFAULTS) => (question[name] === DEFAULTS[name] ? null : question[name]);
+  const unusual = (name: keyof typeof DEFAULTS) => {
+    if (question[name] === DEFAULTS[name]) return null;
+    return question[name];
+  };
   return formatPlaceWithQuery('cost', {
     range: unusual('range'),
     from: custom ? question.from : null,
@@ -132,12 +137,12 @@ export function buildFilter(
 ): Pick<CostQuery, 'model' | 'delegation_tier' | 'worker_name' | 'workspace_hash' | 'door' | 'caller'> {
   const { model, tier, worker, workspace, door, caller } = question;
   return {
-    ...(model === null ? {} : { model }),
-    ...(tier === null ? {} : { delegation_tier: tier as CostQuery['delegation_tier'] }),
-    ...(worker === null ? {} : { worker_name: worker }),
-    ...(workspace === null ? {} : { workspace_hash: workspace }),
-    ...(door === null ? {} : { door: door as CostQuery['door'] }),
-    ...(caller === null ? {} : { caller }),
+    ...(model !== null && { model }),
+    ...(tier !== null && { delegation_tier: tier as CostQuery['delegation_tier'] }),
+    ...(worker !== null && { worker_name: worker }),
+    ...(workspace !== null && { workspace_hash: workspace }),
+    ...(door !== null && { door: door as CostQuery['door'] }),
+    ...(caller !== null && { caller }),
   };
 }
 

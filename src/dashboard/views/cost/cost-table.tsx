@@ -1,9 +1,11 @@
 // Spend by the chosen grouping; a tree unfolds into its sessions, and each of them into its calls.
 import { Fragment } from 'preact';
 import { useState } from 'preact/hooks';
-import type { CostRow } from '#client/client.ts';
-import { computeShare } from '#dashboard/format/format.ts';
+import type { CostRow, Session } from '#client/client.ts';
+import { baseName, computeShare } from '#dashboard/format/format.ts';
+import { isScripted, isSessionSimulated, Simulated } from '#dashboard/parts/labels.tsx';
 import { Unfold } from '#dashboard/parts/panels.tsx';
+import { formatPlace } from '#dashboard/shell/place.ts';
 import { FigureHeads, Figures } from './cost-figures.tsx';
 import type { CostAnswer } from './cost-question.ts';
 import { getRowKey, getRowName, type Names, RowLink } from './group-rows.tsx';
@@ -69,13 +71,16 @@ function Group(props: {
     <tbody>
       <tr>
         <th scope="row">
-          {props.unfolds ? (
-            <Unfold name={name} open={open} onToggle={() => setOpen(!open)} />
-          ) : (
-            <RowLink question={answer.question} rowKey={key}>
-              {name}
-            </RowLink>
-          )}
+          <span class="nested-name">
+            {props.unfolds && <Unfold name={name} open={open} onToggle={() => setOpen(!open)} />}
+            {!props.unfolds && (
+              <RowLink question={answer.question} rowKey={key}>
+                {name}
+              </RowLink>
+            )}
+            {isRowSimulated(answer.question, key, props.names) && <Simulated />}
+          </span>
+          {props.unfolds && <SessionLink session={props.names.sessions.get(key ?? '')} />}
         </th>
         <td data-column="share">
           <ShareBar row={row} highestCost={props.highestCost} />
@@ -87,19 +92,28 @@ function Group(props: {
   );
 }
 
+/** Whether a script answered calls of the row; days, tiers and the like may have both. */
+function isRowSimulated({ group }: CostAnswer['question'], key: string | null, { sessions }: Names): boolean {
+  if (group === 'model') return isScripted(key);
+  return group === 'root_session' && isSessionSimulated(sessions.get(key ?? ''));
+}
+
+/** Leads from the money to its cause: when and where the session ran. */
+function SessionLink({ session }: { readonly session: Session | null | undefined }) {
+  if (session === null || session === undefined) return null;
+  const { id, created_at, workspace_path } = session;
+  return (
+    <a class="sub session-link" href={formatPlace('sessions', id)} title={`${workspace_path} ${id}`}>
+      {created_at.slice(0, 10)} · {baseName(workspace_path)} · {id}
+    </a>
+  );
+}
+
 /** Long as its cost relative to the most expensive row, in the colours of who spent it where that is known. */
 function ShareBar({ row, highestCost }: { readonly row: CostRow; readonly highestCost: string }) {
-  const { planner_cost_usd, worker_cost_usd } = row;
-  const parts =
-    planner_cost_usd === undefined || worker_cost_usd === undefined
-      ? [{ kind: 'whole', usd: row.cost_usd }]
-      : [
-          { kind: 'planner', usd: planner_cost_usd },
-          { kind: 'workers', usd: worker_cost_usd },
-        ];
   return (
     <span class="share-bar" aria-hidden="true">
-      {parts.map(({ kind, usd }) => (
+      {splitCost(row).map(({ kind, usd }) => (
         <Fragment key={kind}>
           {usd !== '0' && (
             <span class={`share-part ${kind}`} style={{ width: `${computeShare(usd, highestCost) * 100}%` }} />
@@ -108,4 +122,13 @@ function ShareBar({ row, highestCost }: { readonly row: CostRow; readonly highes
       ))}
     </span>
   );
+}
+
+function splitCost(row: CostRow) {
+  const { planner_cost_usd, worker_cost_usd } = row;
+  if (planner_cost_usd === undefined || worker_cost_usd === undefined) return [{ kind: 'whole', usd: row.cost_usd }];
+  return [
+    { kind: 'planner', usd: planner_cost_usd },
+    { kind: 'workers', usd: worker_cost_usd },
+  ];
 }

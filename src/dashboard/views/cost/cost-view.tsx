@@ -58,7 +58,7 @@ function CostFilters(props: {
     worker: (data?.workers ?? []).map((value) => ({ value, label: value })),
     workspace: (data?.workspaces ?? []).map((value) => workspaceChoice(value, props.workspaces)),
     door: (data?.doors ?? []).map((value) => ({ value, label: SOURCE_NAMES[value] })),
-    caller: (data?.callers ?? []).map((value) => ({ value, label: value === '' ? NO_KEY : value })),
+    caller: (data?.callers ?? []).map((value) => ({ value, label: value || NO_KEY })),
   };
   return (
     <div class="filters">
@@ -66,12 +66,9 @@ function CostFilters(props: {
         const value = question[filter];
         const known = offered[filter];
         if (value === null && known.length === 0) return null;
-        const missing = value !== null && !known.some((choice) => choice.value === value);
-        const choices = [
-          { value: ANY, label: 'Any' },
-          ...known,
-          ...(missing ? [{ value, label: value === '' ? NO_KEY : value }] : []),
-        ];
+        const choices = [{ value: ANY, label: 'Any' }, ...known];
+        const isKnown = choices.some((choice) => choice.value === value);
+        if (value !== null && !isKnown) choices.push({ value, label: value || NO_KEY });
         return (
           <Menu
             key={filter}
@@ -118,14 +115,14 @@ async function askChoices(client: MetisClient, question: CostQuestion, signal: A
 
 function listIfSeveral<T extends string>(values: readonly T[]): readonly T[] {
   const different = [...new Set(values)].sort();
-  return different.length > 1 ? different : [];
+  if (different.length > 1) return different;
+  return [];
 }
 
 function workspaceChoice(hash: string, paths: ReadonlyMap<string, string>): Choice {
   const path = paths.get(hash);
-  return path === undefined
-    ? { value: hash, label: hash.slice(0, 8) }
-    : { value: hash, label: baseName(path), hint: hash.slice(0, 4) };
+  if (path === undefined) return { value: hash, label: hash.slice(0, 8) };
+  return { value: hash, label: baseName(path), hint: hash.slice(0, 4) };
 }
 
 const EVERY_MS = 10_000;
@@ -161,9 +158,8 @@ export function CostView({ place }: { readonly place: Place }) {
         {question.range === 'custom' && <CustomRange question={question} onAsk={changeQuestion} />}
         <CostFilters question={question} workspaces={names.workspaces} onAsk={changeQuestion} />
         {error !== null && <Failure error={error} title="The report could not be loaded" retry={reload} />}
-        {answer === null ? (
-          error === null && question.range !== 'custom' && <Skeleton rows={10} />
-        ) : (
+        {answer === null && error === null && question.range !== 'custom' && <Skeleton rows={10} />}
+        {answer !== null && (
           <Answer
             answer={answer}
             names={names}
@@ -289,22 +285,24 @@ function CustomRange(props: { readonly question: CostQuestion; readonly onAsk: (
           onChange={(event) => onAsk({ ...question, to: event.currentTarget.value || null })}
         />
       </label>
-      <span class={reversed ? 'field-error' : 'quiet'} role="status">
-        {reversed ? 'The last day is before the first day.' : 'Days are in UTC.'}
+      <span role="status">
+        {reversed && <span class="field-error">The last day is before the first day.</span>}
+        {!reversed && <span class="quiet">Days are in UTC.</span>}
       </span>
     </div>
   );
 }
 
 function NoCalls({ question }: { readonly question: CostQuestion }) {
-  const filtered = [question.model, question.tier, question.worker, question.workspace].some((one) => one !== null);
+  if (FILTERS.some((filter) => question[filter] !== null))
+    return (
+      <Empty icon="cost" title="No call matches">
+        <p>Clear a filter, or choose a longer range.</p>
+      </Empty>
+    );
   return (
-    <Empty icon="cost" title={filtered ? 'No call matches' : 'No cost in this period'}>
-      <p>
-        {filtered
-          ? 'Clear a filter, or choose a longer range.'
-          : 'Choose a longer range, or open a session. A model call appears here when it ends.'}
-      </p>
+    <Empty icon="cost" title="No cost in this period">
+      <p>Choose a longer range, or open a session. A model call appears here when it ends.</p>
     </Empty>
   );
 }
@@ -323,5 +321,6 @@ function customDays(answer: CostAnswer | null): Pick<CostQuestion, 'from' | 'to'
 
 function windowText({ start, end }: { readonly start: string; readonly end: string }): string {
   const formatMinute = (time: string) => time.slice(0, 16).replace('T', ' ');
-  return `${Date.parse(start) === 0 ? 'All calls' : formatMinute(start)} to ${formatMinute(end)} UTC`;
+  if (Date.parse(start) === 0) return `All calls to ${formatMinute(end)} UTC`;
+  return `${formatMinute(start)} to ${formatMinute(end)} UTC`;
 }

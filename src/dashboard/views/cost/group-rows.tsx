@@ -34,6 +34,8 @@ export function getRowKey(question: CostQuestion, row: CostRow): string | null {
     case 'caller':
       // The report's null is the filter's ''.
       return row.caller ?? '';
+    case 'effort':
+      return row.effort ?? null;
     case 'day':
       return row.bucket ?? null;
   }
@@ -41,7 +43,11 @@ export function getRowKey(question: CostQuestion, row: CostRow): string | null {
 
 /** For people. */
 export function getRowName(question: CostQuestion, key: string | null, names: Names): string {
-  if (key === null) return question.group === 'delegation_tier' ? 'No tier' : 'No named worker';
+  if (key === null) {
+    if (question.group === 'delegation_tier') return 'No tier';
+    if (question.group === 'effort') return 'No effort';
+    return 'No named worker';
+  }
   switch (question.group) {
     case 'root_session':
       return sessionName(names.sessions.get(key));
@@ -52,7 +58,8 @@ export function getRowName(question: CostQuestion, key: string | null, names: Na
     case 'door':
       return SOURCE_NAMES[key as Session['door']] ?? key;
     case 'caller':
-      return key === '' ? NO_KEY : key;
+      if (key === '') return NO_KEY;
+      return key;
     default:
       return key;
   }
@@ -60,7 +67,8 @@ export function getRowName(question: CostQuestion, key: string | null, names: Na
 
 export function sessionName(session: Session | null | undefined): string {
   if (session === null) return 'Purged session';
-  return session === undefined ? '…' : getTitle(session);
+  if (session === undefined) return '…';
+  return getTitle(session);
 }
 
 /** A row leads to the trees behind it, by way of the filter that it is. */
@@ -95,6 +103,7 @@ export function narrow(question: CostQuestion, key: string): CostQuestion | null
       return { ...question, caller: key };
     case 'day':
       return { ...question, range: 'custom', from: key, to: key };
+    case 'effort':
     case 'root_session':
       return null;
   }

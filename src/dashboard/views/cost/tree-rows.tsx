@@ -32,7 +32,7 @@ function CallRows(props: { readonly answer: CostAnswer; readonly row: CostRow; r
     const query = {
       types: ['llm.call_completed'] as const,
       limit: CALLS_PER_PAGE,
-      ...(cursor === null ? {} : { cursor }),
+      ...(cursor !== null && { cursor }),
     };
     const page = await client.listEvents(session_id ?? '', query, { signal });
     const calls = page.events.filter(
@@ -63,10 +63,15 @@ function CallRows(props: { readonly answer: CostAnswer; readonly row: CostRow; r
   const prices = useRepriced(props, read?.calls ?? []);
 
   if (error !== null || read === null || (read.calls.length === 0 && read.next === null)) {
-    const text = error ?? (read === null ? 'Loading…' : 'The events of these calls are no longer kept; their cost is.');
     return (
       <tr class="nested calls-foot">
-        <td class={error === null ? 'quiet' : 'field-error'}>{text}</td>
+        <td>
+          {error !== null && <span class="field-error">{error}</span>}
+          {error === null && read === null && <span class="quiet">Loading…</span>}
+          {error === null && read !== null && (
+            <span class="quiet">The events of these calls are no longer kept; their cost is.</span>
+          )}
+        </td>
         <td data-column="share" />
         <NoFigures repriced={props.repriced} />
       </tr>
@@ -128,7 +133,8 @@ function useRepriced(props: Parameters<typeof CallRows>[0], calls: readonly Call
       const window = { from: timestamp, to: new Date(Date.parse(timestamp) + 1).toISOString() };
       const of = { session: session_id, model, pricing, group_by: 'none' } as const;
       const { totals } = await client.getCost({ ...window, ...of }, { signal: gone.signal });
-      return totals.call_count === 1 ? [[id, totals.cost_usd] as const] : [];
+      if (totals.call_count === 1) return [[id, totals.cost_usd] as const];
+      return [];
     };
     Promise.all(calls.map(loadPrice)).then(
       (found) => setPrices(new Map(found.flat())),
@@ -202,11 +208,17 @@ export function TreeRows(props: {
           {...props}
           row={row}
           depth={depth}
-          session={row.session_id === undefined ? undefined : tree.sessions.get(row.session_id)}
+          session={tree.sessions.get(row.session_id ?? '')}
         />
       ))}
     </>
   );
+}
+
+function nameRow(depth: number, session: Session | undefined): string {
+  if (depth === 0) return 'Planner';
+  if (session === undefined) return 'Purged worker';
+  return sessionName(session);
 }
 
 function SessionRows(props: {
@@ -221,12 +233,12 @@ function SessionRows(props: {
   const [open, setOpen] = useState(false);
   const id = row.session_id ?? '';
   const planner = depth === 0;
-  const name = planner ? 'Planner' : session === undefined ? 'Purged worker' : sessionName(session);
+  const name = nameRow(depth, session);
   return (
     <>
       <tr class="nested">
         <th scope="row">
-          <span class="nested-name" style={depth > 1 ? { paddingLeft: `${(depth - 1) * INDENT}px` } : undefined}>
+          <span class="nested-name" style={{ paddingLeft: `${Math.max(0, depth - 1) * INDENT}px` }}>
             <Unfold name={name} open={open} onToggle={() => setOpen(!open)} />
             {!planner && <Badge tone="worker">{session?.worker_name ?? 'worker'}</Badge>}
           </span>

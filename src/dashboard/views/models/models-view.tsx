@@ -1,15 +1,15 @@
 // The registry: what each model is for, costs and does, and how often routing chose it (17 §3, 07 §7).
-import { useState } from 'preact/hooks';
 import type { MetisClient, Model, ReliabilityReport, RoutingReport } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
 import { usePolled, useWorkspacePaths } from '#dashboard/data/queries.ts';
 import { baseName, duration, exactUsd, formatCount, formatNumber, modelName } from '#dashboard/format/format.ts';
 import { Menu } from '#dashboard/parts/fields.tsx';
-import { Badge } from '#dashboard/parts/labels.tsx';
+import { Badge, figureClass, ModelName, NoValue, Simulated } from '#dashboard/parts/labels.tsx';
 import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
 import { type Column, Table } from '#dashboard/parts/table.tsx';
 import { formatPlaceWithQuery, goTo, type Place } from '#dashboard/shell/place.ts';
 import { systemClock } from '#protocol/clock.ts';
+import { toPusd } from '#protocol/money.ts';
 import { percent } from '../cost/cost-figures.tsx';
 import { SLOT_NAMES } from '../session/route-chain.tsx';
 import { ComparisonNeeds, QualityPanel, TaskShapes } from './quality-panel.tsx';
@@ -22,22 +22,20 @@ interface ModelRow {
   readonly calls: ReliabilityReport['data'][number] | null;
 }
 
-const NONE = <span class="quiet">–</span>;
-
 /** Per million tokens. */
 function price(id: string, title: string, rate: (pricing: NonNullable<Model['pricing']>) => string): Column<ModelRow> {
   return {
     id,
     title,
     numeric: true,
-    cell: ({ model: { pricing } }) =>
-      pricing === null ? (
-        NONE
-      ) : (
+    cell: ({ model: { pricing } }) => {
+      if (pricing === null) return <NoValue />;
+      return (
         <span class="number" title={`per million tokens, ${pricing.pricing_version}`}>
           {exactUsd(rate(pricing))}
         </span>
-      ),
+      );
+    },
   };
 }
 
@@ -49,18 +47,20 @@ const MODEL_COLUMNS: readonly Column<ModelRow>[] = [
       <>
         <span class="model-name" title={model.id}>
           {modelName(model.id)}
-        </span>
+        </span>{' '}
+        {model.simulated && <Simulated />}
         <span class="sub">
           {model.adapter}
           {model.aliases.length > 0 && ` · ${model.aliases.join(', ')}`}
         </span>
+        {model.superseded_by !== null && <span class="sub">replaced by {modelName(model.superseded_by)}</span>}
       </>
     ),
   },
   {
     id: 'tier',
     title: 'Tier',
-    cell: ({ model }) => (model.tier === null ? NONE : <Badge>{model.tier}</Badge>),
+    cell: ({ model }) => (model.tier === null ? <NoValue /> : <Badge>{model.tier}</Badge>),
   },
   {
     id: 'delegates',
@@ -78,25 +78,26 @@ const MODEL_COLUMNS: readonly Column<ModelRow>[] = [
     cell: ({ wins }) => {
       const sum = wins.reduce((total, win) => total + win.count, 0);
       const by = wins.map((win) => `${win.policy.replaceAll('_', ' ')}: ${win.count}`).join(', ');
-      return sum === 0 ? NONE : <span title={by}>{formatNumber(sum)}</span>;
+      if (sum === 0) return <NoValue />;
+      return <span title={by}>{formatNumber(sum)}</span>;
     },
   },
   {
     id: 'calls',
     title: 'Calls',
     numeric: true,
-    cell: ({ calls }) => (calls === null ? NONE : formatNumber(calls.calls)),
+    cell: ({ calls }) => (calls === null ? <NoValue /> : formatNumber(calls.calls)),
   },
   {
     id: 'failed',
     title: 'Failed',
     numeric: true,
     cell: ({ calls }) => {
-      if (calls === null || calls.failure_rate === null) return NONE;
+      if (calls === null || calls.failure_rate === null) return <NoValue />;
       const why = calls.failures.map(({ error_class, count: n }) => `${error_class.replaceAll('_', ' ')}: ${n}`);
       return (
         <span
-          class={calls.failed > 0 ? 'bad-text' : undefined}
+          class={calls.failure_rate >= ALARMING_RATE ? 'bad-text' : undefined}
           title={[formatCount(calls.failed, 'failed call'), ...why].join(', ')}
         >
           {percent(calls.failure_rate)}
@@ -108,8 +109,12 @@ const MODEL_COLUMNS: readonly Column<ModelRow>[] = [
   { id: 'p95', title: 'p95', numeric: true, cell: ({ calls }) => latency(calls?.p95) },
 ];
 
+/** Of failed calls: from here on a model needs a look. */
+const ALARMING_RATE = 0.1;
+
 function latency(ms: number | null | undefined) {
-  return ms === null || ms === undefined ? NONE : <span title={`${formatNumber(ms)} ms`}>{duration(ms)}</span>;
+  if (ms === null || ms === undefined) return <NoValue />;
+  return <span title={`${formatNumber(ms)} ms`}>{duration(ms)}</span>;
 }
 
 function Availability({ model }: { readonly model: Model }) {
@@ -133,7 +138,7 @@ const REFUSALS: readonly Column<Refusal>[] = [
   {
     id: 'what',
     title: 'Model',
-    cell: ({ what }) => (what === null ? <Deferred /> : <span title={what}>{modelName(what)}</span>),
+    cell: ({ what }) => (what === null ? <Deferred /> : <ModelName id={what} />),
   },
   { id: 'policy', title: 'Slot', cell: ({ policy }) => getSlotName(policy) },
   { id: 'why', title: 'Reason', cell: ({ why }) => words(why) },
@@ -164,7 +169,7 @@ function RoutingPanels({ stats }: { readonly stats: Stats }) {
               <span class="slot-track" aria-hidden="true">
                 <span style={{ width: `${(win.count / most) * 100}%` }} />
               </span>
-              <span class={win.count === 0 ? 'number quiet' : 'number'}>{formatNumber(win.count)}</span>
+              <span class={figureClass(win.count === 0)}>{formatNumber(win.count)}</span>
             </li>
           ))}
         </ol>
@@ -177,9 +182,12 @@ function RoutingPanels({ stats }: { readonly stats: Stats }) {
             explicit choices rejected
           </span>
         </header>
-        {refusals.length === 0 ? (
-          <p class="panel-note quiet">No candidate was rejected.</p>
-        ) : (
+        {refusals.length === 0 && (
+          <p class="panel-note quiet">
+            No candidate was rejected. A model that routing proposes and cannot use appears here with the reason.
+          </p>
+        )}
+        {refusals.length > 0 && (
           <div data-scrolls>
             <Table
               label="Rejected candidates"
@@ -212,11 +220,10 @@ function words(name: string): string {
 
 // What was learned in one workspace: shapes of tasks, and quality beside cost, under one choice of the workspace.
 
-/** @param props.wanted the workspace at first; null = that of the newest session */
-function LearnedPanels({ wanted }: { readonly wanted: string | null }) {
-  const [chosen, choose] = useState(wanted);
+/** @param props.wanted null = the workspace of the newest session */
+function LearnedPanels(props: { readonly wanted: string | null; readonly onChoose: (workspace: string) => void }) {
   const { data: paths, error, reload } = useWorkspacePaths();
-  const workspace = chosen ?? paths?.[0] ?? null;
+  const workspace = props.wanted ?? paths?.[0] ?? null;
   return (
     <section aria-labelledby="learned">
       <div class="filters">
@@ -230,7 +237,7 @@ function LearnedPanels({ wanted }: { readonly wanted: string | null }) {
               hint: path,
             }))}
             value={workspace}
-            onChoose={choose}
+            onChoose={props.onChoose}
           />
         )}
       </div>
@@ -258,9 +265,11 @@ const RANGES = [
 
 export function ModelsView({ place }: { readonly place: Place }) {
   const { client } = useApi();
-  const wanted = place.query.get('days');
-  const days = RANGES.some(({ value }) => value === wanted) && wanted !== null ? wanted : '7';
+  const days = RANGES.find(({ value }) => value === place.query.get('days'))?.value ?? '7';
+  const workspace = place.query.get('workspace');
   const { data, error, reload } = usePolled((signal) => askModels(client, days, signal), days, EVERY_MS);
+  const ask = (next: { readonly days: string; readonly workspace: string | null }) =>
+    goTo(formatPlaceWithQuery('models', { ...next, days: next.days === '7' ? null : next.days }));
   return (
     <div class="view models-view">
       <header class="view-head">
@@ -270,12 +279,7 @@ export function ModelsView({ place }: { readonly place: Place }) {
             `${data.rows.filter(({ model }) => model.configured).length} of ${data.rows.length} configured · prices per million tokens`}
         </span>
         <div class="tools">
-          <Menu
-            label="Range"
-            choices={RANGES}
-            value={days}
-            onChoose={(value) => goTo(formatPlaceWithQuery('models', { days: value === '7' ? null : value }))}
-          />
+          <Menu label="Range" choices={RANGES} value={days} onChoose={(chosen) => ask({ days: chosen, workspace })} />
         </div>
       </header>
       <div class="view-body">
@@ -290,11 +294,12 @@ export function ModelsView({ place }: { readonly place: Place }) {
         )}
         {data !== null && data.rows.length > 0 && (
           <>
+            <PriceRemarks importedOn={data.importedOn} rows={data.rows} />
             <section class="panel models-table" data-scrolls>
               <Table label="Models" columns={MODEL_COLUMNS} rows={data.rows} rowKey={({ model }) => model.id} />
             </section>
             <RoutingPanels stats={data.routing} />
-            <LearnedPanels wanted={place.query.get('workspace')} />
+            <LearnedPanels wanted={workspace} onChoose={(chosen) => ask({ days, workspace: chosen })} />
           </>
         )}
       </div>
@@ -302,10 +307,53 @@ export function ModelsView({ place }: { readonly place: Place }) {
   );
 }
 
+const STALE_DAYS = 30;
+
+/** Old prices, and models in use whose successor costs less. */
+function PriceRemarks({
+  importedOn,
+  rows,
+}: {
+  readonly importedOn: string | null;
+  readonly rows: readonly ModelRow[];
+}) {
+  const age = importedOn === null ? 0 : Math.floor((systemClock.now() - Date.parse(importedOn)) / DAY_MS);
+  const remarks = rows.flatMap(({ model, calls }) => {
+    const newer = rows.find((row) => row.model.id === model.superseded_by)?.model;
+    if (calls === null || newer === undefined || !costsLess(newer.pricing, model.pricing)) return [];
+    return [`${modelName(model.id)} is in use; its successor ${modelName(newer.id)} costs less.`];
+  });
+  if (age > STALE_DAYS)
+    remarks.unshift(`The prices are ${age} days old (of ${importedOn}); metis prices update takes newer ones.`);
+  if (remarks.length === 0) return null;
+  return (
+    <section class="panel" aria-label="Prices">
+      {remarks.map((text) => (
+        <p class="panel-note" key={text}>
+          {text}
+        </p>
+      ))}
+    </section>
+  );
+}
+
+function costsLess(a: Model['pricing'], b: Model['pricing']): boolean {
+  if (a === null || b === null) return false;
+  const fields = ['input_per_mtok', 'output_per_mtok', 'cached_read_per_mtok', 'cache_creation_per_mtok'] as const;
+  const changes = fields.map((field) => toPusd(a[field]) - toPusd(b[field]));
+  return changes.every((change) => change <= 0n) && changes.some((change) => change < 0n);
+}
+
+function formatStart(days: string): string {
+  if (days === 'all') return days;
+  return new Date(systemClock.now() - Number(days) * DAY_MS).toISOString();
+}
+
 async function askModels(client: MetisClient, days: string, signal: AbortSignal) {
-  const from = days === 'all' ? 'all' : new Date(systemClock.now() - Number(days) * DAY_MS).toISOString();
-  const [{ models }, routing, reliability] = await Promise.all([
+  const from = formatStart(days);
+  const [{ models }, { imported_on: importedOn }, routing, reliability] = await Promise.all([
     client.listModels({ signal }),
+    client.getPricing({}, { signal }),
     client.getRoutingStats({ from }, { signal }),
     client.getReliability({ from }, { signal }),
   ]);
@@ -316,5 +364,5 @@ async function askModels(client: MetisClient, days: string, signal: AbortSignal)
   });
   // What can be used comes first; within that the order of the registry.
   const rows = models.map(buildRow).toSorted((a, b) => Number(b.model.configured) - Number(a.model.configured));
-  return { rows, routing: routing.data };
+  return { rows, importedOn, routing: routing.data };
 }

@@ -5,7 +5,7 @@ import type { Pattern, QualityReport } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
 import { usePolled } from '#dashboard/data/queries.ts';
 import { duration, exactUsd, formatCount, formatNumber, modelName, shortUsd } from '#dashboard/format/format.ts';
-import { Badge, Money } from '#dashboard/parts/labels.tsx';
+import { Badge, Money, NoValue } from '#dashboard/parts/labels.tsx';
 import { Failure } from '#dashboard/parts/panels.tsx';
 import { type Column, Table } from '#dashboard/parts/table.tsx';
 import { percent } from '../cost/cost-figures.tsx';
@@ -13,16 +13,21 @@ import { percent } from '../cost/cost-figures.tsx';
 type Quality = QualityReport['data'];
 type Comparison = Quality['comparisons'][number];
 type Side = Comparison['dearer'];
+/** The fields of a shape that both reports have. */
+type ShownShape = Pick<
+  Pattern,
+  'fingerprint_id' | 'intent_tags' | 'file_extensions' | 'tool_names' | 'estimated_input_tokens_bucket' | 'has_images'
+>;
 
 const EVERY_MS = 30_000;
 const VERDICTS = {
   as_good: { words: 'as good', tone: 'ok' },
-  undecided: { words: 'too few turns', tone: undefined },
-  worse: { words: 'worse', tone: 'bad' },
+  undecided: { words: 'too few turns', tone: 'plain' },
+  worse: { words: 'worse', tone: 'plain' },
 } as const;
 
 const COLUMNS: readonly Column<Comparison>[] = [
-  { id: 'shape', title: 'Task shape', cell: (row) => describeShape(row) },
+  { id: 'shape', title: 'Task shape', cell: (row) => <ShapeCell shape={row} /> },
   { id: 'dearer', title: 'Current model', cell: ({ dearer: side }) => <SideCell side={side} /> },
   { id: 'cheaper', title: 'Cheaper model', cell: ({ cheaper }) => <SideCell side={cheaper} /> },
   {
@@ -30,7 +35,7 @@ const COLUMNS: readonly Column<Comparison>[] = [
     title: 'Cheaper model is',
     cell: ({ verdict }) => {
       const { words, tone } = VERDICTS[verdict];
-      return tone === undefined ? <Badge>{words}</Badge> : <Badge tone={tone}>{words}</Badge>;
+      return <Badge tone={tone}>{words}</Badge>;
     },
   },
   {
@@ -109,10 +114,34 @@ function sentence(row: Comparison): string {
   return `${describeShape(row)} is as good on ${here} as on ${there}: saves ${shortUsd(row.saving_per_day_usd)} per day.`;
 }
 
-function describeShape({ intent_tags, file_extensions, tool_names, has_images }: Comparison): string {
-  const parts = [intent_tags.join(', '), file_extensions.join(' '), tool_names.length > 0 && 'with tools'];
-  const named = [...parts, has_images && 'with images'].filter((part) => part !== false && part !== '');
-  return named.length === 0 ? 'any other task' : named.join(' · ');
+/** A shape in words, without its details. */
+function describeShape({ intent_tags, file_extensions }: ShownShape): string {
+  const named = [intent_tags.join(', '), file_extensions.join(' ')].filter((part) => part !== '');
+  if (named.length === 0) return 'any other task';
+  return named.join(' · ');
+}
+
+/** Two shapes of one description differ in what is not shown: the end of the id is different. */
+function ShapeCell({ shape }: { readonly shape: ShownShape }) {
+  const { tool_names, estimated_input_tokens_bucket: bucket, has_images, fingerprint_id } = shape;
+  const details = [SIZES[bucket] ?? '', describeTools(tool_names)];
+  if (has_images) details.push('with images');
+  return (
+    <>
+      <span>{describeShape(shape)}</span>
+      <span class="sub" title={tool_names.length === 0 ? undefined : `tools: ${tool_names.join(', ')}`}>
+        {details.filter((text) => text !== '').join(' · ')}{' '}
+        <code title={fingerprint_id}>{fingerprint_id.slice(-6)}</code>
+      </span>
+    </>
+  );
+}
+
+const TOOLS_NAMED = 3;
+
+function describeTools(names: readonly string[]): string {
+  if (names.length <= TOOLS_NAMED) return names.join(', ');
+  return `${names.slice(0, TOOLS_NAMED).join(', ')} and ${names.length - TOOLS_NAMED} more tools`;
 }
 
 function SideCell({ side }: { readonly side: Side }) {
@@ -146,13 +175,14 @@ interface Row {
 }
 
 const SHAPE_COLUMNS: readonly Column<Row>[] = [
-  { id: 'shape', title: 'Task shape', cell: ({ shape, first }) => first && <Shape shape={shape} /> },
+  { id: 'shape', title: 'Task shape', cell: ({ shape, first }) => first && <ShapeCell shape={shape} /> },
   {
     id: 'model',
     title: 'Model',
-    cell: ({ outcome: { model, tier } }) => (
+    cell: ({ outcome: { model, tier, is_worker } }) => (
       <>
-        <span title={model}>{modelName(model)}</span> {tier !== null && <Badge>{tier}</Badge>}
+        <span title={model}>{modelName(model)}</span> {tier !== null && <Badge>{tier}</Badge>}{' '}
+        {is_worker && <Badge>worker</Badge>}
       </>
     ),
   },
@@ -161,14 +191,21 @@ const SHAPE_COLUMNS: readonly Column<Row>[] = [
     id: 'score',
     title: 'Score',
     numeric: true,
-    cell: ({ outcome: { success_score_mean: mean, success_score_count: n } }) =>
-      mean === null ? (
-        <span class="quiet">–</span>
-      ) : (
-        <span title={`mean of ${formatCount(n, 'scored turn')}`}>{percent(mean)}</span>
-      ),
+    cell: ({ outcome: { success_score_mean: mean, success_score_count: n, verified_score_count: verified } }) => {
+      if (mean === null) return <NoValue />;
+      const title = `mean of ${formatCount(n, 'scored turn')}, ${verified} checked or rated by a person`;
+      return <span title={title}>{percent(mean)}</span>;
+    },
   },
-  { id: 'cost', title: 'Cost per turn', numeric: true, cell: ({ outcome }) => <Money usd={outcome.avg_cost_usd} /> },
+  {
+    id: 'cost',
+    title: 'Cost per turn',
+    numeric: true,
+    cell: ({ outcome: { avg_cost_usd } }) => {
+      if (avg_cost_usd === null) return <NoValue />;
+      return <Money usd={avg_cost_usd} />;
+    },
+  },
   {
     id: 'latency',
     title: 'Time per turn',
@@ -199,7 +236,9 @@ export function TaskShapes({ workspace }: { readonly workspace: string }) {
       {error !== null && <Failure error={error} title="The task shapes could not be loaded" retry={reload} />}
       {shown === null && error === null && <p class="panel-note quiet">Loading…</p>}
       {shown !== null && rows.length === 0 && (
-        <p class="panel-note quiet">No task shapes yet. Each completed turn adds one.</p>
+        <p class="panel-note quiet">
+          No task shapes yet. Each completed turn of a model adds one here; turns of scripts add none.
+        </p>
       )}
       {rows.length > 0 && (
         <div data-scrolls>
@@ -207,7 +246,7 @@ export function TaskShapes({ workspace }: { readonly workspace: string }) {
             label="Task shapes"
             columns={SHAPE_COLUMNS}
             rows={rows}
-            rowKey={({ shape, outcome }) => `${shape.fingerprint_id} ${outcome.model}`}
+            rowKey={({ shape, outcome }) => `${shape.fingerprint_id} ${outcome.model} ${outcome.is_worker}`}
           />
         </div>
       )}
@@ -219,19 +258,5 @@ export function TaskShapes({ workspace }: { readonly workspace: string }) {
         </p>
       )}
     </section>
-  );
-}
-
-function Shape({ shape }: { readonly shape: Pattern }) {
-  const { intent_tags, file_extensions, tool_names, estimated_input_tokens_bucket: bucket, has_images } = shape;
-  const tools = tool_names.length > 0 ? [formatCount(tool_names.length, 'tool')] : [];
-  const about = [...file_extensions, ...tools, SIZES[bucket] ?? '', ...(has_images ? ['with images'] : [])];
-  return (
-    <>
-      <span>{intent_tags.length === 0 ? 'any other task' : intent_tags.join(', ')}</span>
-      <span class="sub" title={tool_names.length === 0 ? undefined : `tools: ${tool_names.join(', ')}`}>
-        {about.join(' · ')}
-      </span>
-    </>
   );
 }

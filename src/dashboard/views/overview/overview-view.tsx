@@ -1,17 +1,27 @@
 // The first look: what was spent and saved, what runs and what it waits for, what waits for a person (17 §3).
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import type { MetisClient, Session } from '#client/client.ts';
+import type { Session } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
+import { type AttentionItem, listAttention } from '#dashboard/data/attention.ts';
+import { useNotificationPermission } from '#dashboard/data/notify.ts';
 import { getTitle, useNow, useOpenApprovals, usePolled, useSessionsById } from '#dashboard/data/queries.ts';
-import { computeShare, describeWaiting, duration, formatCount, needsPerson } from '#dashboard/format/format.ts';
+import {
+  computeShare,
+  describeState,
+  describeWaiting,
+  duration,
+  formatCount,
+  isWaitingForPerson,
+  needsPerson,
+} from '#dashboard/format/format.ts';
 import { buildBars, sumSides } from '#dashboard/parts/chart/spend-bars.ts';
 import { SpendChart } from '#dashboard/parts/chart/spend-chart.tsx';
 import { Menu } from '#dashboard/parts/fields.tsx';
-import { Money, MoneySum, State, Time } from '#dashboard/parts/labels.tsx';
-import { Empty, ExactFigure, Failure, Skeleton, Stat, Stats } from '#dashboard/parts/panels.tsx';
+import { isSessionSimulated, Money, MoneySum, Simulated, State, Time } from '#dashboard/parts/labels.tsx';
+import { Empty, Failure, Figure, Skeleton, Stat, Stats } from '#dashboard/parts/panels.tsx';
 import { formatPlace, formatPlaceWithQuery, goTo, type Place } from '#dashboard/shell/place.ts';
-import { percent } from '../cost/cost-figures.tsx';
+import { percent, SimulatedNote } from '../cost/cost-figures.tsx';
 import {
   askCost,
   type CostAnswer,
@@ -21,6 +31,7 @@ import {
   RANGES,
 } from '../cost/cost-question.ts';
 import { sessionName } from '../cost/group-rows.tsx';
+import { StartGuide } from '../help/start-guide.tsx';
 
 // What runs, what waits for a person, and the most expensive trees.
 
@@ -42,13 +53,17 @@ function Panel(props: {
   );
 }
 
-/** Null while it is not known yet. */
-function Running({ sessions }: { readonly sessions: readonly Session[] | null }) {
+/** Sessions that go on by themselves; the others are under what waits for a person. */
+function Running() {
+  const { data } = useOpenApprovals();
+  const sessions = data?.active.filter((session) => !isWaitingForPerson(session)) ?? null;
   const shown = sessions?.slice(0, SHOWN) ?? [];
   return (
     <Panel title="Running" more={<a href={formatPlace('sessions')}>All sessions</a>}>
       {sessions === null && <p class="panel-note quiet">Loading…</p>}
-      {sessions?.length === 0 && <p class="panel-note quiet">No session is running.</p>}
+      {sessions?.length === 0 && (
+        <p class="panel-note quiet">No session is running. A session appears here while it works on a message.</p>
+      )}
       <ul>
         {shown.map((session) => {
           const waits = describeWaiting(session.waiting_on);
@@ -57,9 +72,8 @@ function Running({ sessions }: { readonly sessions: readonly Session[] | null })
               <div class="list-main">
                 <a href={formatPlace('sessions', session.id)}>{getTitle(session)}</a>
                 <span class="sub">
-                  {waits === '' ? (
-                    <State state={session.status} />
-                  ) : (
+                  {waits === '' && <State state={describeState(session)} />}
+                  {waits !== '' && (
                     <span class={session.waiting_on.some(needsPerson) ? 'asks' : undefined}>waiting for {waits}</span>
                   )}
                 </span>
@@ -80,31 +94,67 @@ function Running({ sessions }: { readonly sessions: readonly Session[] | null })
   );
 }
 
-function Waiting() {
+function Attention() {
   const { data } = useOpenApprovals();
-  const now = useNow();
-  const open = data?.approvals ?? [];
-  const shown = open.slice(0, SHOWN);
-  const sessions = useSessionsById(shown.map(({ root_session_id }) => root_session_id));
+  const roots = data?.approvals.slice(0, SHOWN).map(({ root_session_id }) => root_session_id) ?? [];
+  const sessions = useSessionsById(roots);
+  const open = data && listAttention(data, sessions);
   return (
-    <Panel title="Waiting for you" more={<a href={formatPlace('approvals')}>Approvals</a>}>
-      {open.length === 0 && <p class="panel-note quiet">{data === null ? 'Loading…' : 'No open approvals.'}</p>}
+    <Panel title="Needs attention" more={<AttentionTools />}>
+      {open === null && <p class="panel-note quiet">Loading…</p>}
+      {open?.length === 0 && (
+        <p class="panel-note quiet">
+          Nothing is waiting for you. Approvals, reached caps, failed turns and refused keys appear here.
+        </p>
+      )}
       <ul>
-        {shown.map((one) => (
-          <li key={one.confirmation_request_id}>
-            <div class="list-main">
-              <a href={formatPlace('approvals')}>
-                Run <code>{one.tool_name}</code>?
-              </a>
-              <span class="sub">{sessionName(sessions.get(one.root_session_id))}</span>
-            </div>
-            <div class="list-end number quiet">{duration(Math.max(0, Date.parse(one.expires_at) - now))} left</div>
-          </li>
+        {open?.slice(0, SHOWN).map((item) => (
+          <AttentionRow key={`${item.kind} ${item.id}`} item={item} />
         ))}
       </ul>
-      {open.length > SHOWN && <p class="panel-note quiet">and {open.length - SHOWN} more</p>}
+      {open !== null && open.length > SHOWN && <p class="panel-note quiet">and {open.length - SHOWN} more</p>}
     </Panel>
   );
+}
+
+function AttentionTools() {
+  const { permission, ask } = useNotificationPermission();
+  return (
+    <>
+      {permission === 'default' && (
+        <button type="button" class="button ghost" onClick={ask}>
+          Notify me
+        </button>
+      )}
+      <a href={formatPlace('approvals')}>Approvals</a>
+    </>
+  );
+}
+
+function AttentionRow({ item }: { readonly item: AttentionItem }) {
+  const { kind, text, code, note, place, expires } = item;
+  return (
+    <li data-kind={kind}>
+      <div class="list-main">
+        <a href={place}>
+          {text}
+          {code !== undefined && (
+            <>
+              {' '}
+              <code>{code}</code>?
+            </>
+          )}
+        </a>
+        <span class="sub">{note}</span>
+      </div>
+      {expires !== undefined && <TimeLeft at={expires} />}
+    </li>
+  );
+}
+
+function TimeLeft({ at }: { readonly at: string }) {
+  const left = Date.parse(at) - useNow();
+  return <div class="list-end number quiet">{duration(Math.max(0, left))} left</div>;
 }
 
 function MostExpensive({ answer }: { readonly answer: CostAnswer }) {
@@ -113,13 +163,18 @@ function MostExpensive({ answer }: { readonly answer: CostAnswer }) {
   const highestCost = rows[0]?.cost_usd ?? '0';
   return (
     <Panel title="Most expensive sessions" more={<a href={formatPlace('cost')}>Cost</a>}>
-      {rows.length === 0 && <p class="panel-note quiet">No calls in this period.</p>}
+      {rows.length === 0 && (
+        <p class="panel-note quiet">
+          No calls in this period. A session appears here when a model has answered; a longer range shows earlier ones.
+        </p>
+      )}
       <ul>
         {rows.map((row) => (
           <li key={row.root_session_id}>
             <div class="list-main">
               <a href={formatPlace('sessions', row.root_session_id ?? '')}>
-                {sessionName(sessions.get(row.root_session_id ?? ''))}
+                {sessionName(sessions.get(row.root_session_id ?? ''))}{' '}
+                {isSessionSimulated(sessions.get(row.root_session_id ?? '')) && <Simulated />}
               </a>
               <span class="share-bar" aria-hidden="true">
                 <span
@@ -145,7 +200,6 @@ function MostExpensive({ answer }: { readonly answer: CostAnswer }) {
 
 const TREES = 8;
 const NEWEST = 50;
-const ACTIVE = 100;
 /** Where nothing has changed. */
 const REPORTS_MS = 30_000;
 const OFFERED = RANGES.filter(({ value }) => value !== 'custom');
@@ -154,8 +208,10 @@ export function OverviewView({ place }: { readonly place: Place }) {
   const { client } = useApi();
   const asked = parseCostQuestion(place);
   const range = asked.range === 'custom' ? '7d' : asked.range;
-  const sessions = usePolled((signal) => askSessions(client, signal), 'overview');
-  const { answer, error, reload } = useReports(range, sessions.data === null ? null : computeDigest(sessions.data));
+  const { data: pulse } = useOpenApprovals();
+  const sessions = usePolled((signal) => client.listSessions({ limit: NEWEST }, { signal }), 'overview');
+  const known = pulse && sessions.data && [...pulse.active, ...sessions.data.sessions];
+  const { answer, error, reload } = useReports(range, known && computeDigest(known));
   return (
     <div class="view overview-view">
       <header class="view-head">
@@ -174,14 +230,25 @@ export function OverviewView({ place }: { readonly place: Place }) {
         {sessions.error !== null && (
           <Failure error={sessions.error} title="The sessions could not be loaded" retry={sessions.reload} />
         )}
-        {answer === null ? error === null && <Skeleton rows={7} /> : <Spent answer={answer} />}
+        {sessions.data?.sessions.length === 0 && <StartGuide />}
+        {known !== null && known.length > 0 && known.every(isSessionSimulated) && <OnlySimulated />}
+        {answer === null && error === null && <Skeleton rows={7} />}
+        {answer !== null && known?.length !== 0 && <Spent answer={answer} />}
         <div class="panels">
-          <Running sessions={sessions.data?.active ?? null} />
-          <Waiting />
+          <Running />
+          <Attention />
           {answer !== null && <MostExpensive answer={answer} />}
         </div>
       </div>
     </div>
+  );
+}
+
+function OnlySimulated() {
+  return (
+    <p class="panel-note quiet">
+      All sessions so far are simulated. <a href={formatPlace('help')}>Connect a client or set a key</a>
+    </p>
   );
 }
 
@@ -200,18 +267,18 @@ function Spent({ answer }: { readonly answer: CostAnswer }) {
   const { data } = answer.savings;
   return (
     <>
-      <Stats>
+      <Stats note={<SimulatedNote simulated={answer.groups.simulated} />}>
         <Stat name="Spent">
-          <ExactFigure usd={totals.cost_usd} />
+          <Figure usd={totals.cost_usd} />
         </Stat>
         <Stat name="Planner">
-          <ExactFigure usd={planner} />
+          <Figure usd={planner} />
         </Stat>
         <Stat name="Workers">
-          <ExactFigure usd={workers} />
+          <Figure usd={workers} />
         </Stat>
         <Stat name="Saved by delegating">
-          <ExactFigure usd={data.savings_usd} /> <span class="quiet">{percent(data.savings_pct)}</span>
+          <Figure usd={data.savings_usd} /> <span class="quiet">{percent(data.savings_pct)}</span>
         </Stat>
       </Stats>
       <SpendChart
@@ -223,22 +290,9 @@ function Spent({ answer }: { readonly answer: CostAnswer }) {
   );
 }
 
-interface Sessions {
-  readonly active: readonly Session[];
-  readonly newest: readonly Session[];
-}
-
-async function askSessions(client: MetisClient, signal: AbortSignal): Promise<Sessions> {
-  const [active, newest] = await Promise.all([
-    client.listSessions({ status: ['running', 'interrupted'], limit: ACTIVE }, { signal }),
-    client.listSessions({ limit: NEWEST }, { signal }),
-  ]);
-  return { active: active.sessions, newest: newest.sessions };
-}
-
 /** Differs when there is something new to report: a session, or what one has cost. */
-function computeDigest({ active, newest }: Sessions): string {
-  return [...active, ...newest].map((one) => `${one.id} ${one.cost_so_far_usd} ${one.workers_cost_usd}`).join();
+function computeDigest(sessions: readonly Session[]): string {
+  return sessions.map((one) => `${one.id} ${one.cost_so_far_usd} ${one.workers_cost_usd}`).join();
 }
 
 /** The reports, asked again when `digest` changes and every half minute; the ones before stay until then. */
@@ -247,7 +301,10 @@ function useReports(range: CostQuestion['range'], digest: string | null) {
   const none = { ...NO_FILTER, from: null, to: null };
   const question: CostQuestion = { ...none, range, group: 'root_session', pricing: 'stamped', baseline: 'planner' };
   const { data, error, reload } = usePolled(
-    (signal) => (digest === null ? Promise.resolve(null) : askCost(client, question, TREES, signal)),
+    async (signal) => {
+      if (digest === null) return null;
+      return askCost(client, question, TREES, signal);
+    },
     `${range} ${digest}`,
     REPORTS_MS,
   );

@@ -1,35 +1,41 @@
 // The cap of a session with all its workers: how much of it is spent, and where a person raises, lowers or lifts it (14 §1).
 import { useEffect, useId, useState } from 'preact/hooks';
-import type { Session } from '#client/client.ts';
+import type { Session, Turn } from '#client/client.ts';
 import { explain, useApi } from '#dashboard/data/api.ts';
 import { exactUsd } from '#dashboard/format/format.ts';
 import { CapField, parseCap } from '#dashboard/parts/fields.tsx';
 import { BudgetBar } from '#dashboard/parts/labels.tsx';
 import { Dialog } from '#dashboard/parts/panels.tsx';
-import { limitFor, toPusd } from '#protocol/money.ts';
+import { limitFor, sumPusd, toPusd } from '#protocol/money.ts';
 import type { Refusal } from './live/live-node.ts';
 
 /** A worker's limit is its delegation's: it is shown and cannot be changed. */
-export function Cap({ session, onChanged }: { readonly session: Session; readonly onChanged: () => void }) {
+export function Cap(props: {
+  readonly session: Session;
+  /** The cap that lets a refused call pass; null: no call was refused. */
+  readonly sufficient: string | null;
+  readonly onChanged: () => void;
+}) {
+  const { session } = props;
   const [open, setOpen] = useState(false);
   const { budget } = session;
   const bar = budget?.max_cost_usd == null ? null : <BudgetBar spent={budget.spent_usd} limit={budget.max_cost_usd} />;
   if (session.is_worker || session.status === 'ended') return bar;
   return (
     <>
-      <button type="button" class="button ghost cap" aria-haspopup="dialog" onClick={() => setOpen(true)}>
+      <button type="button" class="button cap" aria-haspopup="dialog" onClick={() => setOpen(true)}>
         {bar === null ? 'Set a cap' : 'Cap'}
         {bar}
       </button>
-      {open && <CapDialog session={session} onChanged={onChanged} onClose={() => setOpen(false)} />}
+      {open && <CapDialog {...props} onClose={() => setOpen(false)} />}
     </>
   );
 }
 
-function CapDialog(props: { readonly session: Session; readonly onChanged: () => void; readonly onClose: () => void }) {
-  const { session, onClose } = props;
+function CapDialog(props: Parameters<typeof Cap>[0] & { readonly onClose: () => void }) {
+  const { session, sufficient, onClose } = props;
   const { client, reportFailure } = useApi();
-  const [text, setText] = useState(session.max_cost_usd ?? '');
+  const [text, setText] = useState(sufficient ?? session.max_cost_usd ?? '');
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<string | null>(null);
   const field = useId();
@@ -59,6 +65,11 @@ function CapDialog(props: { readonly session: Session; readonly onChanged: () =>
           {session.budget !== null && ` Spent: ${exactUsd(session.budget.spent_usd)}.`} A new cap applies from the next
           model call. A turn that reached its cap continues when you raise the cap.
         </p>
+        {sufficient !== null && (
+          <p>
+            A cap of <strong class="number">{exactUsd(sufficient)}</strong> lets the refused call pass.
+          </p>
+        )}
         <div>
           <label for={field}>Cap in US dollars</label>
           <CapField id={field} value={text} onValue={setText} placeholder="none" required />
@@ -89,7 +100,7 @@ function CapDialog(props: { readonly session: Session; readonly onChanged: () =>
 export function useMetCap(session: Session | null, streamed: Refusal | null): Refusal | null {
   const { client, reportFailure } = useApi();
   const [stored, setStored] = useState<Refusal | null>(null);
-  const id = session === null || session.is_worker || session.max_cost_usd === null ? null : session.id;
+  const id = findCapped(session);
   useEffect(() => {
     const gone = new AbortController();
     setStored(null);
@@ -104,17 +115,40 @@ export function useMetCap(session: Session | null, streamed: Refusal | null): Re
   const met = streamed ?? stored;
   const cap = session?.max_cost_usd ?? null;
   if (id === null || met === null || cap === null || met.scope !== 'session') return null;
-  return toPusd(met.limit_usd) === toPusd(cap) ? met : null;
+  if (toPusd(met.limit_usd) === toPusd(cap)) return met;
+  return null;
 }
 
-export function MetCap({ met }: { readonly met: Refusal }) {
+/** The session whose cap may have refused a call; a worker's limit is its delegation's. */
+function findCapped(session: Session | null): string | null {
+  if (session === null || session.is_worker || session.max_cost_usd === null) return null;
+  return session.id;
+}
+
+/** The cap that lets the refused call pass: as the newest turn reports it, else of the refusal that was streamed. */
+export function findSufficientCap(session: Session | null, turn: Turn | undefined, met: Refusal | null): string | null {
+  const refusal = turn?.budget_refusal ?? null;
+  const cap = session?.max_cost_usd ?? null;
+  const isStanding = cap !== null && refusal?.scope === 'session' && toPusd(refusal.limit_usd) === toPusd(cap);
+  if (isStanding && session?.is_worker === false) return refusal.sufficient_limit_usd;
+  if (met === null) return null;
+  return limitFor(sumPusd([met.spent_usd, met.reserved_usd, met.needed_usd].map(toPusd)));
+}
+
+export function MetCap({ met, sufficient }: { readonly met: Refusal; readonly sufficient: string | null }) {
   const { limit_usd, spent_usd, reserved_usd, needed_usd } = met;
-  const held = toPusd(reserved_usd) === 0n ? '' : `, ${exactUsd(reserved_usd)} held by running calls`;
   return (
     <span>
       A call did not fit into the cap of <strong class="number">{exactUsd(limit_usd)}</strong>: {exactUsd(spent_usd)}{' '}
-      spent{held}, and it may cost up to {exactUsd(needed_usd)}. A cap of{' '}
-      <strong class="number">{exactUsd(limitFor([spent_usd, reserved_usd, needed_usd]))}</strong> lets it pass.
+      spent
+      {toPusd(reserved_usd) !== 0n && `, ${exactUsd(reserved_usd)} held by running calls`}, and it may cost up to{' '}
+      {exactUsd(needed_usd)}.
+      {sufficient !== null && (
+        <>
+          {' '}
+          A cap of <strong class="number">{exactUsd(sufficient)}</strong> lets it pass.
+        </>
+      )}
     </span>
   );
 }
@@ -125,20 +159,21 @@ interface Props {
   readonly session: Session;
   /** By what its cap refused a call, where that is known. */
   readonly met: Refusal | null;
+  readonly sufficient: string | null;
   readonly onChanged: () => void;
 }
 
-export function Interrupted({ session, met, onChanged }: Props) {
+/** The refusal of the cap with a field that holds the cap that would do. */
+export function RaiseCap({ session, met, sufficient, onChanged }: Props) {
   const { client, reportFailure } = useApi();
-  const [cap, setCap] = useState('');
+  const [typed, setTyped] = useState<string | null>(null);
   const [error, setError] = useState<string | null>(null);
   const field = useId();
-  const turnId = session.current_turn_id;
-  const byBudget = session.waiting_on.some(({ kind }) => kind === 'budget');
-  const runStep = async (step: () => Promise<unknown>) => {
+  const cap = typed ?? sufficient ?? '';
+  const raise = async () => {
     setError(null);
     try {
-      await step();
+      await client.updateSession(session.id, { max_cost_usd: parseCap(cap) });
       onChanged();
     } catch (reason) {
       reportFailure(reason);
@@ -150,42 +185,57 @@ export function Interrupted({ session, met, onChanged }: Props) {
       class="interrupted"
       onSubmit={(event) => {
         event.preventDefault();
-        void runStep(() => client.updateSession(session.id, { max_cost_usd: parseCap(cap) }));
+        void raise();
       }}
     >
-      {byBudget && session.max_cost_usd !== null ? (
-        <>
-          {met === null ? (
-            <span>
-              The next call does not fit into the cap of{' '}
-              <strong class="number">{exactUsd(session.max_cost_usd)}</strong>.
-            </span>
-          ) : (
-            <MetCap met={met} />
-          )}
-          <label for={field}>New cap</label>
-          <CapField id={field} value={cap} onValue={setCap} required />
-          <button type="submit" class="button">
-            Raise
-          </button>
-        </>
-      ) : (
-        <>
-          <span>The turn was interrupted. Resume it to continue.</span>
-          <button
-            type="button"
-            class="button"
-            onClick={() => void runStep(async () => turnId !== null && client.resumeTurn(session.id, turnId))}
-          >
-            Resume
-          </button>
-        </>
+      {met !== null && <MetCap met={met} sufficient={sufficient} />}
+      {met === null && session.max_cost_usd !== null && (
+        <span>
+          The next call does not fit into the cap of <strong class="number">{exactUsd(session.max_cost_usd)}</strong>.
+        </span>
       )}
+      <label for={field}>New cap</label>
+      <CapField id={field} value={cap} onValue={setTyped} required />
+      <button type="submit" class="button">
+        Raise
+      </button>
       {error !== null && (
         <span class="field-error" role="alert">
           {error}
         </span>
       )}
     </form>
+  );
+}
+
+export function Interrupted(props: Props) {
+  const { session, onChanged } = props;
+  const { client, reportFailure } = useApi();
+  const [error, setError] = useState<string | null>(null);
+  const turnId = session.current_turn_id;
+  const byBudget = session.max_cost_usd !== null && session.waiting_on.some(({ kind }) => kind === 'budget');
+  if (byBudget) return <RaiseCap {...props} />;
+  const resume = async () => {
+    setError(null);
+    try {
+      if (turnId !== null) await client.resumeTurn(session.id, turnId);
+      onChanged();
+    } catch (reason) {
+      reportFailure(reason);
+      setError(explain(reason));
+    }
+  };
+  return (
+    <div class="interrupted">
+      <span>The turn was interrupted. Resume it to continue.</span>
+      <button type="button" class="button" onClick={() => void resume()}>
+        Resume
+      </button>
+      {error !== null && (
+        <span class="field-error" role="alert">
+          {error}
+        </span>
+      )}
+    </div>
   );
 }

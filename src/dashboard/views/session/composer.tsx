@@ -4,7 +4,7 @@ import { ApiError, type MetisClient, type Session } from '#client/client.ts';
 import { explain, useApi } from '#dashboard/data/api.ts';
 import { takeDraft } from '#dashboard/data/page-memory.ts';
 import { usePolled } from '#dashboard/data/queries.ts';
-import { modelName } from '#dashboard/format/format.ts';
+import { emptyToNull, modelName } from '#dashboard/format/format.ts';
 import { type Choice, Menu } from '#dashboard/parts/fields.tsx';
 import { Icon } from '#dashboard/parts/labels.tsx';
 import { Attachments, parseAttachments } from '../sessions/new-session.tsx';
@@ -64,13 +64,16 @@ export function Composer(props: {
     }
     area.current?.focus();
   };
+  const model = session.pending_active_model === null ? session.active_model : session.pending_active_model.model;
   const choices: Choice[] = [
     { value: '', label: 'Chosen by routing' },
     ...(models.data?.models ?? [])
       .filter(({ configured }) => configured)
       .map((model) => ({ value: model.id, label: modelName(model.id), hint: model.tier ?? undefined })),
   ];
-  const model = session.pending_active_model === null ? session.active_model : session.pending_active_model.model;
+  // With an effort, which no model of the list has in its name.
+  if (model !== null && choices.every(({ value }) => value !== model))
+    choices.push({ value: model, label: modelName(model) });
   return (
     <form
       class="composer"
@@ -115,12 +118,23 @@ export function Composer(props: {
             choices={choices}
             value={model ?? ''}
             onChoose={(value) =>
-              void runStep(() => client.updateSession(session.id, { active_model: value === '' ? null : value }))
+              void runStep(() => client.updateSession(session.id, { active_model: emptyToNull(value) }))
             }
           />
         )}
         {session.swap_queued && <span class="quiet">applies from the next turn</span>}
         <span class="composer-hint quiet">Enter sends, Shift+Enter adds a line</span>
+        {turnId !== null && (
+          <button
+            type="button"
+            class="button"
+            title="Start no further tool and answer with what there is"
+            disabled={busy || session.current_turn_status === 'cancelling'}
+            onClick={() => void runStep(() => client.concludeTurn(session.id, turnId))}
+          >
+            Conclude
+          </button>
+        )}
         {turnId !== null && (
           <button
             type="button"
@@ -150,14 +164,11 @@ export function getAddressee({ worker_name }: Session): string {
 function useTakesFiles({ worker_name, is_worker, workspace_path, id }: Session): boolean {
   const { client } = useApi();
   const name = is_worker ? null : worker_name;
-  const { data } = usePolled(
-    (signal) =>
-      name === null
-        ? Promise.resolve(null)
-        : client.getWorkerDefinition(name, { workspace_path, session_id: id }, { signal }),
-    `${id} ${name}`,
-    MODELS_MS,
-  );
+  const askDefinition = async (signal: AbortSignal) => {
+    if (name === null) return null;
+    return client.getWorkerDefinition(name, { workspace_path, session_id: id }, { signal });
+  };
+  const { data } = usePolled(askDefinition, `${id} ${name}`, MODELS_MS);
   return data?.accepts_attachments ?? false;
 }
 

@@ -4,15 +4,17 @@ import { useMemo, useState } from 'preact/hooks';
 import type { Message, Turn } from '#client/client.ts';
 import { explain, useApi } from '#dashboard/data/api.ts';
 import { duration, formatCount, formatNumber } from '#dashboard/format/format.ts';
+import { CopyButton } from '#dashboard/parts/copy-button.tsx';
 import { Count, Icon, Money, State, Time } from '#dashboard/parts/labels.tsx';
 import { Markdown } from '#dashboard/parts/markdown.tsx';
 import { Clipped } from '#dashboard/parts/panels.tsx';
+import { nameReference } from '#protocol/text/model-reference.ts';
 import { DelegationCard } from './delegation-card.tsx';
 import { executedInput } from './edited-call.ts';
 import { costWithWorkers, type LiveSession } from './live/live-node.ts';
 import type { Block, OpenMessage } from './live/open-message.ts';
 import { WhyModel } from './route-chain.tsx';
-import { MessageImage, mapResults, ToolCard, type ToolResult } from './tool-card.tsx';
+import { MessageImage, mapResults, ToolCard, type ToolResult, type ToolUse } from './tool-card.tsx';
 import { type Live, useFollow } from './use-live-session.ts';
 
 // The foot of an ended turn: what it took, and thumbs from which routing learns (12 §12.8).
@@ -41,6 +43,9 @@ function TurnEnd({ turn }: { readonly turn: Turn }) {
         <span>
           by workers <Money usd={turn.workers_cost_usd} />
         </span>
+      )}
+      {typeof turn.output === 'string' && turn.output !== '' && (
+        <CopyButton text={turn.output} name="Copy the answer" />
       )}
       <TurnScore turn={turn} />
     </footer>
@@ -85,7 +90,8 @@ function TurnScore({ turn }: { readonly turn: Turn }) {
 
 /** The later of two scores: the one given here may not be read back yet, and another person may have given one since. */
 function newest(here: UserScore, read: UserScore): UserScore {
-  return here !== null && (read === null || here.scored_at > read.scored_at) ? here : read;
+  if (here !== null && (read === null || here.scored_at > read.scored_at)) return here;
+  return read;
 }
 
 interface Shown {
@@ -127,7 +133,7 @@ function storedItems(shown: Shown, turns: ReadonlyMap<string, Turn>, frame: numb
   const messages = shown.live.messages.filter(({ role }) => role === 'user' || role === 'assistant');
   const last = new Map(messages.map(({ turn_id, id }) => [turn_id, id]));
   return messages.map((message) => {
-    const turn = message.turn_id === null ? undefined : turns.get(message.turn_id);
+    const turn = turns.get(message.turn_id ?? '');
     const ends = last.get(message.turn_id) === message.id;
     const stamp = `${turn?.status} ${turn?.user_score?.scored_at} ${ends} ${computeStamp(message, shown, frame)}`;
     return <StoredItem key={message.id} message={message} shown={shown} turn={turn} ends={ends} stamp={stamp} />;
@@ -166,11 +172,8 @@ class StoredItem extends Component<ItemProps> {
     const { message, shown, turn, ends } = this.props;
     return (
       <div class={`message ${message.role}`}>
-        {message.role === 'user' ? (
-          <UserMessage message={message} shown={shown} turn={turn} />
-        ) : (
-          <Blocks content={message.content} shown={shown} />
-        )}
+        {message.role === 'user' && <UserMessage message={message} shown={shown} turn={turn} />}
+        {message.role !== 'user' && <Blocks content={message.content} shown={shown} />}
         {message.metadata.status === 'cancelled' && <p class="quiet">stopped by a cancellation</p>}
         {message.metadata.status === 'error' && <p class="field-error">stopped by an error</p>}
         {ends && turn !== undefined && turn.ended_at !== null && <TurnEnd turn={turn} />}
@@ -186,15 +189,9 @@ function UserMessage(props: { readonly message: Message; readonly shown: Shown; 
   return (
     <>
       <div class="bubble">
-        {message.content.map((block, i) =>
-          block.type === 'text' ? (
-            <Clipped key={`text ${i + 1}`} text={block.text}>
-              {(shown) => <div class="prose">{shown}</div>}
-            </Clipped>
-          ) : (
-            <OtherBlock key={`block ${i + 1}`} block={block} />
-          ),
-        )}
+        {message.content.map((block, i) => (
+          <UserBlock key={`block ${i + 1}`} block={block} />
+        ))}
         <div class="bubble-foot">
           <Time at={message.created_at} />
         </div>
@@ -203,12 +200,22 @@ function UserMessage(props: { readonly message: Message; readonly shown: Shown; 
         <WhyModel
           sessionId={live.id}
           turnId={message.turn_id}
-          model={turn?.chosen_model ?? live.routes.get(message.turn_id)?.chosen_model ?? null}
+          model={nameChosen(turn ?? live.routes.get(message.turn_id))}
           known={live.routes.get(message.turn_id)}
         />
       )}
     </>
   );
+}
+
+function nameChosen(decided: { chosen_model: string | null; chosen_effort: Turn['chosen_effort'] } | undefined) {
+  if (decided?.chosen_model == null) return null;
+  return nameReference(decided.chosen_model, decided.chosen_effort);
+}
+
+function UserBlock({ block }: { readonly block: Block }) {
+  if (block.type !== 'text') return <OtherBlock block={block} />;
+  return <Clipped text={block.text}>{(shown) => <div class="prose">{shown}</div>}</Clipped>;
 }
 
 /** Of one message that are drawn at once: a model may call hundreds of tools together. */
@@ -219,7 +226,6 @@ function Blocks(props: {
   readonly shown: Shown;
   readonly partial?: ReadonlyMap<number, string>;
 }) {
-  const { live, results } = props.shown;
   const [most, setMost] = useState(BLOCKS);
   const more = props.content.length - most;
   return (
@@ -229,34 +235,7 @@ function Blocks(props: {
         if (block.type === 'text') return <Markdown key={key} text={block.text} />;
         if (block.type === 'thinking') return <Thinking key={key} text={block.text} />;
         if (block.type !== 'tool_use') return <OtherBlock key={key} block={block} />;
-        const call = live.calls.get(block.id);
-        if (call === undefined) {
-          return (
-            <ToolCard
-              key={block.id}
-              use={block}
-              result={results.get(block.id)}
-              state={live.tools.get(block.id)}
-              edited={live.edits.has(block.id)}
-              partial={props.partial?.get(i)}
-            />
-          );
-        }
-        const node = live.nodes.find(({ session_id }) => session_id === call.worker_session_id) ?? null;
-        const route = [...live.routes].find(([turnId]) => turnId === node?.turn_id)?.[1];
-        const result = live.edits.has(block.id) ? results.get(block.id) : undefined;
-        const executed = result === undefined ? null : executedInput(block.input, result);
-        const use = executed === null ? block : { ...block, input: { ...executed } };
-        return (
-          <DelegationCard
-            key={block.id}
-            use={use}
-            call={call}
-            node={node}
-            inclusive={node && costWithWorkers(live.nodes, node)}
-            route={route}
-          />
-        );
+        return <Call key={block.id} use={block} shown={props.shown} partial={props.partial?.get(i)} />;
       })}
       {more > 0 && (
         <button type="button" class="button ghost more" onClick={() => setMost(most + BLOCKS)}>
@@ -267,15 +246,34 @@ function Blocks(props: {
   );
 }
 
+/** A call of a tool, or a delegation where it began one. */
+function Call(props: { readonly use: ToolUse; readonly shown: Shown; readonly partial: string | undefined }) {
+  const { use, shown, partial } = props;
+  const { live, results } = shown;
+  const result = results.get(use.id);
+  const edited = live.edits.has(use.id);
+  const call = live.calls.get(use.id);
+  if (call === undefined)
+    return <ToolCard use={use} result={result} state={live.tools.get(use.id)} edited={edited} partial={partial} />;
+  const node = live.nodes.find(({ session_id }) => session_id === call.worker_session_id) ?? null;
+  const executed = edited && result !== undefined && executedInput(use.input, result);
+  return (
+    <DelegationCard
+      use={{ ...use, input: { ...(executed || use.input) } }}
+      call={call}
+      node={node}
+      inclusive={node && costWithWorkers(live.nodes, node)}
+      route={[...live.routes].find(([turnId]) => turnId === node?.turn_id)?.[1]}
+    />
+  );
+}
+
 function OpenMessageItem({ message, shown }: { readonly message: OpenMessage; readonly shown: Shown }) {
   const content = message.content.filter((block) => block !== undefined);
   return (
     <div class="message assistant open">
-      {content.length === 0 ? (
-        <p class="quiet thinking-now">Thinking…</p>
-      ) : (
-        <Blocks content={content} shown={shown} partial={message.partial} />
-      )}
+      {content.length === 0 && <p class="quiet thinking-now">Thinking…</p>}
+      <Blocks content={content} shown={shown} partial={message.partial} />
     </div>
   );
 }

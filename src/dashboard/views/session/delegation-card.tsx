@@ -2,13 +2,14 @@
 import { useState } from 'preact/hooks';
 import { explain, useApi } from '#dashboard/data/api.ts';
 import { summarizeInput } from '#dashboard/format/format.ts';
-import { Badge, Count, Elapsed, Icon, Money, State } from '#dashboard/parts/labels.tsx';
+import { Badge, Count, Elapsed, Icon, isScripted, Money, Simulated, State } from '#dashboard/parts/labels.tsx';
 import { CodeBlock, Markdown } from '#dashboard/parts/markdown.tsx';
 import { formatPlace } from '#dashboard/shell/place.ts';
 import { fromPusd, type Pusd } from '#protocol/money.ts';
 import { getDelegationState, type LiveNode, type Route, type WorkerCall } from './live/live-node.ts';
 import { WhyModel } from './route-chain.tsx';
 import type { ToolUse } from './tool-card.tsx';
+import { WorkerChanges } from './worker-changes.tsx';
 
 /** More of a task than three lines can hold; the worker's own conversation has all of it. */
 const TASK = 1000;
@@ -43,6 +44,7 @@ export function DelegationCard(props: {
                 <Count n={node.input_tokens} unit="token" rest=" in" /> in ·{' '}
                 <Count n={node.output_tokens} unit="token" rest=" out" /> out
               </span>
+              {isScripted(call.model ?? node.model) && <Simulated />}
               <Money usd={fromPusd(node.cost)} />
               {inclusive !== null && (
                 <span>
@@ -92,7 +94,7 @@ function DroppedTools({ names }: { readonly names: readonly string[] }) {
 }
 
 function Outcome({ record }: { readonly record: NonNullable<WorkerCall['record']> }) {
-  const { output, error_message, failure_mode, changed_files } = record;
+  const { output, error_message, failure_mode, changed_files, worker_session_id: worker } = record;
   return (
     <>
       {failure_mode !== null && (
@@ -104,19 +106,12 @@ function Outcome({ record }: { readonly record: NonNullable<WorkerCall['record']
       {output !== null && (
         <details class="delegation-output">
           <summary>Output</summary>
-          {typeof output === 'string' ? (
-            <Markdown text={output} />
-          ) : (
-            <CodeBlock text={JSON.stringify(output, null, 2)} />
-          )}
+          {typeof output === 'string' && <Markdown text={output} />}
+          {typeof output !== 'string' && <CodeBlock text={JSON.stringify(output, null, 2)} />}
         </details>
       )}
-      {changed_files.length > 0 && (
-        <p class="changed-files">
-          {changed_files.map((file) => (
-            <code key={file.path}>{file.path}</code>
-          ))}
-        </p>
+      {changed_files.length > 0 && worker !== null && (
+        <WorkerChanges worker={worker} paths={changed_files.map(({ path }) => path)} />
       )}
     </>
   );

@@ -30,5 +30,6 @@ export function executedInput(asked: Input, result: Result): Input | null {
 }
 
 function findEditNote({ content: [first] }: Result): string | null {
-  return first?.type === 'text' && first.text.startsWith(NOTE) ? first.text.slice(NOTE.length) : null;
+  if (first?.type === 'text' && first.text.startsWith(NOTE)) return first.text.slice(NOTE.length);
+  return null;
 }

@@ -1,6 +1,6 @@
 // Planner and workers side by side: what each writes and runs at this moment, for how long and for how much.
-import { modelName } from '#dashboard/format/format.ts';
-import { Badge, Count, Elapsed, Money, State } from '#dashboard/parts/labels.tsx';
+import { Badge, Count, Elapsed, isScripted, ModelName, Money, Simulated, State } from '#dashboard/parts/labels.tsx';
+import { Empty } from '#dashboard/parts/panels.tsx';
 import { formatPlace } from '#dashboard/shell/place.ts';
 import { fromPusd } from '#protocol/money.ts';
 import { CancelWorker } from './delegation-card.tsx';
@@ -10,6 +10,12 @@ import { costWithWorkers, type LiveNode, type LiveSession } from './live/live-no
 const TASK = 600;
 
 export function LiveTree({ live }: { readonly live: LiveSession }) {
+  if (live.nodes.length === 0)
+    return (
+      <Empty icon="worker" title="Nothing runs yet">
+        <p>The planner appears here with its first message, and each worker beside it when it begins.</p>
+      </Empty>
+    );
   return (
     <section class="live-tree" aria-label="Live tree" tabIndex={0}>
       {live.nodes.map((node) => (
@@ -31,12 +37,15 @@ function Pane(props: { readonly node: LiveNode; readonly nodes: readonly LiveNod
         {under !== undefined && <span class="quiet pane-under">of {under.label}</span>}
         {node.tier !== null && <Badge tone="worker">{node.tier}</Badge>}
         <State state={node.state} />
+        {isScripted(node.model) && <Simulated />}
         {running && node.is_worker && <CancelWorker sessionId={node.session_id} label={node.label} />}
       </header>
       <dl class="pane-facts">
         <div>
           <dt>Model</dt>
-          <dd title={node.model ?? ''}>{node.model === null ? '–' : modelName(node.model)}</dd>
+          <dd>
+            <ModelName id={node.model} />
+          </dd>
         </div>
         <div>
           <dt>Age</dt>

@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks';
 import { explain, useApi } from '#dashboard/data/api.ts';
 import { modelName } from '#dashboard/format/format.ts';
 import { Icon } from '#dashboard/parts/labels.tsx';
+import { nameReference } from '#protocol/text/model-reference.ts';
 import type { Route } from './live/live-node.ts';
 
 /** What the seven places are called. */
@@ -32,7 +33,7 @@ export function WhyModel(props: {
     if (route !== null) return;
     try {
       // Ids order by time, and the decision is the turn's second event.
-      const since = props.turnId === null ? {} : { since: props.turnId };
+      const since = props.turnId !== null && { since: props.turnId };
       const { events } = await client.listEvents(props.sessionId, { types: ['route.decided'], limit: 1, ...since });
       const [found] = events;
       if (found?.type === 'route.decided') setAsked(found.payload);
@@ -49,7 +50,8 @@ export function WhyModel(props: {
         <span class="why-model">{props.model === null ? 'no model' : modelName(props.model)}</span>
         <span class="quiet">why this model</span>
       </summary>
-      {route !== null ? <Chain route={route} /> : <p class="quiet">{notice ?? 'Loading…'}</p>}
+      {route !== null && <Chain route={route} />}
+      {route === null && <p class="quiet">{notice ?? 'Loading…'}</p>}
     </details>
   );
 }
@@ -70,12 +72,15 @@ export function Chain({ route }: { readonly route: Route }) {
             </span>
             <span class="chain-verdict">{won ? 'chose' : slot.verdict.replaceAll('_', ' ')}</span>
             <span class="chain-reason">
-              {slot.candidate_model !== null && <code>{slot.candidate_model}</code>} {slot.reason}
+              {slot.candidate_model !== null && (
+                <code>{nameReference(slot.candidate_model, slot.candidate_effort)}</code>
+              )}{' '}
+              {slot.reason}
               {slot.validation_failure !== null && ` (${slot.validation_failure.replaceAll('_', ' ')})`}
               {slot.tried_rules?.map((rule) => (
                 <span key={rule.rule_name} class="quiet">
                   {' '}
-                  “{rule.rule_name}” wanted <code>{rule.candidate_model}</code>:{' '}
+                  “{rule.rule_name}” wanted <code>{nameReference(rule.candidate_model, rule.candidate_effort)}</code>:{' '}
                   {rule.validation_failure.replaceAll('_', ' ')}.
                 </span>
               ))}

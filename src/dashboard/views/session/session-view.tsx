@@ -5,18 +5,32 @@ import { wordsFor } from '#client/stream-items.ts';
 import { ApprovalCard } from '#dashboard/approval/approval-card.tsx';
 import { useApi } from '#dashboard/data/api.ts';
 import { getTitle, usePolled } from '#dashboard/data/queries.ts';
-import { baseName, formatNumber, modelName, needsPerson } from '#dashboard/format/format.ts';
-import { Badge, Elapsed, Icon, Money, SourceFacts, State } from '#dashboard/parts/labels.tsx';
+import { baseName, describeState, formatNumber, needsPerson } from '#dashboard/format/format.ts';
+import { CopyButton } from '#dashboard/parts/copy-button.tsx';
+import { useMoveByKey } from '#dashboard/parts/keys.ts';
+import {
+  Badge,
+  Elapsed,
+  Icon,
+  isSessionSimulated,
+  ModelName,
+  Money,
+  Simulated,
+  SourceFacts,
+  State,
+} from '#dashboard/parts/labels.tsx';
 import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
 import { formatPlace, type Place } from '#dashboard/shell/place.ts';
 import { fromPusd, sumPusd, toPusd } from '#protocol/money.ts';
-import { Cap, Interrupted, MetCap, useMetCap } from './cap-controls.tsx';
+import { nameReference } from '#protocol/text/model-reference.ts';
+import { Cap, findSufficientCap, Interrupted, RaiseCap, useMetCap } from './cap-controls.tsx';
 import { Composer, getAddressee } from './composer.tsx';
 import { Conversation } from './conversation.tsx';
+import { FailedTurn } from './failed-turn.tsx';
 import type { LiveNode, LiveSession } from './live/live-node.ts';
 import { findNodeTask, LiveTree } from './live-tree.tsx';
 import { Timeline } from './timeline.tsx';
-import { useLiveSession } from './use-live-session.ts';
+import { type Live, useLiveSession } from './use-live-session.ts';
 
 // What the tree waits for at this moment, in one line (20 §6).
 
@@ -38,12 +52,9 @@ function WaitingLine(props: { readonly waiting: Session['waiting_on']; readonly 
         const [oldest] = group;
         if (oldest === undefined) return null;
         const names = [...new Set(group.map(({ session_id }) => getNodeLabel(session_id)))];
-        const more = names.length > NAMES ? ` and ${names.length - NAMES} more` : '';
         return (
           <span key={oldest.kind} class={needsPerson(oldest) ? 'asks' : undefined}>
-            {names.slice(0, NAMES).join(', ')}
-            {more} {names.length === 1 ? 'is' : 'are'} waiting for {wordsFor(oldest.kind)}{' '}
-            <Elapsed from={oldest.since} to={null} />
+            {describeNames(names)} waiting for {wordsFor(oldest.kind)} <Elapsed from={oldest.since} to={null} />
           </span>
         );
       })}
@@ -51,18 +62,47 @@ function WaitingLine(props: { readonly waiting: Session['waiting_on']; readonly 
   );
 }
 
-const TABS = [
-  { id: '', title: 'Conversation' },
-  { id: 'tree', title: 'Live tree' },
-  { id: 'timeline', title: 'Timeline' },
-];
+/** `planner is`, `worker 1, worker 2 are`. */
+function describeNames(names: readonly string[]): string {
+  const [first, ...others] = names;
+  if (others.length === 0) return `${first} is`;
+  if (names.length <= NAMES) return `${names.join(', ')} are`;
+  return `${names.slice(0, NAMES).join(', ')} and ${names.length - NAMES} more are`;
+}
+
+const TABS = {
+  conversation: 'Conversation',
+  tree: 'Live tree',
+  timeline: 'Timeline',
+} as const;
+type Tab = keyof typeof TABS;
+
+/** What the address names; a session of the gateway opens on its timeline, since its client keeps the conversation. */
+function chooseTab(place: Place, session: Session): Tab {
+  const named = place.query.get('tab');
+  if (named !== null && Object.hasOwn(TABS, named)) return named as Tab;
+  return getFirstTab(session);
+}
+
+function getFirstTab({ door }: Session): Tab {
+  if (door === 'gateway') return 'timeline';
+  return 'conversation';
+}
+
+/** The address of a session alone is that of its first tab. */
+function formatTab(session: Session, tab: Tab): string {
+  const place = formatPlace('sessions', session.id);
+  if (tab === getFirstTab(session)) return place;
+  return `${place}?tab=${tab}`;
+}
 const TURNS = 200;
 /** Drawn at once, oldest first. */
 const APPROVALS = 5;
 
 export function SessionView({ sessionId, place }: { readonly sessionId: string; readonly place: Place }) {
   const { client } = useApi();
-  const { live, frame, error, loadOlder } = useLiveSession(sessionId);
+  const followed = useLiveSession(sessionId);
+  const { live, error } = followed;
   const read = usePolled((signal) => client.getSession(sessionId, { signal }), sessionId);
   const session = read.data ?? live.session;
   // What is asked comes by the stream, at once: the line above the field must not say otherwise until the next poll.
@@ -75,7 +115,7 @@ export function SessionView({ sessionId, place }: { readonly sessionId: string; 
   }, [asked, read.reload]);
   const turns = useTurns(sessionId, live);
   const met = useMetCap(session, live.refusal);
-  const tab = place.query.get('tab') ?? '';
+  const sufficient = findSufficientCap(session, turns.values().next().value, met);
   if (session === null) {
     const reason = read.error ?? error;
     return (
@@ -83,52 +123,42 @@ export function SessionView({ sessionId, place }: { readonly sessionId: string; 
         <header class="view-head">
           <h1>Session</h1>
         </header>
-        {reason === null ? (
-          <Skeleton rows={8} height={72} />
-        ) : (
-          <Failure error={reason} title="The session could not be loaded" retry={read.reload} />
-        )}
+        {reason === null && <Skeleton rows={8} height={72} />}
+        {reason !== null && <Failure error={reason} title="The session could not be loaded" retry={read.reload} />}
       </div>
     );
   }
+  const tab = chooseTab(place, session);
   const root = live.nodes[0];
   const running = session.status === 'running' || root?.state === 'running';
   return (
     <div class="view session-view">
-      <Head session={session} live={live} onChanged={read.reload} />
+      <Head session={session} live={live} sufficient={sufficient} onChanged={read.reload} />
       <nav class="tabs" aria-label="Parts of the session">
-        {TABS.map(({ id, title }) => (
-          <a
-            key={id}
-            href={`${formatPlace('sessions', sessionId)}${id === '' ? '' : `?tab=${id}`}`}
-            aria-current={id === tab ? 'page' : undefined}
-          >
-            {title}
+        {(Object.keys(TABS) as Tab[]).map((id) => (
+          <a key={id} href={formatTab(session, id)} aria-current={id === tab ? 'page' : undefined}>
+            {TABS[id]}
           </a>
         ))}
       </nav>
       {error !== null && <Failure error={error} title="The live updates have stopped" />}
-      {tab === 'tree' ? (
-        <LiveTree live={live} />
-      ) : tab === 'timeline' ? (
-        <Timeline sessionId={sessionId} turns={turns} version={live.version} label={root?.label ?? 'planner'} />
-      ) : live.messages.length === 0 && live.open.size === 0 && !running ? (
-        <div class="conversation">
-          <NoMessages session={session} />
-        </div>
-      ) : (
-        <Conversation live={live} frame={frame} turns={turns} loadOlder={loadOlder} />
-      )}
+      <Part tab={tab} session={session} followed={followed} turns={turns} running={running} />
       <div class="session-foot">
         <WaitingLine waiting={session.waiting_on} nodes={live.nodes} />
         {live.confirmations.size > 0 && <OpenApprovals live={live} />}
+        {session.failure !== null && session.status !== 'ended' && (
+          <FailedTurn
+            key={session.failure.turn_id}
+            session={session}
+            failure={session.failure}
+            onChanged={read.reload}
+          />
+        )}
         {session.current_turn_status === 'interrupted' && !session.is_worker && (
-          <Interrupted session={session} met={met} onChanged={read.reload} />
+          <Interrupted session={session} met={met} sufficient={sufficient} onChanged={read.reload} />
         )}
         {met !== null && session.current_turn_status !== 'interrupted' && session.status !== 'ended' && (
-          <div class="interrupted" role="status">
-            <MetCap met={met} />
-          </div>
+          <RaiseCap session={session} met={met} sufficient={sufficient} onChanged={read.reload} />
         )}
         {session.status !== 'ended' && session.door !== 'gateway' && (running || !session.is_worker) && (
           <Composer
@@ -142,12 +172,38 @@ export function SessionView({ sessionId, place }: { readonly sessionId: string; 
   );
 }
 
+function Part(props: {
+  readonly tab: Tab;
+  readonly session: Session;
+  readonly followed: Live;
+  readonly turns: ReadonlyMap<string, Turn>;
+  readonly running: boolean;
+}) {
+  const { tab, session, turns } = props;
+  const { live, frame, loadOlder } = props.followed;
+  if (tab === 'tree') return <LiveTree live={live} />;
+  if (tab === 'timeline') {
+    const label = live.nodes[0]?.label ?? 'planner';
+    return <Timeline session={session} turns={turns} version={live.version} label={label} />;
+  }
+  if (live.messages.length > 0 || live.open.size > 0 || props.running)
+    return <Conversation live={live} frame={frame} turns={turns} loadOlder={loadOlder} />;
+  return (
+    <div class="conversation">
+      <NoMessages session={session} />
+    </div>
+  );
+}
+
 /** The conversation of a gateway session belongs to its client, so there is no composer here. */
 function NoMessages({ session }: { readonly session: Session }) {
   if (session.door === 'gateway')
     return (
       <Empty icon="sessions" title="The client keeps the conversation">
-        <p>The calls pass through the gateway. The server stores their cost, not their content.</p>
+        <p>
+          The calls pass through the gateway. The server stores their cost, not their content. Each call appears under
+          “Timeline”.
+        </p>
       </Empty>
     );
   return (
@@ -164,14 +220,16 @@ function openTurn(session: Session, live: LiveSession, turns: ReadonlyMap<string
   const { current_turn_id: read } = session;
   const followed = live.nodes[0]?.turn_id ?? null;
   if (followed !== null || read === null) return followed;
-  return turns.get(read)?.ended_at == null ? read : null;
+  if (turns.get(read)?.ended_at == null) return read;
+  return null;
 }
 
 /** What is asked, in a box of its own that scrolls: the field below it stays where it is. */
 function OpenApprovals({ live }: { readonly live: LiveSession }) {
   const more = live.confirmations.size - APPROVALS;
+  const box = useMoveByKey('.approval', [...live.confirmations.keys()].join(' '));
   return (
-    <section class="session-asked" aria-label="Open approvals" tabIndex={0}>
+    <section class="session-asked" aria-label="Open approvals" tabIndex={0} ref={box}>
       {[...live.confirmations.values()].slice(0, APPROVALS).map((confirmation) => (
         <ApprovalCard
           key={confirmation.confirmation_request_id}
@@ -201,32 +259,32 @@ function renderRequester(live: LiveSession, sessionId: string) {
   );
 }
 
-function Head(props: { readonly session: Session; readonly live: LiveSession; readonly onChanged: () => void }) {
-  const { session, live, onChanged } = props;
+function Head(props: {
+  readonly session: Session;
+  readonly live: LiveSession;
+  readonly sufficient: string | null;
+  readonly onChanged: () => void;
+}) {
+  const { session, live, sufficient, onChanged } = props;
   const [own, workers] = computeCosts(session, live);
   return (
     <header class="view-head session-head">
-      <a
-        class="button ghost icon-only"
-        href={
-          session.is_worker && session.parent_session_id !== null
-            ? formatPlace('sessions', session.parent_session_id)
-            : formatPlace('sessions')
-        }
-        aria-label={session.is_worker ? 'Back to the planner' : 'All sessions'}
-      >
-        <Icon name="back" />
-      </a>
+      <Back session={session} />
       <div class="session-title">
         <h1 title={getTitle(session)}>{getTitle(session)}</h1>
         <p class="sub">
           {(session.is_worker || session.worker_name !== null) && (
             <Badge tone="worker">{session.worker_name ?? 'worker'}</Badge>
           )}
-          <State state={session.status} />
+          <State state={describeState(session)} />
+          {isSessionSimulated(session) && <Simulated />}
           <span title={session.workspace_path}>{baseName(session.workspace_path)}</span>
-          {session.last_model !== null && <span title={session.last_model}>{modelName(session.last_model)}</span>}
+          {session.last_model !== null && <ModelName id={nameReference(session.last_model, session.last_effort)} />}
           <SourceFacts session={session} />
+        </p>
+        <p class="sub session-id">
+          <code>{session.id}</code>
+          <CopyButton text={session.id} name="Copy the session id" />
         </p>
       </div>
       <dl class="session-costs">
@@ -249,8 +307,21 @@ function Head(props: { readonly session: Session; readonly live: LiveSession; re
           </dd>
         </div>
       </dl>
-      <Cap session={session} onChanged={onChanged} />
+      <Cap session={session} sufficient={sufficient} onChanged={onChanged} />
     </header>
+  );
+}
+
+function Back({ session: { is_worker, parent_session_id: parent } }: { readonly session: Session }) {
+  if (!is_worker || parent === null) return <BackTo place={formatPlace('sessions')} label="All sessions" />;
+  return <BackTo place={formatPlace('sessions', parent)} label="Back to the planner" />;
+}
+
+function BackTo({ place, label }: { readonly place: string; readonly label: string }) {
+  return (
+    <a class="button ghost icon-only" href={place} aria-label={label}>
+      <Icon name="back" />
+    </a>
   );
 }
 

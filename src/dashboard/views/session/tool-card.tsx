@@ -2,6 +2,7 @@
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Message } from '#client/client.ts';
+import { Change, readChange } from '#dashboard/approval/arguments.tsx';
 import { summarizeInput } from '#dashboard/format/format.ts';
 import { Badge, Icon } from '#dashboard/parts/labels.tsx';
 import { CodeBlock } from '#dashboard/parts/markdown.tsx';
@@ -65,6 +66,7 @@ export function ToolCard(props: {
   const status = getToolStatus(props);
   const executed = edited && result !== undefined ? executedInput(use.input, result) : null;
   const input = executed ?? use.input;
+  const change = partial === undefined ? readChange(use.name, input) : null;
   return (
     <details class={`tool-card ${status}`}>
       <summary>
@@ -76,16 +78,16 @@ export function ToolCard(props: {
       </summary>
       <div class="tool-body">
         <p class="tool-part">{executed === null ? 'Input' : 'Input after editing'}</p>
-        <CodeBlock text={partial ?? JSON.stringify(input, null, 2)} />
+        {change !== null && <Change change={change} />}
+        {change === null && <CodeBlock text={partial ?? JSON.stringify(input, null, 2)} />}
         {executed !== null && (
           <details>
             <summary>Original input of the model</summary>
             <CodeBlock text={JSON.stringify(use.input, null, 2)} />
           </details>
         )}
-        {result === undefined ? (
-          props.state?.detail && <p class="field-error">{props.state.detail}</p>
-        ) : (
+        {result === undefined && props.state?.detail && <p class="field-error">{props.state.detail}</p>}
+        {result !== undefined && (
           <>
             <p class="tool-part">{result.is_error ? 'Error' : 'Output'}</p>
             <Output content={executed === null ? result.content : result.content.slice(1)} />
@@ -99,20 +101,21 @@ export function ToolCard(props: {
 function Output({ content }: { readonly content: ToolResult['content'] }) {
   return (
     <>
-      {content.map((part, i) =>
-        part.type === 'text' ? (
-          <LongText key={`text ${i + 1}`} text={part.text} />
-        ) : (
-          <MessageImage key={`image ${i + 1}`} data={part.source.data} mediaType={part.media_type} />
-        ),
-      )}
+      {content.map((part, i) => (
+        <OutputPart key={`${part.type} ${i + 1}`} part={part} />
+      ))}
     </>
   );
 }
 
+function OutputPart({ part }: { readonly part: ToolResult['content'][number] }) {
+  if (part.type === 'text') return <LongText text={part.text} />;
+  return <MessageImage data={part.source.data} mediaType={part.media_type} />;
+}
+
 function LongText({ text }: { readonly text: string }) {
   return (
-    <Clipped text={text === '' ? '(empty)' : text} first={SHOWN}>
+    <Clipped text={text || '(empty)'} first={SHOWN}>
       {(shown) => <CodeBlock text={shown} />}
     </Clipped>
   );
@@ -123,7 +126,10 @@ function getToolStatus({
   state,
   partial,
 }: Pick<Parameters<typeof ToolCard>[0], 'result' | 'state' | 'partial'>) {
-  if (result !== undefined) return result.is_error ? 'failed' : 'done';
+  if (result !== undefined) {
+    if (result.is_error) return 'failed';
+    return 'done';
+  }
   if (partial !== undefined) return 'writing';
   return state?.status ?? 'waiting';
 }

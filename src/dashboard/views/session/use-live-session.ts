@@ -1,14 +1,17 @@
 // The live session as a hook: the stream, the queries that it triggers, and older messages on demand.
 import { useCallback, useEffect, useLayoutEffect, useReducer, useRef } from 'preact/hooks';
-import type { CostRow, Delegation, MetisClient } from '#client/client.ts';
+import type { Delegation, MetisClient } from '#client/client.ts';
 import { useApi, useSessionStream } from '#dashboard/data/api.ts';
 import { loseMessages, takeMessages, takeNewest } from './live/live-messages.ts';
-import { type LiveSession, liveSession } from './live/live-node.ts';
-import { applyItem, takeTokens, takeWorkers } from './live/live-session.ts';
+import { formatTail, type LiveSession, liveSession, takeTail } from './live/live-node.ts';
+import { applyItem, takeWorkers } from './live/live-session.ts';
 
 const NEWEST = 50;
 const OLDER = 100;
 const PAGE = 200;
+/** Messages that the end of a worker's text is taken from, and how many workers are asked for theirs at once. */
+const TAIL_MESSAGES = 6;
+const MOST_TAILS = 40;
 /** Pages of older messages that are read to close a gap. */
 const BRIDGE = 5;
 
@@ -38,6 +41,7 @@ export function useLiveSession(sessionId: string): Live {
     () => loseMessages(live),
   );
 
+  const tails = useRef(0);
   useEffect(() => {
     const still = () => ref.current === live;
     if (live.wantsMessages) {
@@ -64,13 +68,21 @@ export function useLiveSession(sessionId: string): Live {
         redraw(undefined);
       }, reportFailure);
     }
-    if (live.wantsTokens) {
-      live.wantsTokens = false;
-      fetchCosts(client, live).then((rows) => {
-        if (!still()) return;
-        takeTokens(live, rows);
-        redraw(undefined);
-      }, reportFailure);
+    for (const id of live.wantsTails) {
+      live.wantsTails.delete(id);
+      if (tails.current >= MOST_TAILS) continue;
+      tails.current += 1;
+      client
+        .listMessages(id, { limit: TAIL_MESSAGES })
+        .then(({ messages }) => {
+          const node = live.nodes.find(({ session_id }) => session_id === id);
+          if (!still() || node === undefined) return;
+          takeTail(node, formatTail(messages));
+          redraw(undefined);
+        }, reportFailure)
+        .finally(() => {
+          tails.current -= 1;
+        });
     }
   }, [client, reportFailure, live, sessionId, frame]);
 
@@ -113,7 +125,7 @@ async function newestMessages(client: MetisClient, { id, wholeUpTo }: LiveSessio
 async function fetchWorkers(client: MetisClient, id: string): Promise<readonly Delegation[]> {
   const found: Delegation[] = [];
   for (let cursor: string | null | undefined; cursor !== null; ) {
-    const page = await client.listWorkers(id, { recursive: true, limit: PAGE, ...(cursor ? { cursor } : {}) });
+    const page = await client.listWorkers(id, { recursive: true, limit: PAGE, ...(cursor && { cursor }) });
     found.push(...page.workers);
     cursor = page.next_cursor;
   }
@@ -124,23 +136,12 @@ async function fetchWorkers(client: MetisClient, id: string): Promise<readonly D
 async function editedCalls(client: MetisClient, id: string): Promise<readonly string[]> {
   const found: string[] = [];
   for (let cursor: string | null | undefined; cursor !== null; ) {
-    const query = { session_id: id, status: 'resolved', limit: PAGE, ...(cursor ? { cursor } : {}) } as const;
+    const query = { session_id: id, status: 'resolved', limit: PAGE, ...(cursor && { cursor }) } as const;
     const page = await client.listConfirmations(query);
     found.push(...page.confirmations.filter((one) => one.decision === 'modify').map((one) => one.tool_use_id));
     cursor = page.next_cursor;
   }
   return found;
-}
-
-/** Own costs and tokens of every session that is followed: the ledger knows workers by the session that called them. */
-async function fetchCosts(client: MetisClient, { id, session, nodes }: LiveSession): Promise<readonly CostRow[]> {
-  const parents = new Set([id, ...nodes.flatMap(({ parent_session_id: parent }) => parent ?? [])]);
-  const asked = [...parents].map((parent_session) => ({ parent_session }));
-  const own = session?.is_worker ? [{ session: id }] : [];
-  const reports = await Promise.all(
-    [...own, ...asked].map((of) => client.getCost({ ...of, group_by: 'session', from: 'all' })),
-  );
-  return reports.flatMap(({ data }) => data);
 }
 
 // Where a conversation is scrolled to: at its end while one reads there, and still where one reads while more comes.

@@ -4,7 +4,7 @@ import type { Session, WorkerInfo } from '#client/client.ts';
 import { explain, useApi } from '#dashboard/data/api.ts';
 import { keepDraft } from '#dashboard/data/page-memory.ts';
 import { usePolled } from '#dashboard/data/queries.ts';
-import { modelName } from '#dashboard/format/format.ts';
+import { emptyToNull, modelName } from '#dashboard/format/format.ts';
 import { CapField, parseCap } from '#dashboard/parts/fields.tsx';
 import { Dialog } from '#dashboard/parts/panels.tsx';
 import { formatPlace, goTo } from '#dashboard/shell/place.ts';
@@ -114,8 +114,8 @@ export function NewSession(props: {
       session = await client.createSession({
         workspace_path: workspace.trim(),
         worker: chosen?.name ?? null,
-        approval_mode: mode === '' ? null : mode,
-        initial_active_model: model === '' ? null : model,
+        approval_mode: emptyToNull(mode),
+        initial_active_model: emptyToNull(model),
         max_cost_usd: parseCap(cap),
       });
       if (message.trim() !== '') await client.submitTurn(session.id, { content: message, attachments });
@@ -186,7 +186,7 @@ export function NewSession(props: {
                 .map((one) => (
                   <option key={one.id} value={one.id}>
                     {modelName(one.id)}
-                    {one.tier === null ? '' : ` (${one.tier})`}
+                    {one.tier !== null && ` (${one.tier})`}
                   </option>
                 ))}
             </select>

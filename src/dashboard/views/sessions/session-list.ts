@@ -1,21 +1,27 @@
 // All sessions loaded so far, newest first: pages fetched as one scrolls, and what changes kept current.
 import type { MetisClient, Session } from '#client/client.ts';
 
-const PAGE = 200;
+/** Asked for again and again, so no more than a window shows. */
+const PAGE = 100;
+/** Asked for once, as one scrolls. */
+const OLDER_PAGE = 200;
 /** How many sessions that ceased to be active are looked up again in one round. */
 const SETTLED_AT_ONCE = 20;
 /** Pages walked to close the gap to what is known, after the page was hidden for long. */
 const GAP_PAGES = 10;
+const NO_SESSIONS = { sessions: [] } as const;
 const ACTIVE = ['running', 'interrupted'] as const;
 
-/** What is listed: `status` null = every state. */
+/** What is listed: `state` null = every state. */
 export interface ListQuery {
   readonly include_workers: boolean;
-  readonly status: Session['status'] | null;
+  readonly state: Session['status'] | 'failed' | null;
   /** Of one named worker, those that others called included; null: of all. */
   readonly worker_name: string | null;
   /** That came in by this door; null: by any. */
   readonly door: Session['door'] | null;
+  /** What it is searched for; null: everything. */
+  readonly q: string | null;
 }
 interface Question<K> {
   readonly client: MetisClient;
@@ -37,7 +43,8 @@ async function refresh(
   const query = buildListQuery(wanted);
   const [first, active] = await Promise.all([
     client.listSessions(query, { signal }),
-    client.listSessions({ ...query, status: ACTIVE }, { signal }),
+    // A search reads the first message of every session: once is enough.
+    wanted.q === null ? client.listSessions({ ...query, status: ACTIVE }, { signal }) : NO_SESSIONS,
   ]);
   if (known === null) return mergeSessions([active.sessions, first.sessions], first.next_cursor);
 
@@ -65,17 +72,22 @@ async function refresh(
 
 async function older({ client, query, known }: Question<SessionList>, signal: AbortSignal): Promise<SessionList> {
   if (known.next === null) return known;
-  const page = await client.listSessions({ ...buildListQuery(query), cursor: known.next }, { signal });
+  const page = await client.listSessions(
+    { ...buildListQuery(query), limit: OLDER_PAGE, cursor: known.next },
+    { signal },
+  );
   return mergeSessions([page.sessions, known.sessions], page.next_cursor);
 }
 
-function buildListQuery({ include_workers, status, worker_name, door }: ListQuery) {
+function buildListQuery({ include_workers, state, worker_name, door, q }: ListQuery) {
   return {
     include_workers,
     limit: PAGE,
-    ...(status === null ? {} : { status: [status] }),
-    ...(worker_name === null ? {} : { worker_name }),
-    ...(door === null ? {} : { door }),
+    ...(state === 'failed' && { failed: true }),
+    ...(state !== null && state !== 'failed' && { status: [state] }),
+    ...(worker_name !== null && { worker_name }),
+    ...(door !== null && { door }),
+    ...(q !== null && { q }),
   };
 }
 
@@ -104,8 +116,9 @@ export function createSessionLoader(client: MetisClient, query: ListQuery) {
   return {
     refresh: (signal: AbortSignal) => runInTurn(() => refresh({ client, query, known }, signal)),
     older: (signal: AbortSignal) =>
-      runInTurn(() =>
-        known === null ? refresh({ client, query, known }, signal) : older({ client, query, known }, signal),
-      ),
+      runInTurn(() => {
+        if (known === null) return refresh({ client, query, known }, signal);
+        return older({ client, query, known }, signal);
+      }),
   };
 }

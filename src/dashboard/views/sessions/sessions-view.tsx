@@ -3,15 +3,21 @@ import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import type { MetisClient, Session } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
 import { useNarrow } from '#dashboard/data/page-memory.ts';
-import { getTitle, usePolled } from '#dashboard/data/queries.ts';
-import { baseName, formatNumber, modelName } from '#dashboard/format/format.ts';
+import { getTitle, usePolled, useSettled } from '#dashboard/data/queries.ts';
+import { baseName, describeState, emptyToNull, formatAtLeast } from '#dashboard/format/format.ts';
 import { Menu } from '#dashboard/parts/fields.tsx';
+import { useMoveByKey } from '#dashboard/parts/keys.ts';
 import {
   Badge,
   BudgetBar,
+  figureClass,
   Icon,
+  isSessionSimulated,
+  ModelName,
   Money,
   MoneySum,
+  NoValue,
+  Simulated,
   SOURCE_NAMES,
   SourceBadge,
   State,
@@ -19,7 +25,7 @@ import {
 } from '#dashboard/parts/labels.tsx';
 import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
 import { type Column, LongTable } from '#dashboard/parts/table.tsx';
-import { formatPlace, formatPlaceWithQuery, goTo, type Place } from '#dashboard/shell/place.ts';
+import { formatPlace, formatPlaceWithQuery, goTo, type Place, replacePlace } from '#dashboard/shell/place.ts';
 import { SessionView } from '../session/session-view.tsx';
 import { NewSession } from './new-session.tsx';
 import { createSessionLoader, type ListQuery, type SessionList } from './session-list.ts';
@@ -37,31 +43,27 @@ const SESSION_COLUMNS: readonly Column<Session>[] = [
         </a>
         <span class="sub" title={session.workspace_path}>
           {session.is_worker && <Badge tone="worker">{session.worker_name ?? 'worker'}</Badge>}
+          {isSessionSimulated(session) && <Simulated />}
           <SourceBadge session={session} />
           {baseName(session.workspace_path)}
         </span>
       </>
     ),
   },
-  { id: 'state', title: 'State', cell: (session) => <State state={getState(session)} /> },
+  { id: 'state', title: 'State', cell: (session) => <State state={describeState(session)} /> },
   {
     id: 'model',
     title: 'Model',
-    cell: (session) => {
-      const model = session.active_model ?? session.last_model;
-      return model === null ? <span class="quiet">–</span> : <span title={model}>{modelName(model)}</span>;
-    },
+    cell: (session) => <ModelName id={session.active_model ?? session.last_model} />,
   },
   {
     id: 'workers',
     title: 'Workers',
     numeric: true,
     cell: ({ worker_count, active_worker_count }) => (
-      <span
-        class={worker_count === 0 ? 'number quiet' : 'number'}
-        title={`${active_worker_count} of ${worker_count} running`}
-      >
-        {active_worker_count > 0 ? `${active_worker_count} / ${worker_count}` : worker_count}
+      <span class={figureClass(worker_count === 0)} title={`${active_worker_count} of ${worker_count} running`}>
+        {active_worker_count > 0 && `${active_worker_count} / `}
+        {worker_count}
       </span>
     ),
   },
@@ -81,20 +83,13 @@ const SESSION_COLUMNS: readonly Column<Session>[] = [
   {
     id: 'budget',
     title: 'Budget',
-    cell: ({ budget }) =>
-      budget?.max_cost_usd == null ? (
-        <span class="quiet">–</span>
-      ) : (
-        <BudgetBar spent={budget.spent_usd} limit={budget.max_cost_usd} />
-      ),
+    cell: ({ budget }) => {
+      if (budget?.max_cost_usd == null) return <NoValue />;
+      return <BudgetBar spent={budget.spent_usd} limit={budget.max_cost_usd} />;
+    },
   },
   { id: 'activity', title: 'Last activity', numeric: true, cell: (session) => <Time at={session.updated_at} /> },
 ];
-
-/** How it ended, where it has. */
-function getState({ status, disposition }: Session): string {
-  return status === 'ended' && disposition !== null && disposition !== 'completed' ? disposition : status;
-}
 
 // Filters of the list of sessions, kept in the address: by door, and by named worker.
 
@@ -108,16 +103,32 @@ const OTHER_DOORS = ['gateway', 'mcp', 'acp'] as const satisfies readonly Sessio
 interface Sought {
   readonly worker: string | null;
   readonly door: Session['door'] | null;
+  readonly state: ListQuery['state'];
+  readonly q: string | null;
+  /** Workers' sessions are listed too. */
+  readonly workers: boolean;
 }
 
-/** The door of the address; what is none is as if it were not there. */
-function parseDoor({ query }: Place): Session['door'] | null {
-  const text = query.get('door');
-  return text !== null && Object.hasOwn(SOURCE_NAMES, text) ? (text as Session['door']) : null;
+/** Reads the filters from the address. Invalid values are ignored. */
+function parseSought({ query }: Place): Sought {
+  const door = query.get('door');
+  const state = query.get('state');
+  return {
+    worker: query.get('worker'),
+    door: door !== null && Object.hasOwn(SOURCE_NAMES, door) ? (door as Session['door']) : null,
+    state: (STATES.find(({ value }) => value !== '' && value === state)?.value as ListQuery['state']) ?? null,
+    q: query.get('q'),
+    workers: query.has('workers'),
+  };
+}
+
+function formatSought({ workers, ...sought }: Sought): string {
+  return formatPlaceWithQuery('sessions', { ...sought, workers: workers ? '1' : null });
 }
 
 /** Which door: those that sessions came by. Where all are the API's own nothing is offered. */
-function SourceFilter({ worker, door }: Sought) {
+function SourceFilter({ sought }: { readonly sought: Sought }) {
+  const { door } = sought;
   const { client } = useApi();
   const { data } = usePolled((signal) => otherDoors(client, signal), 'doors', NAMES_MS);
   const used = new Set<Session['door']>(data ?? []);
@@ -130,7 +141,7 @@ function SourceFilter({ worker, door }: Sought) {
       label="Source"
       choices={[ANY, ...names.map((value) => ({ value, label: SOURCE_NAMES[value] }))]}
       value={door ?? ''}
-      onChoose={(name) => goTo(formatPlaceWithQuery('sessions', { worker, door: name === '' ? null : name }))}
+      onChoose={(name) => goTo(formatSought({ ...sought, door: emptyToNull(name) as Sought['door'] }))}
     />
   );
 }
@@ -141,7 +152,8 @@ async function otherDoors(client: MetisClient, signal: AbortSignal): Promise<rea
 }
 
 /** Which named worker: those that have spent something are offered, and the one of the address. */
-function WorkerFilter({ worker, door }: Sought) {
+function WorkerFilter({ sought }: { readonly sought: Sought }) {
+  const { worker } = sought;
   const { client } = useApi();
   const { data } = usePolled(
     async (signal) => {
@@ -151,24 +163,26 @@ function WorkerFilter({ worker, door }: Sought) {
     'worker names',
     NAMES_MS,
   );
-  const names = [...new Set([...(data ?? []), ...(worker === null ? [] : [worker])])];
-  if (names.length === 0) return null;
+  const names = new Set(data ?? []);
+  if (worker !== null) names.add(worker);
+  if (names.size === 0) return null;
   return (
     <Menu
       label="Worker"
-      choices={[ANY, ...names.map((value) => ({ value, label: value }))]}
+      choices={[ANY, ...[...names].map((value) => ({ value, label: value }))]}
       value={worker ?? ''}
-      onChoose={(name) => goTo(formatPlaceWithQuery('sessions', { worker: name === '' ? null : name, door }))}
+      onChoose={(name) => goTo(formatSought({ ...sought, worker: emptyToNull(name) }))}
     />
   );
 }
 
-const ROW = 48;
-const NARROW_ROW = 76;
+const MOST_SEARCHED = 200;
+const ROW_HEIGHTS = { wide: 48, narrow: 76 };
 const STATES = [
   { value: '', label: 'All' },
   { value: 'running', label: 'Running' },
   { value: 'interrupted', label: 'Interrupted' },
+  { value: 'failed', label: 'Failed' },
   { value: 'idle', label: 'Idle' },
   { value: 'ended', label: 'Ended' },
 ];
@@ -176,54 +190,53 @@ const STATES = [
 /** One of them where the address names one, else all. */
 export function SessionsView({ place }: { readonly place: Place }) {
   const [id] = place.rest;
-  return id === undefined ? (
-    <AllSessions worker={place.query.get('worker')} door={parseDoor(place)} />
-  ) : (
-    <SessionView key={id} sessionId={id} place={place} />
-  );
+  if (id !== undefined) return <SessionView key={id} sessionId={id} place={place} />;
+  return <AllSessions sought={parseSought(place)} />;
 }
 
-function AllSessions({ worker, door }: Sought) {
-  const [status, setStatus] = useState('');
-  const [workers, setWorkers] = useState(false);
-  const [text, setText] = useState('');
+function AllSessions({ sought }: { readonly sought: Sought }) {
+  const { worker, door, state, workers } = sought;
+  const [text, setText] = useSearchText(sought);
   const [opening, setOpening] = useState(false);
-  const query = {
-    status: status === '' ? null : (status as Session['status']),
-    include_workers: workers || worker !== null,
-    worker_name: worker,
-    door,
-  };
+  const query = { state, include_workers: workers || worker !== null, worker_name: worker, door, q: sought.q };
   const { list, error, reload, more } = useSessions(query);
-  const narrow = useNarrow();
-  const shown = useMemo(
-    () => list?.sessions.filter((session) => matches(session, status, text)) ?? null,
-    [list, status, text],
-  );
+  const rowHeight = ROW_HEIGHTS[useNarrow() ? 'narrow' : 'wide'];
+  const shown = useMemo(() => list?.sessions.filter((session) => matches(session, state)) ?? null, [list, state]);
+  const box = useMoveByKey('.row-link', String(shown?.length));
   return (
-    <div class="view sessions-view">
+    <div class="view sessions-view" ref={box}>
       <header class="view-head">
         <h1>Sessions</h1>
         <span class="quiet number" role="status">
-          {shown && `${formatNumber(shown.length)}${list?.next == null ? '' : '+'}`}
+          {shown && formatAtLeast(shown.length, list?.next != null)}
         </span>
         <div class="tools">
           <label class="search">
             <Icon name="search" />
             <input
               type="search"
-              placeholder="Filter by title"
-              aria-label="Filter by title, workspace or id"
+              placeholder="Search all sessions"
+              aria-label="Search by title, id, workspace, worker or client"
+              maxLength={MOST_SEARCHED}
               value={text}
               onInput={(event) => setText(event.currentTarget.value)}
             />
           </label>
-          <Menu label="State" choices={STATES} value={status} onChoose={setStatus} />
-          <SourceFilter worker={worker} door={door} />
-          <WorkerFilter worker={worker} door={door} />
+          <Menu
+            label="State"
+            choices={STATES}
+            value={state ?? ''}
+            onChoose={(value) => goTo(formatSought({ ...sought, state: emptyToNull(value) as Sought['state'] }))}
+          />
+          <SourceFilter sought={sought} />
+          <WorkerFilter sought={sought} />
           {worker === null && (
             <label class="check">
-              <input type="checkbox" checked={workers} onChange={(event) => setWorkers(event.currentTarget.checked)} />
+              <input
+                type="checkbox"
+                checked={workers}
+                onChange={() => goTo(formatSought({ ...sought, workers: !workers }))}
+              />
               Workers
             </label>
           )}
@@ -240,18 +253,18 @@ function AllSessions({ worker, door }: Sought) {
         />
       )}
       {error !== null && <Failure error={error} title="The sessions could not be loaded" retry={reload} />}
-      {shown === null ? (
-        error === null && <Skeleton rows={12} height={narrow ? NARROW_ROW : ROW} />
-      ) : shown.length === 0 ? (
-        <NoSessions filtered={status !== '' || text !== '' || worker !== null || door !== null} />
-      ) : (
+      {shown === null && error === null && <Skeleton rows={12} height={rowHeight} />}
+      {shown?.length === 0 && (
+        <NoSessions filtered={state !== null || sought.q !== null || worker !== null || door !== null} />
+      )}
+      {shown !== null && shown.length > 0 && (
         <LongTable
           label="Sessions"
           grid="sessions-grid"
           columns={SESSION_COLUMNS}
           rows={shown}
           rowKey={(session) => session.id}
-          rowHeight={narrow ? NARROW_ROW : ROW}
+          rowHeight={rowHeight}
           onNearEnd={more}
         />
       )}
@@ -259,11 +272,33 @@ function AllSessions({ worker, door }: Sought) {
   );
 }
 
+const EVERY_MS = 2000;
+/** The server looks at the first message of every session for a search. */
+const SEARCH_MS = 10_000;
+
+/** What is being typed; the address follows once it has settled, and is followed where it changes by itself. */
+function useSearchText(sought: Sought): readonly [string, (text: string) => void] {
+  const [text, setText] = useState(sought.q ?? '');
+  const written = useRef(sought.q);
+  const settled = emptyToNull(useSettled(text).trim());
+  useEffect(() => {
+    if (settled === written.current) return;
+    written.current = settled;
+    replacePlace(formatSought({ ...sought, q: settled }));
+  }, [settled]);
+  useEffect(() => {
+    if (sought.q === written.current) return;
+    written.current = sought.q;
+    setText(sought.q ?? '');
+  }, [sought.q]);
+  return [text, setText];
+}
+
 function useSessions(query: ListQuery) {
   const { client, reportFailure } = useApi();
-  const key = `${query.status} ${query.include_workers} ${query.worker_name} ${query.door}`;
+  const key = `${query.state} ${query.include_workers} ${query.worker_name} ${query.door} ${query.q}`;
   const loader = useMemo(() => createSessionLoader(client, query), [client, key]);
-  const { data, error, reload } = usePolled(loader.refresh, key);
+  const { data, error, reload } = usePolled(loader.refresh, key, query.q === null ? EVERY_MS : SEARCH_MS);
   const [grown, setGrown] = useState<SessionList | null>(null);
   // What was asked for by scrolling counts until the next answer of the polling, which contains it.
   useEffect(() => setGrown(null), [data]);
@@ -283,13 +318,10 @@ function useSessions(query: ListQuery) {
   return { list, error, reload, more };
 }
 
-function matches(session: Session, status: string, text: string): boolean {
-  if (status !== '' && session.status !== status) return false;
-  if (text === '') return true;
-  const sought = text.toLowerCase();
-  return [session.title ?? '', session.workspace_path, session.id].some((field) =>
-    field.toLowerCase().includes(sought),
-  );
+/** A session that was listed may have changed its state since. */
+function matches(session: Session, state: ListQuery['state']): boolean {
+  if (state === 'failed') return session.failure !== null;
+  return state === null || session.status === state;
 }
 
 function NoSessions({ filtered }: { readonly filtered: boolean }) {

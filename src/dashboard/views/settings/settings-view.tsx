@@ -3,10 +3,11 @@ import type { ComponentChildren } from 'preact';
 import type { MetisClient, Pricing, RoutingPolicy } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
 import { useOpenApprovals, usePolled } from '#dashboard/data/queries.ts';
-import { exactUsd, modelName } from '#dashboard/format/format.ts';
+import { emptyToNull, exactUsd, modelName } from '#dashboard/format/format.ts';
 import { Badge, Time } from '#dashboard/parts/labels.tsx';
 import { Failure, Skeleton } from '#dashboard/parts/panels.tsx';
 import { type Column, Table } from '#dashboard/parts/table.tsx';
+import { Configuration } from './configuration.tsx';
 
 const EVERY_MS = 10_000;
 
@@ -16,8 +17,8 @@ export function SettingsView() {
   return (
     <div class="view settings-view">
       <header class="view-head">
-        <h1>Current settings</h1>
-        <span class="quiet">read only; change them in the configuration files</span>
+        <h1>Settings</h1>
+        <span class="quiet">read only, with the place where each value is set</span>
       </header>
       <div class="view-body settings">
         {error !== null && <Failure error={error} title="The settings could not be loaded" retry={reload} />}
@@ -25,6 +26,7 @@ export function SettingsView() {
         {data === null && error === null && <Skeleton rows={8} />}
         {data !== null && (
           <>
+            <Configuration settings={data.settings} />
             <Routing policy={data.policy} />
             <Prices pricing={data.pricing} />
           </>
@@ -35,11 +37,12 @@ export function SettingsView() {
 }
 
 async function askSettings(client: MetisClient, signal: AbortSignal) {
-  const [policy, pricing] = await Promise.all([
+  const [policy, pricing, settings] = await Promise.all([
     client.getRoutingPolicy({}, { signal }),
     client.getPricing({}, { signal }),
+    client.getSettings({ signal }),
   ]);
-  return { policy, pricing };
+  return { policy, pricing, settings };
 }
 
 function Group(props: {
@@ -101,10 +104,7 @@ const RULES: readonly Column<Rule>[] = [
 function Routing({ policy }: { readonly policy: RoutingPolicy }) {
   const { tiers, pattern } = policy;
   return (
-    <Group
-      title="Routing policy"
-      note={policy.valid ? <Badge tone="ok">valid</Badge> : <Badge tone="bad">invalid</Badge>}
-    >
+    <Group title="Routing policy" note={<Validity valid={policy.valid} />}>
       {policy.errors?.map((error) => (
         <p key={error} class="panel-note field-error">
           {error}
@@ -118,22 +118,28 @@ function Routing({ policy }: { readonly policy: RoutingPolicy }) {
           ['Tier balanced', tiers.balanced],
           ['Tier deep', tiers.deep],
           ['Version', policy.version === null ? 'no file' : <code key="hash">{policy.version.slice(0, 12)}</code>],
-          ['Loaded', policy.loaded_at === null ? null : <Time key="at" at={policy.loaded_at} />],
+          ['Loaded', policy.loaded_at && <Time key="at" at={policy.loaded_at} />],
           ...Object.entries(pattern).map(([key, value]) => [`pattern.${key}`, String(value)] as const),
         ]}
       />
-      {policy.rules.length === 0 ? (
+      {policy.rules.length === 0 && (
         <p class="panel-note quiet">
           No rules. Add rules to the file at <code>routing.global_path</code> or to a workspace's{' '}
           <code>.metis/routing.yaml</code>.
         </p>
-      ) : (
+      )}
+      {policy.rules.length > 0 && (
         <div data-scrolls>
           <Table label="Rules" columns={RULES} rows={policy.rules} rowKey={({ name }) => name} />
         </div>
       )}
     </Group>
   );
+}
+
+function Validity({ valid }: { readonly valid: boolean }) {
+  if (valid) return <Badge tone="ok">valid</Badge>;
+  return <Badge tone="bad">invalid</Badge>;
 }
 
 type Rates = Pricing['table']['models'][string] & { readonly model: string };
@@ -172,7 +178,7 @@ function Prices({ pricing }: { readonly pricing: Pricing }) {
       <Facts
         facts={[
           ['Version', pricing.active_version],
-          ['Source', pricing.table.source === '' ? null : pricing.table.source],
+          ['Source', emptyToNull(pricing.table.source)],
           ['Content hash', <code key="hash">{pricing.table.content_hash.slice(0, 12)}</code>],
           ['Known versions', pricing.versions.length],
         ]}

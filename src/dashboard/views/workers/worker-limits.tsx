@@ -4,12 +4,17 @@ import { useState } from 'preact/hooks';
 import type { WorkerDetail, WorkerInfo } from '#client/client.ts';
 import { explain, listIssues, useApi } from '#dashboard/data/api.ts';
 import { formatCount } from '#dashboard/format/format.ts';
-import { Badge, type Tone } from '#dashboard/parts/labels.tsx';
+import { Badge, ModelName, NoValue, type Tone } from '#dashboard/parts/labels.tsx';
 import { Dialog } from '#dashboard/parts/panels.tsx';
 import { formatPlace } from '#dashboard/shell/place.ts';
 
 type Definition = NonNullable<WorkerDetail['definition']>;
 type Rule = Definition['tool_rules'][string];
+
+const ACCESS = {
+  ro: { word: 'read', words: 'read', tone: 'plain' },
+  rw: { word: 'write', words: 'read and write', tone: 'warn' },
+} as const;
 
 export function WorkerLimits({ definition }: { readonly definition: Definition }) {
   const { sandboxes, tools, tool_rules, allow_workers, attachment_policy: policy } = definition;
@@ -20,8 +25,7 @@ export function WorkerLimits({ definition }: { readonly definition: Definition }
         <Limit name="Folders" none="none">
           {Object.values(sandboxes).map(({ name, path, mode, allowed_suffixes, max_bytes }) => (
             <li key={name}>
-              <code>{name}</code>{' '}
-              <Badge tone={mode === 'rw' ? 'warn' : 'plain'}>{mode === 'rw' ? 'read and write' : 'read'}</Badge> {path}{' '}
+              <code>{name}</code> <Badge tone={ACCESS[mode].tone}>{ACCESS[mode].words}</Badge> {path}{' '}
               <span class="quiet">
                 {suffixes(allowed_suffixes)}, {formatCount(max_bytes, 'byte')} per file
               </span>
@@ -46,16 +50,16 @@ export function WorkerLimits({ definition }: { readonly definition: Definition }
         <Limit name="Callable workers" none="none">
           {allow_workers.map((name) => (
             <li key={name}>
-              <code>{name === '*' ? 'all workers of the project' : name}</code>
+              <code>{name.replace(/^\*$/, 'all workers of the project')}</code>
             </li>
           ))}
         </Limit>
         <Limit name="Attached files" none="default: up to 4 files, 10,000,000 bytes in total">
           {policy !== null && (
             <li>
-              {policy.max_attachments === 0
-                ? 'none'
-                : `up to ${formatCount(policy.max_attachments, 'file')}, ${formatCount(policy.max_total_bytes, 'byte')} in total, ${suffixes(policy.allowed_suffixes)}`}
+              {policy.max_attachments === 0 && 'none'}
+              {policy.max_attachments > 0 &&
+                `up to ${formatCount(policy.max_attachments, 'file')}, ${formatCount(policy.max_total_bytes, 'byte')} in total, ${suffixes(policy.allowed_suffixes)}`}
               {policy.denied_suffixes.length > 0 && ` except ${policy.denied_suffixes.join(' ')}`}
             </li>
           )}
@@ -84,7 +88,10 @@ function Limit(props: { readonly name: string; readonly none: string; readonly c
   return (
     <div>
       <dt>{props.name}</dt>
-      <dd>{entries.length === 0 ? <span class="quiet">{props.none}</span> : <ul>{props.children}</ul>}</dd>
+      <dd>
+        {entries.length === 0 && <span class="quiet">{props.none}</span>}
+        {entries.length > 0 && <ul>{props.children}</ul>}
+      </dd>
     </div>
   );
 }
@@ -92,11 +99,13 @@ function Limit(props: { readonly name: string; readonly none: string; readonly c
 function describeMode({ allowed, approval_required }: Rule): { readonly word: string; readonly tone: Tone } {
   if (!allowed) return { word: 'forbidden', tone: 'bad' };
   if (approval_required === null) return { word: 'as configured', tone: 'plain' };
-  return approval_required ? { word: 'needs approval', tone: 'warn' } : { word: 'runs without approval', tone: 'ok' };
+  if (approval_required) return { word: 'needs approval', tone: 'warn' };
+  return { word: 'runs without approval', tone: 'ok' };
 }
 
 function suffixes(allowed: readonly string[]): string {
-  return allowed.length === 0 ? 'all kinds' : allowed.map((suffix) => suffix || 'without suffix').join(' ');
+  if (allowed.length === 0) return 'all kinds';
+  return allowed.map((suffix) => suffix || 'without suffix').join(' ');
 }
 
 // What a worker may touch, in small: its folders, its tools, whom it may call, whether it takes files.
@@ -107,9 +116,9 @@ export function MayTouch({ worker }: { readonly worker: WorkerInfo }) {
   return (
     <ul class="touch">
       {sandboxes.map(({ name, path, mode }) => (
-        <li key={`sandbox ${name}`} title={`${name}: ${mode === 'rw' ? 'reads and writes' : 'reads'} ${path}`}>
-          <Badge tone={mode === 'rw' ? 'warn' : 'plain'}>
-            {mode === 'rw' ? 'write' : 'read'} {path === '.' ? 'everything' : path}
+        <li key={`sandbox ${name}`} title={`${name}: ${ACCESS[mode].words} ${path}`}>
+          <Badge tone={ACCESS[mode].tone}>
+            {ACCESS[mode].word} {path.replace(/^\.$/, 'everything')}
           </Badge>
         </li>
       ))}
@@ -121,12 +130,20 @@ export function MayTouch({ worker }: { readonly worker: WorkerInfo }) {
       ))}
       {allow_workers.map((name) => (
         <li key={`worker ${name}`} title="may call this worker">
-          <Badge tone="worker">{name === '*' ? 'every worker' : name}</Badge>
+          <Badge tone="worker">{name.replace(/^\*$/, 'every worker')}</Badge>
         </li>
       ))}
       {accepts_attachments && <li class="quiet">accepts attachments</li>}
     </ul>
   );
+}
+
+/** The model that a definition names, its tier, or who chooses. */
+export function WorkerModel({ worker: { model, tier, valid } }: { readonly worker: WorkerInfo }) {
+  if (model !== null) return <ModelName id={model} />;
+  if (tier !== null) return <>{tier}</>;
+  if (valid) return <span class="quiet">chosen by routing</span>;
+  return <NoValue />;
 }
 
 /** A path that breaks behind its slashes rather than within a name. */
@@ -145,18 +162,15 @@ export function Source({ worker }: { readonly worker: WorkerInfo }) {
   if (origin === 'session') {
     return (
       <>
-        {created_by_session_id === null ? (
-          'a session'
-        ) : (
-          <a href={formatPlace('sessions', created_by_session_id)}>a session</a>
-        )}
+        {created_by_session_id === null && 'a session'}
+        {created_by_session_id !== null && <a href={formatPlace('sessions', created_by_session_id)}>a session</a>}
         {edited_by_user && <span class="quiet">, edited by a user</span>}
       </>
     );
   }
   return (
     <>
-      <span class="worker-file">{path === null ? '–' : breakable(path)}</span> {read_only && <Badge>read only</Badge>}
+      <span class="worker-file">{breakable(path ?? '–')}</span> {read_only && <Badge>read only</Badge>}
     </>
   );
 }
@@ -173,25 +187,30 @@ export function WorkerTools(props: {
   const { name, definition, yaml } = worker;
   const [asking, setAsking] = useState(false);
   if (definition === null || yaml === null || worker.read_only !== (worker.origin === 'session')) return null;
-  const step =
-    worker.origin === 'session'
-      ? {
-          word: 'Keep in the project',
-          text: `The server writes the definition to .metis/workers/${name}.yaml. Every session of this workspace can then use it.`,
-          act: () => client.createWorkerDefinition({ workspace_path: workspace, yaml }),
-        }
-      : {
-          word: definition.locked ? 'Unlock' : 'Lock',
-          text: definition.locked
-            ? 'Sessions can change the worker again. Comments in the file stay.'
-            : 'Sessions can no longer change the worker. Comments in the file stay.',
-          act: () =>
-            client.replaceWorkerDefinition(name, {
-              workspace_path: workspace,
-              definition: { ...definition, locked: !definition.locked },
-              force: definition.locked,
-            }),
-        };
+  const keep = {
+    word: 'Keep in the project',
+    text: `The server writes the definition to .metis/workers/${name}.yaml. Every session of this workspace can then use it.`,
+    act: () => client.createWorkerDefinition({ workspace_path: workspace, yaml }),
+  };
+  const replaceLocked = (locked: boolean) =>
+    client.replaceWorkerDefinition(name, {
+      workspace_path: workspace,
+      definition: { ...definition, locked },
+      force: definition.locked,
+    });
+  const lock = {
+    word: 'Lock',
+    text: 'Sessions can no longer change the worker. Comments in the file stay.',
+    act: () => replaceLocked(true),
+  };
+  const unlock = {
+    word: 'Unlock',
+    text: 'Sessions can change the worker again. Comments in the file stay.',
+    act: () => replaceLocked(false),
+  };
+  let step = lock;
+  if (definition.locked) step = unlock;
+  if (worker.origin === 'session') step = keep;
   return (
     <div class="tools">
       <button type="button" class="button" onClick={() => setAsking(true)}>

@@ -4,6 +4,7 @@ import { formatCount } from '#dashboard/format/format.ts';
 import { Badge } from '#dashboard/parts/labels.tsx';
 
 export const SHOWN = 50;
+const KINDS = { errors: { word: 'error', tone: 'bad' }, warnings: { word: 'warning', tone: 'warn' } } as const;
 
 /** Errors first; nothing where all is well. `getPlace` gives the address of a worker, where it is not the page's own. */
 export function Problems(props: {
@@ -25,13 +26,9 @@ export function Problems(props: {
       <ul>
         {all.slice(0, SHOWN).map(({ kind, worker, problem: { file, line, path, message } }) => (
           <li key={`${kind} ${worker.origin} ${worker.name} ${file} ${line} ${path} ${message}`}>
-            <Badge tone={kind === 'errors' ? 'bad' : 'warn'}>{kind === 'errors' ? 'error' : 'warning'}</Badge>{' '}
-            {props.getPlace ? (
-              <a href={props.getPlace(worker.name)}>{where(worker, file, line)}</a>
-            ) : (
-              where(worker, file, line)
-            )}{' '}
-            {path !== '' && <code>{path}</code>} {message}
+            <Badge tone={KINDS[kind].tone}>{KINDS[kind].word}</Badge>{' '}
+            {props.getPlace && <a href={props.getPlace(worker.name)}>{where(worker, file, line)}</a>}
+            {!props.getPlace && where(worker, file, line)} {path !== '' && <code>{path}</code>} {message}
           </li>
         ))}
       </ul>
@@ -42,7 +39,8 @@ export function Problems(props: {
 
 export function where({ name }: WorkerInfo, file: string | null, line: number | null): string {
   if (file === null) return name;
-  return line === null ? file : `${file}:${line}`;
+  if (line === null) return file;
+  return `${file}:${line}`;
 }
 
 /** Whether it can be called, and changed. */

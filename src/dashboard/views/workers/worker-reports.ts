@@ -40,7 +40,7 @@ export async function askWorkers(
 }
 
 export function scopeQuery({ workspace, session }: Scope): { workspace_path: string; session_id?: string } {
-  return { workspace_path: workspace, ...(session === null ? {} : { session_id: session }) };
+  return { workspace_path: workspace, ...(session !== null && { session_id: session }) };
 }
 
 export interface WorkerCosts {
@@ -63,12 +63,12 @@ export async function askCosts(
       from: window?.from,
       group_by: 'worker_name',
       limit: MOST_ROWS,
-      ...(hash === null ? {} : { workspace_hash: hash }),
+      ...(hash !== null && { workspace_hash: hash }),
     },
     { signal },
   );
-  const named = report.data.flatMap((row) => (row.worker_name == null ? [] : [[row.worker_name, row] as const]));
-  return { byName: new Map(named), everywhere: hash === null };
+  const byName = new Map(report.data.map((row) => [row.worker_name ?? '', row] as const));
+  return { byName, everywhere: hash === null };
 }
 
 /** The newest sessions of a workspace that ran as this worker. */
@@ -108,6 +108,8 @@ export function formatWorkersPlace(question: WorkerQuestion, name?: string): str
   if (question.workspace !== null) query.set('workspace', question.workspace);
   if (question.session !== null) query.set('session', question.session);
   if (question.range !== DEFAULT_RANGE) query.set('range', question.range);
-  const path = name === undefined ? formatPlace('workers') : formatPlace('workers', name);
-  return query.size === 0 ? path : `${path}?${query}`;
+  let path = formatPlace('workers');
+  if (name !== undefined) path = formatPlace('workers', name);
+  if (query.size === 0) return path;
+  return `${path}?${query}`;
 }

@@ -2,12 +2,12 @@
 import type { WorkerDetail } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
 import { getTitle, usePolled } from '#dashboard/data/queries.ts';
-import { modelName } from '#dashboard/format/format.ts';
+import { describeState } from '#dashboard/format/format.ts';
 import { Badge, Count, Icon, Money, MoneySum, State, Time } from '#dashboard/parts/labels.tsx';
 import { CodeBlock } from '#dashboard/parts/markdown.tsx';
 import { Empty, Failure, Skeleton, Stat, Stats } from '#dashboard/parts/panels.tsx';
 import { formatPlace, formatPlaceWithQuery } from '#dashboard/shell/place.ts';
-import { Source, WorkerLimits, WorkerTools } from './worker-limits.tsx';
+import { Source, WorkerLimits, WorkerModel, WorkerTools } from './worker-limits.tsx';
 import { Problems, State as WorkerState } from './worker-problems.tsx';
 import {
   askCosts,
@@ -48,9 +48,8 @@ export function WorkerView(props: {
         {read.error !== null && (
           <Failure error={read.error} title="The worker could not be loaded" retry={read.reload} />
         )}
-        {worker === null ? (
-          read.error === null && <Skeleton rows={8} />
-        ) : (
+        {worker === null && read.error === null && <Skeleton rows={8} />}
+        {worker !== null && (
           <>
             <Figures question={question} worker={worker} />
             <Problems workers={[worker]} />
@@ -89,7 +88,7 @@ function Figures(props: {
           <Count n={row?.call_count ?? 0} unit="call" />
         </Stat>
         <Stat name="Model" note={model ?? (tier === null ? undefined : 'tier')}>
-          {model !== null ? modelName(model) : (tier ?? (worker.valid ? 'chosen by routing' : '–'))}
+          <WorkerModel worker={worker} />
         </Stat>
         <Stat name="Source" note={worker.read_only ? 'The server never writes this file' : undefined}>
           <span class="worker-source">
@@ -140,7 +139,10 @@ function Sessions({ workspace, name }: { readonly workspace: string; readonly na
       {error !== null && <Failure error={error} title="The sessions could not be loaded" retry={reload} />}
       {data?.sessions.length === 0 && (
         <Empty icon="sessions" title="No sessions of this worker">
-          <p>No session in this workspace has run as this worker.</p>
+          <p>
+            No session in this workspace has run as this worker. Its sessions appear here when a planner calls it, or
+            when you choose it as “Named worker” in “New session”.
+          </p>
         </Empty>
       )}
       {data !== null && data.sessions.length > 0 && (
@@ -151,7 +153,7 @@ function Sessions({ workspace, name }: { readonly workspace: string; readonly na
                 {getTitle(session)}
               </a>
               {!session.is_worker && <Badge>opened directly</Badge>}
-              <State state={session.status} />
+              <State state={describeState(session)} />
               <MoneySum usd={[session.cost_so_far_usd, session.workers_cost_usd]} />
               <span class="quiet">
                 <Time at={session.updated_at} />

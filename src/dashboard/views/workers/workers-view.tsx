@@ -3,13 +3,13 @@ import { useState } from 'preact/hooks';
 import type { Session, WorkerInfo } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
 import { getTitle, usePolled, useWorkspacePaths } from '#dashboard/data/queries.ts';
-import { baseName, formatCount, formatNumber, modelName } from '#dashboard/format/format.ts';
+import { baseName, emptyToNull, formatAtLeast, formatCount, formatNumber } from '#dashboard/format/format.ts';
 import { Menu } from '#dashboard/parts/fields.tsx';
 import { Badge, Count, Money } from '#dashboard/parts/labels.tsx';
 import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
 import { type Column, Table } from '#dashboard/parts/table.tsx';
 import { goTo, type Place } from '#dashboard/shell/place.ts';
-import { MayTouch, Source } from './worker-limits.tsx';
+import { MayTouch, Source, WorkerModel } from './worker-limits.tsx';
 import { Problems, State } from './worker-problems.tsx';
 import {
   askCosts,
@@ -81,12 +81,7 @@ function workerColumns(costs: WorkerCosts | null, getPlace: (name: string) => st
     {
       id: 'model',
       title: 'Model',
-      cell: ({ model, tier, valid }) =>
-        model !== null ? (
-          <span title={model}>{modelName(model)}</span>
-        ) : (
-          <span class={tier === null ? 'quiet' : undefined}>{tier ?? (valid ? 'chosen by routing' : '–')}</span>
-        ),
+      cell: (worker) => <WorkerModel worker={worker} />,
     },
     { id: 'touch', title: 'Access', cell: (worker) => <MayTouch worker={worker} /> },
     {
@@ -120,11 +115,9 @@ export function WorkersView({ place }: { readonly place: Place }) {
         <header class="view-head">
           <h1>Workers</h1>
         </header>
-        {paths.data !== null ? (
-          <NoWorkspace />
-        ) : paths.error === null ? (
-          <Skeleton rows={6} />
-        ) : (
+        {paths.data !== null && <NoWorkspace />}
+        {paths.data === null && paths.error === null && <Skeleton rows={6} />}
+        {paths.data === null && paths.error !== null && (
           <Failure error={paths.error} title="The workspaces could not be loaded" retry={paths.reload} />
         )}
       </div>
@@ -155,7 +148,7 @@ function AllWorkers(props: {
       <header class="view-head">
         <h1>Workers</h1>
         <span class="quiet number" role="status">
-          {workers && `${formatNumber(workers.length)}${list.data?.more ? '+' : ''}`}
+          {workers && formatAtLeast(workers.length, list.data?.more ?? false)}
         </span>
         <Tools question={question} paths={paths} />
       </header>
@@ -167,11 +160,9 @@ function AllWorkers(props: {
           <Failure error={costs.error} title="The cost of the workers could not be loaded" retry={costs.reload} />
         )}
         <ToolProblems workspace={workspace} />
-        {workers === null ? (
-          list.error === null && <Skeleton rows={6} />
-        ) : workers.length === 0 ? (
-          <NoWorkers workspace={workspace} />
-        ) : (
+        {workers === null && list.error === null && <Skeleton rows={6} />}
+        {workers?.length === 0 && <NoWorkers workspace={workspace} />}
+        {workers !== null && workers.length > 0 && (
           <>
             <Problems workers={workers} getPlace={(name) => formatWorkersPlace(question, name)} />
             <div class="panel workers-table">
@@ -214,12 +205,15 @@ function Tools(props: {
     EVERY_MS,
   );
   const changeQuestion = (next: Partial<WorkerQuestion>) => goTo(formatWorkersPlace({ ...question, ...next }));
-  const known = paths.includes(workspace) ? paths : [workspace, ...paths];
   return (
     <div class="tools">
       <Menu
         label="Workspace"
-        choices={known.map((path) => ({ value: path, label: baseName(path), hint: path }))}
+        choices={[...new Set([...paths, workspace])].map((path) => ({
+          value: path,
+          label: baseName(path),
+          hint: path,
+        }))}
         value={workspace}
         onChoose={(chosen) => changeQuestion({ workspace: chosen, session: null })}
       />
@@ -227,7 +221,7 @@ function Tools(props: {
         label="Created by"
         choices={makerChoices(makers.data?.sessions ?? [], question.session)}
         value={question.session ?? ''}
-        onChoose={(chosen) => changeQuestion({ session: chosen === '' ? null : chosen })}
+        onChoose={(chosen) => changeQuestion({ session: emptyToNull(chosen) })}
       />
       <Menu
         label="Cost in"
@@ -240,13 +234,15 @@ function Tools(props: {
 }
 
 function makerChoices(sessions: readonly Session[], chosen: string | null) {
-  const known = sessions.map((session) => ({ value: session.id, label: shortTitle(getTitle(session)) }));
-  const other = chosen !== null && !known.some(({ value }) => value === chosen);
-  return [{ value: '', label: 'you' }, ...(other ? [{ value: chosen, label: 'An older session' }] : []), ...known];
+  const known = sessions.map((session) => ({ value: String(session.id), label: shortTitle(getTitle(session)) }));
+  if (chosen !== null && !known.some(({ value }) => value === chosen))
+    known.unshift({ value: chosen, label: 'An older session' });
+  return [{ value: '', label: 'you' }, ...known];
 }
 
 function shortTitle(title: string): string {
-  return title.length > 40 ? `${title.slice(0, 39)}…` : title;
+  if (title.length > 40) return `${title.slice(0, 39)}…`;
+  return title;
 }
 
 function NoWorkers({ workspace }: { readonly workspace: string }) {

@@ -2,6 +2,7 @@
 import type { Confirmation, Delegation, Message, Session, StoredEvent, StreamEvent } from '#client/client.ts';
 import { summarizeInput } from '#dashboard/format/format.ts';
 import { type Pusd, sumPusd, toPusd } from '#protocol/money.ts';
+import { nameReference } from '#protocol/text/model-reference.ts';
 import type { Block, OpenMessage } from './open-message.ts';
 
 export interface LiveNode {
@@ -48,7 +49,7 @@ export function rootNode(session: Session, tail: string): LiveNode {
     task: session.task,
     tier: null,
     state: session.status,
-    model: session.last_model ?? session.active_model,
+    model: session.last_model === null ? session.active_model : nameReference(session.last_model, session.last_effort),
     doing: '',
     input_tokens: 0,
     output_tokens: 0,
@@ -100,12 +101,14 @@ export function costWithWorkers(nodes: readonly LiveNode[], { session_id, cost }
     if (is) below.add(node.session_id);
     return is;
   });
-  return workers.length === 0 ? null : sumPusd([cost, ...workers.map((node) => node.cost)]);
+  if (workers.length === 0) return null;
+  return sumPusd([cost, ...workers.map((node) => node.cost)]);
 }
 
 /** `cancelled` where a user cancelled the delegation. */
 export function getDelegationState({ status, failure_mode }: Pick<Delegation, 'status' | 'failure_mode'>): string {
-  return failure_mode === 'cancelled_by_user' ? 'cancelled' : status;
+  if (failure_mode === 'cancelled_by_user') return 'cancelled';
+  return status;
 }
 
 export function applyToNode(node: LiveNode, event: StreamEvent): void {
@@ -119,7 +122,8 @@ export function applyToNode(node: LiveNode, event: StreamEvent): void {
       Object.assign(node, { state: 'running', turn_id: event.turn_id, ended_at: null });
       return;
     case 'route.decided':
-      if (event.payload.chosen_model !== '') node.model = event.payload.chosen_model;
+      if (event.payload.chosen_model !== '')
+        node.model = nameReference(event.payload.chosen_model, event.payload.chosen_effort);
       return;
     case 'llm.call_started':
       node.doing = 'thinking';
@@ -202,6 +206,27 @@ export function takeOutput(node: LiveNode, output: string): void {
   node.missed = false;
 }
 
+/** The end of what messages say and call, for a pane of a few lines. */
+export function formatTail(messages: readonly Message[]): string {
+  const written = messages.filter(({ role }) => role === 'assistant').flatMap(({ content }) => content);
+  return written.flatMap(getBlockText).join('\n').slice(-TAIL);
+}
+
+/** What it wrote before it was followed goes in front of what it has written since. */
+export function takeTail(node: LiveNode, tail: string): void {
+  const { writing } = node;
+  if (tail.endsWith(node.tail)) {
+    node.tail = tail;
+    return;
+  }
+  // A message that ended meanwhile may be in both.
+  if (writing === null || writing.before !== '') return;
+  const written = node.tail;
+  node.writing = { ...writing, before: tail };
+  node.tail = tail;
+  appendTail(node, onNewLine(tail, written));
+}
+
 /** Replaces the held part of a message: a client that connects in its middle gets it whole (06 §4.4). */
 function writeMessage(node: LiveNode, message_id: string, content: readonly Block[]): void {
   const before = node.writing?.message_id === message_id ? node.writing.before : node.tail;
@@ -212,7 +237,8 @@ function writeMessage(node: LiveNode, message_id: string, content: readonly Bloc
 
 function getBlockText(block: Block): string | [] {
   if (block.type === 'tool_use') return calledWith(block.name, block.input);
-  return block.type === 'text' || block.type === 'thinking' ? block.text : [];
+  if (block.type === 'text' || block.type === 'thinking') return block.text;
+  return [];
 }
 
 function calledWith(name: string, input: Parameters<typeof summarizeInput>[0]): string {
@@ -220,7 +246,8 @@ function calledWith(name: string, input: Parameters<typeof summarizeInput>[0]): 
 }
 
 function onNewLine(before: string, text: string): string {
-  return before === '' ? text : `\n${text}`;
+  if (before === '') return text;
+  return `\n${text}`;
 }
 
 function appendTail(node: LiveNode, text: string): void {
@@ -235,7 +262,8 @@ function endNode(node: LiveNode, state: string, at: string): void {
 function describeTools({ tools }: LiveNode): string {
   const names = [...new Set(tools.values())];
   if (names.length === 0) return 'thinking';
-  return names.length === 1 ? `runs ${names[0]}${tools.size > 1 ? ` ×${tools.size}` : ''}` : `runs ${tools.size} tools`;
+  if (names.length === 1) return `runs ${names[0]}${tools.size > 1 ? ` ×${tools.size}` : ''}`;
+  return `runs ${tools.size} tools`;
 }
 
 // What is known of a session with its workers while one watches it.
@@ -290,8 +318,8 @@ export interface LiveSession {
   wantsWorkers: boolean;
   /** A result states that its call was edited: the list of approvals confirms it. */
   wantsEdits: boolean;
-  /** A turn or a delegation ended, or one has just come: the ledger knows the tokens. */
-  wantsTokens: boolean;
+  /** Sessions whose words were not followed: the end of what they wrote is asked for. */
+  readonly wantsTails: Set<string>;
 }
 
 export function liveSession(id: string): LiveSession {
@@ -314,6 +342,6 @@ export function liveSession(id: string): LiveSession {
     wantsMessages: false,
     wantsWorkers: false,
     wantsEdits: false,
-    wantsTokens: false,
+    wantsTails: new Set(),
   };
 }

@@ -1,9 +1,7 @@
 // A session with its workers as it stands now: the fold of its stream from a snapshot on.
 import type {
   Confirmation,
-  CostRow,
   Delegation,
-  Message,
   Session,
   Snapshot,
   StoredEvent,
@@ -12,10 +10,27 @@ import type {
   TransientEvent,
 } from '#client/client.ts';
 import { lookForEdits, takeMessages } from './live-messages.ts';
-import { applyToNode, type LiveNode, type LiveSession, rootNode, takeOutput, workerNode } from './live-node.ts';
-import { applyDelta, buildCompletedMessage, textSoFar } from './open-message.ts';
+import {
+  applyToNode,
+  formatTail,
+  type LiveNode,
+  type LiveSession,
+  rootNode,
+  takeOutput,
+  workerNode,
+} from './live-node.ts';
+import { applyDelta, buildCompletedMessage } from './open-message.ts';
 
 const SNAPSHOT_MESSAGES = 50;
+/** What a session does whose beginning was not followed, by what it waits for. */
+const DOING: Readonly<Record<Session['waiting_on'][number]['kind'], string>> = {
+  approval: 'asks for approval',
+  budget: 'waits for a higher budget',
+  model: 'thinking',
+  tool: 'runs a tool',
+  worker: 'runs workers',
+  slot: 'waits for a place in the queue',
+};
 
 export function applyItem(live: LiveSession, item: StreamItem): void {
   if (item.type === 'snapshot') takeSnapshot(live, item);
@@ -28,7 +43,7 @@ function takeSnapshot(live: LiveSession, snapshot: Snapshot): void {
   live.hasOlder = snapshot.messages.length >= SNAPSHOT_MESSAGES;
   live.wholeUpTo = null;
   live.open.clear();
-  live.nodes = [rootNode(snapshot.session, getLastText(snapshot.messages))];
+  live.nodes = [rootNode(snapshot.session, formatTail(snapshot.messages))];
   live.calls.clear();
   live.tools.clear();
   takeWorkers(live, snapshot.workers ?? []);
@@ -37,20 +52,18 @@ function takeSnapshot(live: LiveSession, snapshot: Snapshot): void {
   for (const confirmation of snapshot.pending_confirmations) {
     live.confirmations.set(confirmation.confirmation_request_id, confirmation);
   }
-  live.wantsTokens = true;
-  live.turnsSeen++;
-  live.version++;
-}
-
-/** Tokens of all classes by session, as the ledger has them; what was followed meanwhile may be further on. */
-export function takeTokens(live: LiveSession, rows: readonly CostRow[]): void {
-  for (const node of live.nodes) {
-    const row = rows.find(({ session_id }) => session_id === node.session_id);
-    if (row === undefined) continue;
-    const input = row.input_tokens + row.cached_input_tokens + row.cache_creation_input_tokens;
-    node.input_tokens = Math.max(node.input_tokens, input);
-    node.output_tokens = Math.max(node.output_tokens, row.output_tokens);
+  for (const counted of snapshot.tokens) {
+    const node = live.nodes.find(({ session_id }) => session_id === counted.session_id);
+    if (node === undefined) continue;
+    node.input_tokens = counted.input_tokens + counted.cached_input_tokens + counted.cache_creation_input_tokens;
+    node.output_tokens = counted.output_tokens;
   }
+  for (const wait of snapshot.session.waiting_on) {
+    const node = live.nodes.find(({ session_id }) => session_id === wait.session_id);
+    if (node !== undefined) node.doing = DOING[wait.kind];
+  }
+  for (const node of live.nodes) if (node.tail === '') live.wantsTails.add(node.session_id);
+  live.turnsSeen++;
   live.version++;
 }
 
@@ -172,7 +185,6 @@ function applyStored(live: LiveSession, event: StoredEvent): void {
         live.wantsMessages = true;
         live.turnsSeen++;
       }
-      live.wantsTokens = true;
       return;
     default:
   }
@@ -203,12 +215,6 @@ function bornNode(live: LiveSession, event: StreamEvent, parent: string | null, 
     tools: new Map(),
     called: new Map(),
   };
-}
-
-/** The text that a planner's pane shows until new text arrives. */
-function getLastText(messages: readonly Message[]): string {
-  const last = messages.findLast(({ role }) => role === 'assistant');
-  return last === undefined ? '' : textSoFar(last);
 }
 
 function depthBelow(live: LiveSession, parent: string | null): number {

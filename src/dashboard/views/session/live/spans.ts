@@ -3,13 +3,15 @@ import type { EventList } from '#client/client.ts';
 
 export type TimelineEvent = EventList['events'][number];
 
+type Round = Extract<TimelineEvent, { readonly type: 'llm.call_completed' }>['payload']['rounds'][number];
+
 export interface Bar {
   readonly id: string;
   readonly kind: 'turn' | 'model' | 'tool' | 'delegation' | 'approval';
   readonly session_id: string;
   /** `planner`, `worker 1`, … */
   readonly session: string;
-  readonly label: string;
+  label: string;
   /** Unix milliseconds. */
   readonly start: number;
   end: number | null;
@@ -69,6 +71,7 @@ export function buildSpans(events: readonly TimelineEvent[], first = 'planner'):
         beginBar(event, 'model', event.payload.request_id, event.payload.model);
         break;
       case 'llm.call_completed':
+        nameRounds(open.get(`model ${event.payload.request_id}`), event.payload.rounds);
         endBar(event, 'model', event.payload.request_id);
         break;
       case 'llm.call_failed':
@@ -94,4 +97,14 @@ export function buildSpans(events: readonly TimelineEvent[], first = 'planner'):
   }
   const order = [...new Set(bars.map(({ session_id }) => session_id))];
   return bars.sort((a, b) => order.indexOf(a.session_id) - order.indexOf(b.session_id) || a.start - b.start);
+}
+
+/** Adds the rounds of a call that has several: `message $0.06, advisor_message claude-opus-5 $0.05`. */
+function nameRounds(bar: Bar | undefined, rounds: readonly Round[] = []): void {
+  if (bar === undefined || rounds.length === 0) return;
+  const names = rounds.map(({ kind, model, cost_usd, billed }) => {
+    const cost = (billed && `$${cost_usd}`) || 'not billed';
+    return [kind, ...[model].filter((other) => other !== bar.label), cost].join(' ');
+  });
+  bar.label = `${bar.label} · ${rounds.length} rounds: ${names.join(', ')}`;
 }

@@ -1,0 +1,72 @@
+// What waits for a person, over all sessions: one list for the badge of the navigation and the box of the overview.
+import type { Session } from '#client/client.ts';
+import { waitingEnds } from '#client/stream-items.ts';
+import { formatPlace } from '../shell/place.ts';
+import { getTitle, type Pulse } from './queries.ts';
+
+export interface AttentionItem {
+  readonly id: string;
+  readonly kind: 'approval' | 'budget' | 'interrupted' | 'failed' | 'key';
+  /** `Run`, with `code` after it. */
+  readonly text: string;
+  readonly code?: string;
+  /** The session it is about, or what there is to know of it. */
+  readonly note: string;
+  readonly place: string;
+  /** When it expires by itself, as the server writes times. */
+  readonly expires?: string;
+}
+
+/** Approvals first, since they expire. `titles` has the sessions that are known by id. */
+export function listAttention(
+  { approvals, active, failed }: Pulse,
+  titles: ReadonlyMap<string, Session | null>,
+): readonly AttentionItem[] {
+  return [
+    ...approvals.map((one): AttentionItem => {
+      const session = active.find(({ id }) => id === one.root_session_id) ?? titles.get(one.root_session_id);
+      return {
+        id: one.confirmation_request_id,
+        kind: 'approval',
+        text: 'Run',
+        code: one.tool_name,
+        note: (session && getTitle(session)) ?? 'Session',
+        place: formatPlace('approvals'),
+        expires: one.expires_at,
+      };
+    }),
+    ...active.flatMap((session) => describePause(session) ?? []),
+    ...failed.map(
+      (session): AttentionItem => ({
+        id: session.id,
+        kind: 'failed',
+        text: getTitle(session),
+        note: `failed: ${session.failure?.message ?? session.failure?.error_code ?? ''}`,
+        place: formatPlace('sessions', session.id),
+      }),
+    ),
+    ...listRefusedKeys(failed).map(
+      (provider): AttentionItem => ({
+        id: provider,
+        kind: 'key',
+        text: `The key of ${provider} is not accepted`,
+        note: 'Replace the key, then retry the turns that failed.',
+        place: formatPlace('models'),
+      }),
+    ),
+  ];
+}
+
+/** Providers that refused the key of a turn. */
+function listRefusedKeys(failed: readonly Session[]): readonly string[] {
+  const refused = failed.filter(({ failure }) => failure?.error_class === 'auth');
+  return [...new Set(refused.flatMap(({ failure }) => failure?.provider ?? []))];
+}
+
+function describePause(session: Session): AttentionItem | null {
+  const about = { id: session.id, note: getTitle(session), place: formatPlace('sessions', session.id) };
+  if (waitingEnds(session.waiting_on).some(({ kind }) => kind === 'budget'))
+    return { ...about, kind: 'budget', text: 'Raise the cap' };
+  if (session.status === 'interrupted') return { ...about, kind: 'interrupted', text: 'Resume the turn' };
+  return null;
+}

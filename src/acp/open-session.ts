@@ -132,7 +132,7 @@ export function openSession(parts: SessionParts): OpenSession {
   }
   watch().catch((error: unknown) => {
     rejectReady(error);
-    prompts.giveUp(error);
+    prompts.rejectAll(error);
     permissions.close();
   });
   // A caller that does not wait for it learns of the failure by its prompt.
@@ -195,5 +195,6 @@ export function openSession(parts: SessionParts): OpenSession {
 }
 
 function toError(error: unknown): Error {
-  return error instanceof Error ? error : new Error(String(error));
+  if (error instanceof Error) return error;
+  return new Error(String(error));
 }

@@ -33,7 +33,8 @@ export function readEnding(event: TurnEnd): Ending {
 export function readTurnEnding({ status, stop_reason, error_message, error_code }: Turn): Ending | null {
   if (status === 'cancelled') return { stopReason: 'cancelled', why: null };
   if (status === 'failed') return toFailedEnding(error_message ?? 'the turn failed', error_code ?? 'internal_error');
-  return status === 'completed' ? toCompletedEnding(stop_reason ?? 'end_turn') : null;
+  if (status === 'completed') return toCompletedEnding(stop_reason ?? 'end_turn');
+  return null;
 }
 
 function toFailedEnding(message: string, code: string): Ending {
@@ -52,9 +53,9 @@ interface Prompts {
   end(turn: string): Promise<Ending>;
   resolveEnding(turn: string, ending: Ending): void;
   waiting(): readonly string[];
-  /** No end can be received any more: waiting prompts reject, and so do later ones. */
-  giveUp(error: unknown): void;
-  /** Throws what `giveUp` was called with. */
+  /** Rejects waiting and later prompts: no end of a turn can be received any more. */
+  rejectAll(error: unknown): void;
+  /** Throws what `rejectAll` was called with. */
   requireWatched(): void;
 }
 
@@ -77,7 +78,7 @@ export function createPrompts(): Prompts {
       open.delete(turn);
     },
     waiting: () => [...open.keys()],
-    giveUp(error) {
+    rejectAll(error) {
       lost = { error };
       for (const { reject } of open.values()) reject(error);
       open.clear();

@@ -10,6 +10,7 @@ type Shown = Pick<Session, 'active_model' | 'max_cost_usd'>;
 
 export function listOptions({ active_model, max_cost_usd }: Shown, models: readonly Model[]): SessionConfigOption[] {
   const usable = models.filter(({ configured, id }) => configured || id === active_model);
+  const isListed = active_model === null || usable.some(({ id }) => id === active_model);
   const budgets = max_cost_usd === null || BUDGETS.includes(max_cost_usd) ? BUDGETS : [...BUDGETS, max_cost_usd];
   return [
     {
@@ -21,6 +22,8 @@ export function listOptions({ active_model, max_cost_usd }: Shown, models: reado
       options: [
         { value: AUTO, name: 'auto', description: 'Routing decides' },
         ...usable.map(({ id, aliases }) => ({ value: id, name: aliases[0] ?? id, description: id })),
+        // With an effort, which no model of the list has in its name.
+        ...(isListed ? [] : [{ value: active_model, name: active_model, description: active_model }]),
       ],
     },
     {

@@ -143,12 +143,12 @@ export function createHttpDoor(world: World, version: string, { address, node, k
     if (connection === undefined || connection.caller !== hash(token ?? ''))
       return toErrorResponse(404, -32001, 'no session with this id; initialize again');
     connection.open.set(request, readRequestId(body));
-    const over = () => {
+    const markOver = () => {
       connection.open.delete(request);
       connection.usedAt = world.clock.monotonic();
     };
-    if (request.signal.aborted) over();
-    else request.signal.addEventListener('abort', over, { once: true });
+    if (request.signal.aborted) markOver();
+    else request.signal.addEventListener('abort', markOver, { once: true });
     const answer = await connection.transport.handleRequest(request, { parsedBody: body });
     const cancelled = readCancelledId(body);
     // A cancelled call gets no answer, and the library would keep its stream open as long as the client does.
@@ -190,7 +190,8 @@ function parseAddress(url: string): NewSession | { readonly fault: string } {
 function readRequestId(body: unknown): string | number | null {
   const { id, method } = (body ?? {}) as { readonly id?: unknown; readonly method?: unknown };
   if (method === undefined) return null;
-  return typeof id === 'string' || typeof id === 'number' ? id : null;
+  if (typeof id === 'string' || typeof id === 'number') return id;
+  return null;
 }
 
 /** The id of the call that a message cancels. */

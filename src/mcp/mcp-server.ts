@@ -106,7 +106,8 @@ function chooseApprovalMode(
   // A client that lists no modes supports forms.
   const forms = elicitation !== undefined && (elicitation.form !== undefined || elicitation.url === undefined);
   if (!forms) return { how: 'not' };
-  return modern ? { how: 'between', states } : { how: 'during' };
+  if (modern) return { how: 'between', states };
+  return { how: 'during' };
 }
 
 async function callTool(
@@ -146,6 +147,7 @@ function readContent(response: object): Input | undefined {
 
 const DELEGATE_KEYS = [
   'tier',
+  'effort',
   'task',
   'context',
   'output_schema',
@@ -153,6 +155,7 @@ const DELEGATE_KEYS = [
   'max_tokens',
   'timeout_seconds',
   'max_cost_usd',
+  'continue',
 ] as const;
 
 /** Checked here because the server would report an unknown key by the names of its own API. */

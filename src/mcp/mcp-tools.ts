@@ -1,7 +1,7 @@
 // The tools of the MCP server and the form of their results (19 §3.2). The Metis server validates what a call contains.
 import type { CallToolResult, Tool } from '@modelcontextprotocol/server';
 import type { DelegationResult, WorkerInfo } from '#client/client.ts';
-import { DELEGATED, delegatedContext } from '#protocol/delegate.ts';
+import { DELEGATED, delegatedContext, ISOLATED } from '#protocol/delegate.ts';
 
 const WAIT = {
   type: 'integer',
@@ -27,6 +27,9 @@ const RESULT = {
     changed_files: { type: 'array', items: { type: 'object' }, description: CHANGED },
     changed_files_truncated: { type: 'boolean' },
     shell_used: { type: 'boolean' },
+    isolation: { type: 'string', description: 'Where it worked: shared or worktree.' },
+    applied: { type: ['boolean', 'null'], description: 'Whether the changes of a worktree are in the workspace.' },
+    conflicts: { type: 'array', items: { type: 'string' }, description: 'Paths for which they are not.' },
     overlaps: { type: 'array', items: { type: 'string' } },
   },
   required: ['worker_session_id'],
@@ -37,13 +40,14 @@ const DELEGATE: Tool = {
   title: 'Delegate to a worker',
   description: `Hands one self-contained task to a worker: a separate agent on a model of the tier you choose, with file tools in this workspace. The call returns when the worker is done; the result is its final message.
 
-Delegate what is mechanical or bulky and easy to state: searching, renaming, summarising files, writing tests to a plan. A worker sees nothing of this conversation: say in \`task\` what to do, where, and what to report, and name in \`context\` what else it needs. Independent tasks may run at the same time; never let two of them change the same file.`,
+Delegate what is mechanical or bulky and easy to state: searching, renaming, summarising files, writing tests to a plan. A worker sees nothing of this conversation: say in \`task\` what to do, where, and what to report, and name in \`context\` what else it needs. Independent tasks may run at the same time; never let two of them change the same file, or give them \`isolation\` "worktree".`,
   inputSchema: {
     type: 'object',
     additionalProperties: false,
     required: ['tier', 'task'],
     properties: {
       ...DELEGATED,
+      ...ISOLATED,
       context: delegatedContext({
         description:
           'A plain string is a note. {"type": "file", "path"} and {"type": "file_range", "path", "lines": [from, to]} name files of the workspace, which the worker reads itself; {"type": "inline", "label", "text"} is given as it is.',
@@ -61,6 +65,11 @@ Delegate what is mechanical or bulky and easy to state: searching, renaming, sum
       max_tokens: { type: 'integer', minimum: 1, description: "Limit on the worker's output tokens." },
       timeout_seconds: { type: 'integer', minimum: 1, maximum: 3600, description: 'When the worker is stopped.' },
       max_cost_usd: { type: 'string', description: 'Limit on its cost in US dollars, such as "0.25".' },
+      continue: {
+        type: 'string',
+        description:
+          '`worker_session_id` of a worker that has ended: the new one starts with its prompt and messages and then gets this task.',
+      },
       wait_seconds: WAIT,
     },
   },

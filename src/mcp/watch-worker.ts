@@ -108,7 +108,8 @@ export async function watchWorker(
       watcher.onApprovalResolved(event.payload.confirmation_request_id);
     watcher.onEvent(event);
   }
-  return signal.aborted ? 'stopped' : 'ended';
+  if (signal.aborted) return 'stopped';
+  return 'ended';
 }
 
 /** The session's delegation of this call; null where there is none. */

@@ -1,8 +1,11 @@
 // `metis acp` as an editor runs it, through the official client (19 §4).
+
 import fs from 'node:fs';
 import path from 'node:path';
 import type { RequestPermissionRequest } from '@agentclientprotocol/sdk';
 import { describe, expect, test } from 'vitest';
+import { listOptions } from '#acp/session-options.ts';
+import type { Model } from '#client/client.ts';
 import { acpIn, clientOf, doorHome, serveIn, shown, usage } from '../support/doors.ts';
 import { until } from '../support/until.ts';
 
@@ -35,6 +38,8 @@ const allow = (id: string) => (request: RequestPermissionRequest) => {
 };
 
 describe('an editor', () => {
+  // Promise 04.26: An editor shows the tools that a worker did not get.
+  // Promise 19.21: an editor delegates, permits, lists and loads; loaded again it shows the same, and the cost is that of the report.
   test('delegates, permits, sees workers, plan and cost; loaded again it shows the same', async () => {
     const home = doorHome(JOB);
     const asked: RequestPermissionRequest[] = [];
@@ -123,6 +128,7 @@ describe('an editor', () => {
     for (const [id, told] of Object.entries(again.calls)) expect(plain(told)).toEqual(plain(live.calls[id]!));
   });
 
+  // Promise 19.21: an editor cancels.
   test('cancels, and the prompt is answered as cancelled', async () => {
     const home = doorHome([...planner(1, { text: 'thinking about it', hang: true, usage })]);
     const editor = await acpIn(home);
@@ -180,6 +186,7 @@ describe('an editor', () => {
     await expect(editor.open('/not/there')).rejects.toMatchObject({ code: -32602, data: { code: 'not_found' } });
   });
 
+  // Promise 19.33: an image under auto.
   test('shows an image under auto: a model that sees answers, also what follows; a model of its choice is not replaced', async () => {
     const home = doorHome([{ match: { role: 'planner' }, times: 'inf', respond: { text: 'seen', usage } }]);
     const file = path.join(home.data, 'registry.yaml');
@@ -238,6 +245,7 @@ describe('an editor', () => {
   });
 });
 
+// Promise 19.22: a server that is killed in mid-prompt: nothing twice, nothing missing, the prompt is answered.
 test('a server that is killed and started again in mid-prompt: nothing is told twice, and the prompt is answered', async () => {
   const home = doorHome(
     planner(
@@ -263,4 +271,14 @@ test('a server that is killed and started again in mid-prompt: nothing is told t
     'agent_message_chunk: Second.',
   ]);
   expect(Object.values(calls)).toMatchObject([{ title: 'list_files .', status: 'completed' }]);
+});
+
+test('offers a model with an effort where the session has one', () => {
+  const model = { id: 'a:b', aliases: [], configured: true } as unknown as Model;
+  const values = (active_model: string | null) => {
+    const [option] = listOptions({ active_model, max_cost_usd: null }, [model]);
+    return [option!.currentValue, (option as { options: { value: string }[] }).options.map(({ value }) => value)];
+  };
+  expect(values('a:b:low')).toEqual(['a:b:low', ['auto', 'a:b', 'a:b:low']]);
+  expect(values('a:b')).toEqual(['a:b', ['auto', 'a:b']]);
 });

@@ -44,6 +44,7 @@ async function startBreaking(url: string, breaks: (method: string, path: string)
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
+// Promise 19.33: a failed request in mid-prompt.
 test('a failed request in mid-prompt loses nothing, and the prompts behind it are answered', async () => {
   const answers = ['One.', 'Two.'].map((text, i) => ({
     match: { role: 'planner', turn: i + 1 },
@@ -64,6 +65,7 @@ test('a failed request in mid-prompt loses nothing, and the prompts behind it ar
   expect(shown(editor.updates).lines).toEqual(['agent_message_chunk: One.Two.']);
 });
 
+// Promise 19.33: a session that cannot be watched any more.
 test('a session that is no longer watched says so before a prompt is sent', async () => {
   const home = doorHome([{ match: {}, times: 'inf', respond: { text: 'done', usage } }]);
   const { url, client } = await serveIn(home);
@@ -74,7 +76,7 @@ test('a session that is no longer watched says so before a prompt is sent', asyn
   const prompts = createPrompts();
   const before = prompts.end('t1');
   const why = new Error('the session has ended');
-  prompts.giveUp(why);
+  prompts.rejectAll(why);
   await expect(before).rejects.toBe(why);
   await expect(prompts.end('t2')).rejects.toBe(why);
   expect(() => prompts.requireWatched()).toThrow(why);

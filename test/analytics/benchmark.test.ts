@@ -93,6 +93,7 @@ function report(name: string, ms: number, target: number | null): void {
 }
 
 describe.skipIf(!process.env.METIS_BENCH)('a million calls', () => {
+  // Promise 07.17 (npm test -- reports): The reports over a million calls meet their targets and let others run.
   it('in 5,000 trees are reported within the targets, and repricing them lets others run', async () => {
     const world = openWorld();
     fill(world, 5000);
@@ -123,6 +124,7 @@ const { url, missing } = await postgresService();
 describe.skipIf(!process.env.METIS_BENCH || url === null)(
   `a million calls on PostgreSQL${missing && `, skipped: ${missing}`}`,
   () => {
+    // Promise 16.17 (npm test -- reports): trees of a million calls on PostgreSQL are reported within five times 15 ms (`npm test -- reports`).
     it('in 5,000 trees are reported within the target', async () => {
       const database = await startDatabase(url!, STATEMENT_MS);
       onTestFinished(() => database.close());

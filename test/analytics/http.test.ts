@@ -35,6 +35,7 @@ async function planners(count: number): Promise<SqliteWorld> {
 }
 
 describe('an empty store', () => {
+  // Promise 07.2: Every report of an empty store is answered, with zeros.
   it('is answered by every endpoint with zeros', async () => {
     const { call } = await serve(openWorld());
     for (const [name, schema] of Object.entries(REPORTS)) {
@@ -61,6 +62,7 @@ describe('an empty store', () => {
 });
 
 describe('a faulty parameter', () => {
+  // Promise 07.9: A faulty parameter is refused by name, a limit too large is clamped.
   it('is a validation_error that names it', async () => {
     const { call } = await serve(await planners(1));
     const faulty: readonly [string, string][] = [
@@ -92,6 +94,7 @@ describe('a faulty parameter', () => {
 });
 
 describe('pages', () => {
+  // Promise 07.10: Pages repeat nothing and are unmoved by calls made in between.
   it('of 10, 10 and 5 rows repeat nothing, and calls made in between change no page and no total', async () => {
     const { call, engine } = await serve(await planners(25));
     const query = '/analytics/cost?group_by=session&limit=10';
@@ -134,6 +137,7 @@ describe('pages', () => {
 });
 
 describe('a start with another price table', () => {
+  // Promise 07.11: Another price table changes the current version and savings, never what was stamped.
   it('changes the current version and savings, never what was stamped', async () => {
     const world = await planners(1);
     const first = await serve(world, A);

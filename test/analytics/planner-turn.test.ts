@@ -7,6 +7,7 @@ import { verifySqliteRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
 import { startEngine } from '../support/engine.ts';
 import { delegate, planner, scenario, worker } from '../support/scenario.ts';
 
+// Promise 07.8: A turn that delegates costs its own calls only.
 it('a turn that delegates costs what its own calls cost, and its tree that plus the worker', async () => {
   const t = await startEngine({
     scenario: scenario(

@@ -6,6 +6,7 @@ import { analyticsSuite } from './suite/suite.ts';
 
 const { url, missing } = await postgresService();
 
+// Promise 16.18: the reports promise the same on both databases.
 describe.skipIf(url === null)(`on PostgreSQL${missing && `, skipped: ${missing}`}`, () => {
   // One node and one schema for all of them, emptied each time: to make them takes longer than most tests.
   let started: Promise<PostgresDatabase> | null = null;

@@ -1,6 +1,6 @@
 // A schema of PostgreSQL with one node on it, emptied for each test.
 import path from 'node:path';
-import { costFact } from '#core/policy/journal/cost-fact.ts';
+import { costFact, roundRows } from '#core/policy/journal/cost-fact.ts';
 import type { Journal } from '#core/ports/journal-writer.ts';
 import { silentLogger } from '#core/ports/logger.ts';
 import { systemClock } from '#protocol/clock.ts';
@@ -73,11 +73,8 @@ export async function startDatabase(service: string, statementMs?: number): Prom
     project: (call, stamp) =>
       pool.transaction(async (tx) => {
         const fact = costFact(call, stamp);
-        writeEvents(
-          { typeNumbers: pool.typeNumbers, events: [], facts: [{ ...fact, session_key: fact.session_id }] },
-          tx,
-          new Set(),
-        );
+        const facts = [{ ...fact, session_key: fact.session_id }];
+        writeEvents({ typeNumbers: pool.typeNumbers, events: [], facts, rounds: roundRows(call) }, tx, new Set());
       }),
     differences: () => verifyPostgresRollups(pool),
     rebuildRollups: () => rebuildRollups(pool),

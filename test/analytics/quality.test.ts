@@ -22,6 +22,7 @@ async function turns(server: TestServer, model: string, n: number) {
   }
 }
 
+// Promise 07.20: the report over HTTP, of one workspace.
 test('a shape that a cheaper model does as well is told with its saving a day, after enough turns and not before', async () => {
   const server = await startServer({ scenario: answers, learning: {} });
   const empty = {
@@ -68,6 +69,7 @@ test('a shape that a cheaper model does as well is told with its saving a day, a
   expect((await server.call('GET', '/analytics/quality')).status).toBe(400);
 });
 
+// Promise 07.20: ten thousand shapes hold up nobody.
 test('of ten thousand shapes the hundred that save most are told while others are answered, and pages come by their index', async () => {
   const shapes = 10_000;
   const server = await startBrowserServer({ scenario: answers });

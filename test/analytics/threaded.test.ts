@@ -53,6 +53,7 @@ test('answers every report as it is answered here, amounts and all', async () =>
   expect(await reports.reliability(TRACE)).toEqual(await world.analytics.reliability(TRACE));
 });
 
+// Promise 07.17: Reports on a thread of their own have the same answers, and the asking thread goes on.
 test('what was committed before the question is in the answer, and the asking thread goes on meanwhile', async () => {
   const world = await filled(300);
   const { reports } = onThread(world.db.path);
@@ -73,6 +74,7 @@ test('what was committed before the question is in the answer, and the asking th
   expect(turnsOfTheLoop).toBeGreaterThan(10);
 });
 
+// Promise 07.17: The thread of the reports gives way to those of the streams (Linux).
 test.skipIf(process.platform !== 'linux')(
   'its thread gives way to the others, which keep their own priority',
   async () => {

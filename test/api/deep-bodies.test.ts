@@ -40,6 +40,7 @@ test('a body of endless parts is refused before values are made of it', async ()
   expect(outcome(answer)).toEqual([400, 'validation_error', 'the body has more than 20000 values at line 1']);
 });
 
+// Promise 05.29: keys, values and levels of a body are bounded before it is parsed.
 test('a body of many keys is refused before values are made of it', async () => {
   const server = await startServer();
   const keys = (count: number) => `{${Array.from({ length: count }, (_, i) => `"k${i}":1`).join(',')}}`;
@@ -48,6 +49,7 @@ test('a body of many keys is refused before values are made of it', async () => 
   expect((await send(server, '/sessions', keys(10_000))).body.error.message).toContain('workspace_path: is required');
 });
 
+// Promise 05.29: a large body is parsed on a thread with the same answers.
 test('a body above 256 KiB is parsed on a thread, with the same answers', async () => {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'metis-body-'));
   const server = await startReal({ folder, registry: shippedRegistry(), wires: [] });

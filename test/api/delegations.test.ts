@@ -35,6 +35,7 @@ function held(wait: Promise<void>) {
 const holds = (task: string, text: string) => worker(task, { tool_calls: [call('hold', {})], usage }, { text, usage });
 
 describe('a delegation from outside', () => {
+  // Promise 19.16: a delegation from outside has the worker, the events and the result of a planner's call.
   test("has the worker, the events and the result of a planner's call", async () => {
     const server = await startServer({
       scenario: scenario(
@@ -147,6 +148,7 @@ describe('a delegation from outside', () => {
     expect(await code(id)).toBe('session_already_ended');
   });
 
+  // Promise 19.16: what policy denies is refused from outside too.
   test.each([
     ['the configuration', { config: { tool_confirmation: { per_tool: { delegate: 'deny' } } } }, ''],
     ['the workspace', {}, 'always_deny: [delegate]\n'],
@@ -238,6 +240,7 @@ test('a tree that waits for money goes on once it has it', async () => {
 });
 
 describe('many at once', () => {
+  // Promise 19.16: eight at once keep the places of the session.
   test('keep the places of the session', async () => {
     const wait = gate();
     const { hold, seen, config } = held(wait.opened);
@@ -258,6 +261,7 @@ describe('many at once', () => {
     expect(seen.most).toBe(3);
   });
 
+  // Promise 19.16: eight at once never pass a cap that some of them fit under.
   test('together never pass a cap that some of them fit under, though each costs all that it may', async () => {
     const expensive = { input_tokens: 10, output_tokens: 4000 };
     const server = await startServer({
@@ -316,6 +320,7 @@ describe('a restart', () => {
     return { wait, seen, first: { ...options, tools: [hold] }, second: { ...options, tools: [read] } };
   };
 
+  // Promise 19.16: a restart finishes it once.
   test('finishes it once, its spent calls are not paid again', async () => {
     const { first, second } = start();
     const server = await startServer(first);

@@ -26,6 +26,7 @@ const codesOf = (answer: Parsed): string[] =>
 const exampleOf = (id: string) => unescaped(/<pre>([\s\S]*?)<\/pre>/.exec(articleOf(id))?.[1] ?? '');
 
 describe('/docs', () => {
+  // Promise 18.3: /docs lists every operation with fields, statuses and error codes.
   test('shows each operation with its parameters, fields, statuses and error codes, under its address', () => {
     expect(operations.length).toBeGreaterThan(30);
     for (const { operationId, method, url, summary, parameters = [], requestBody, responses } of operations) {
@@ -54,6 +55,7 @@ describe('/docs', () => {
     }
   });
 
+  // Promise 18.3: /docs loads nothing from anywhere.
   test('loads nothing: no script, its own style by hash, every link within the page or the server', async () => {
     const server = await startServer({ config: { server: { auth_tokens: [TOKEN] } } });
     const served = await server.call('GET', '/docs');

@@ -128,6 +128,7 @@ function images(bytes: number) {
 const refusal = ({ status, body, headers }: Answer) => [status, body.error?.code, headers.get('retry-after')];
 
 describe('a request for a tree of another node', () => {
+  // Promise 16.9: the answers of another node are those of the owner, byte for byte.
   test('is answered by the owner, with the status, the headers and the bytes it would have there', async () => {
     const { server, owner, other, session } = await pair();
     const key = { 'idempotency-key': 'once' };
@@ -370,6 +371,7 @@ describe('an owner out of reach', () => {
     }
   });
 
+  // Promise 16.21: a node out of reach gets no tree without an owner.
   test('a tree that no node owns is not given to one whose address leads elsewhere', async () => {
     const { server, session, clock } = await pair();
     const strange = await strangeNode((_request, response) => response.writeHead(404).end());

@@ -104,6 +104,7 @@ describe('connections beyond the limit', () => {
     return { server, open };
   }
 
+  // Promise 05.28: silent connections make room for requests, the oldest first.
   test('silent ones make room for requests, the oldest first', async () => {
     const { server, open } = await start();
     let gone = 0;
@@ -121,6 +122,7 @@ describe('connections beyond the limit', () => {
     expect(held.at(-1)!.destroyed).toBe(false);
   });
 
+  // Promise 05.28: an idle connection makes room when none is silent.
   test('one that waits for its next request makes room when none is silent', async () => {
     const { server, open } = await start();
     const held: Socket[] = [];
@@ -134,6 +136,7 @@ describe('connections beyond the limit', () => {
     expect(held.at(-1)!.destroyed).toBe(false);
   });
 
+  // Promise 05.28: the health routes are served when each connection is at work.
   test('where each has a request under way the health routes are served, others are too_many_connections', async () => {
     const { server, open } = await start();
     const body = 'x'.repeat(10);
@@ -153,6 +156,7 @@ describe('connections beyond the limit', () => {
     await until(async () => (await raw(server, get('/sessions', own(server)))).status === 200);
   });
 
+  // Promise 05.28: a head that does not come ends its connection.
   test('one that sends no whole head is ended after 10 s', async () => {
     const { server, open } = await start();
     expect([server.app.server.headersTimeout, server.app.server.requestTimeout]).toEqual([10_000, 120_000]);
@@ -175,6 +179,7 @@ test('an id of any length is refused in the envelope, behind the gates', async (
 });
 
 describe('host and origin', () => {
+  // Promise 05.19: foreign hosts are refused.
   test('a foreign Host is refused, whatever the path, and loopback names need our port', async () => {
     const server = await startServer({ config: { server: { allowed_hosts: ['metis.example', 'pinned.example:81'] } } });
     const ask = (host: string) => raw(server, get('/healthz', { Host: host }));
@@ -237,6 +242,7 @@ describe('host and origin', () => {
     expect([answer.status, await code(answer)]).toEqual([403, 'host_not_allowed']);
   });
 
+  // Promise 05.19: foreign origins are refused, a listed one gets its CORS headers.
   test('foreign origins are refused on GET and POST, a listed one gets its CORS headers', async () => {
     const listed = 'https://app.example';
     const server = await startServer({ config: { server: { cors_allowed_origins: [listed] } } });
@@ -312,6 +318,7 @@ test('a body that says it is encoded is refused, not read as something else', as
 });
 
 describe('rate', () => {
+  // Promise 05.26: the sixth request in a minute is 429 with Retry-After, health answers.
   test('the sixth request within a minute is told when to come back, health still answers', async () => {
     const server = await startServer({ config: { server: { rate_limit_rpm: 5 } } });
     for (const path of ['/models', '/nope', '/models', '/nope', '/models']) {
@@ -497,6 +504,8 @@ describe('an answer that comes before the end of what a client sends', () => {
 });
 
 describe('bodies', () => {
+  // Promise 05.2: malformed JSON is a validation_error.
+  // Promise 05.3: wrong media type 415, too large 413.
   test('media type comes before size, size before form', async () => {
     const server = await startServer();
     const send = async (body: string, type: string) => {
@@ -527,6 +536,7 @@ describe('bodies', () => {
     expect([answer.status, await code(answer)]).toEqual([413, 'payload_too_large']);
   });
 
+  // Promise 05.3: an unknown body key is 400 and named.
   test('every fault of form is one validation_error that names the fields, unknown keys included', async () => {
     const server = await startServer();
     const answer = await server.call('POST', '/sessions', { workspace_path: 'relative', max_cost_usd: 0.5, bogus: 1 });

@@ -43,6 +43,7 @@ describe.each([
   ['anthropic', 'opus'],
   ['openai', 'gpt'],
 ] as const)('on the %s wire', (_, model) => {
+  // Promise 05.9: texts and images reach both real adapters in order.
   test('texts and images, inline and named by path, arrive in order as bytes', async () => {
     const { fake, server, session } = await world(model);
     const content = [text('compare'), inline, text('with'), ref('shot.jpg'), text('please')];
@@ -64,6 +65,8 @@ describe.each([
     ]);
   });
 
+  // Promise 01.29: an image named by path is stored as bytes; the file's later life changes no request.
+  // Promise 10.16: a file changed or deleted later leaves requests as they were.
   test('a file that is replaced, and then removed, changes no later request, also after a restart', async () => {
     const { workspace, fake, server, session, start } = await world(model);
     const file = path.join(workspace, 'shot.jpg');
@@ -77,6 +80,7 @@ describe.each([
   });
 });
 
+// Promise 10.16: images that are not what they say, too large, or outside are refused by block, nothing is kept.
 test('an image that is not what it says, too large, or outside is refused by its block, and nothing is kept', async () => {
   const { workspace, fake, server, session } = await world('opus');
   const large = Buffer.concat([Buffer.from(PNG, 'base64'), Buffer.alloc(6 * 1024 * 1024)]);

@@ -51,6 +51,7 @@ const dollars = (all: readonly Sample[], labels: Sample['labels']) =>
   fromPusd(select(all, 'metis_cost_usd_total', labels).reduce((total, { value }) => total + toPusd(value), 0n));
 
 describe('/metrics', () => {
+  // Promise 18.1: after the demo job calls by model and cost equal /analytics/cost, slot wins equal /analytics/routing.
   test('after the demo job has the calls and the cost of /analytics/cost and the wins of /analytics/routing', async () => {
     const folder = tempFolder();
     const fake = await startStrictFake(playJob());
@@ -157,6 +158,7 @@ describe('/metrics', () => {
     expect(count(all, 'metis_active_turns')).toBe(0);
   });
 
+  // Promise 18.1: /metrics is open on loopback, behind the token elsewhere.
   test('is open on loopback, and behind the token where the server listens to others', async () => {
     const server = { auth_tokens: [TOKEN] };
     const near = await startServer({ config: { server } });

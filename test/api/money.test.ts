@@ -25,6 +25,7 @@ async function newSession(t: TestServer, body: object = {}) {
 }
 
 describe('every amount', () => {
+  // Promise 01.13: Every amount in every answer and event is an exact decimal string.
   it('in every answer and every event is an exact decimal string', async () => {
     const t = await startServer({
       scenario: scenario(
@@ -76,6 +77,8 @@ describe('every amount', () => {
         if (amount !== null) expect(amount, `${event.type} ${where}`).toMatch(USD_PATTERN);
   });
 
+  // Promise 05.22: A limit given as a number is refused by name.
+  // Promise 14.5: A limit in a wrong form is refused by name.
   it('given as a number, or in a form that is no limit, is refused by name', async () => {
     const t = await startServer();
     for (const bad of [0.5, '-1', '1e3', '0.1234567', '0', 'abc', '']) {
@@ -88,7 +91,14 @@ describe('every amount', () => {
   });
 });
 
+/** The sum, rounded up to the six decimals of a limit. */
+function limitPusd(...amounts: string[]): bigint {
+  const sum = amounts.reduce((total, amount) => total + toPusd(amount), 0n);
+  return ((sum + 999_999n) / 1_000_000n) * 1_000_000n;
+}
+
 describe('a session whose limit is reached', () => {
+  // Promise 05.22: An exhausted budget answers 402 with four amounts.
   it('answers 402 with the four amounts, and takes turns again when the limit is raised', async () => {
     const t = await startServer({
       scenario: scenario([
@@ -103,7 +113,10 @@ describe('a session whose limit is reached', () => {
     const session = await newSession(t, { initial_active_model: 'haiku', max_cost_usd: '0.0055', on_reached: 'stop' });
     const submit = () => t.call('POST', `/sessions/${session.id}/turns`, { content: 'go' }, { prefer: 'wait=10' });
     expect((await submit()).body.stop_reason).toBe('end_turn');
-    expect((await submit()).body.stop_reason).toBe('budget_exceeded');
+    const over = (await submit()).body;
+    expect(over.stop_reason).toBe('budget_exceeded');
+    const { budget_refusal } = over;
+    expect(budget_refusal).toMatchObject({ scope: 'session', limit_usd: '0.0055', spent_usd: '0.0045' });
     const before = t.rows();
     const refused = await submit();
     expect(refused.status).toBe(402);
@@ -120,8 +133,15 @@ describe('a session whose limit is reached', () => {
       remaining_usd: '0.001',
       worker_spent_usd: '0',
     });
-    expect((await t.call('PATCH', `/sessions/${session.id}`, { max_cost_usd: '1' })).status).toBe(200);
-    expect((await submit()).body.stop_reason).toBe('end_turn');
+    // The cap that the first refusal names lets the same call pass, and one step less does not.
+    const enough = budget_refusal.sufficient_limit_usd;
+    expect(refused.body.error.details.sufficient_limit_usd).toBe(enough);
+    const raise = (cap: string) => t.call('PATCH', `/sessions/${session.id}`, { max_cost_usd: cap });
+    expect((await raise('1')).status).toBe(200);
+    expect((await submit()).body).toMatchObject({ stop_reason: 'end_turn', budget_refusal: null });
+    expect(toPusd(enough)).toBe(
+      limitPusd(budget_refusal.spent_usd, budget_refusal.reserved_usd, budget_refusal.needed_usd),
+    );
   });
 
   it('lets a caller that waits see the turn that was paused, and names the limit that lets it go on', async () => {
@@ -157,6 +177,7 @@ describe('a session whose limit is reached', () => {
 });
 
 describe('an estimate', () => {
+  // Promise 14.10: An estimate stores nothing and its ceiling holds.
   it('prices the next call without making or storing anything', async () => {
     const t = await startServer({
       scenario: scenario(planner({ text: 'ok', usage: { input_tokens: 900, output_tokens: 100 } })),
@@ -191,6 +212,7 @@ describe('an estimate', () => {
     );
   });
 
+  // Promise 14.10: An estimate is what the first call reserves, and a limit of that lets it leave.
   it('is what the call reserves, also where its prompt is known', async () => {
     const t = await startServer({
       scenario: scenario([

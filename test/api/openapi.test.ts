@@ -1,4 +1,5 @@
 // The contract documents: committed as generated, complete, and true of what is sent.
+import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { Ajv2020 } from 'ajv/dist/2020.js';
@@ -31,6 +32,7 @@ describe('the committed documents', () => {
 });
 
 describe('openapi.json', () => {
+  // Promise 05.23: the OpenAPI document is 3.1.0 with schemas that compile.
   test('is 3.1.0 with unique operation ids, declared path parameters and schemas that compile', () => {
     expect(document.openapi).toBe('3.1.0');
     const compiled = new Set<Parsed>();
@@ -79,6 +81,7 @@ describe('openapi.json', () => {
     );
   });
 
+  // Promise 05.23: it covers every registered route.
   test('covers every registered route', async () => {
     const server = await startServer();
     const routes = server.app
@@ -152,11 +155,13 @@ async function serverThatHolds(): Promise<TestServer> {
 }
 
 describe('what is sent', () => {
+  // Promise 05.23: every operation is called, and every answer of a test's server is as the document says; stored events validate against the event schema.
   test('every operation is called, answers well, and as documented; events are as their schema says', async () => {
     const server = await startServer({
       files: { 'workers/helper.yaml': 'instructions: Help.' },
       scenario: scenario(
         planner({ thinking: 'hm', tool_calls: [delegate('write it')] }, { text: 'done' }),
+        worker('in a tree', { text: 'done' }),
         worker('write it', { tool_calls: [call('write_file', { path: 'a.txt', content: 'x' })] }, { text: 'written' }),
       ),
     });
@@ -177,6 +182,7 @@ describe('what is sent', () => {
     await ask('GET', '/confirmations');
     await ask('GET', prompt);
     await ask('PATCH', base, { active_model: null });
+    await ask('POST', `${turnUrl}/conclude`, {});
     await ask('POST', prompt, { decision: 'approve' });
     await server.ended(submitted.turn_id);
     await ask('PUT', `${turnUrl}/score`, { score: 'good' });
@@ -185,6 +191,7 @@ describe('what is sent', () => {
       '/nodes/self',
       '/readyz',
       '/nodes',
+      '/settings',
       '/metrics',
       '/docs',
       '/openapi.json',
@@ -195,6 +202,7 @@ describe('what is sent', () => {
       turnUrl,
       `${base}/messages`,
       `${base}/events?include_worker_sessions=true`,
+      `${base}/calls`,
       `${base}/workers`,
       '/models',
       '/pricing',
@@ -207,6 +215,7 @@ describe('what is sent', () => {
       '/analytics/savings?from=all&baseline=opus',
       '/analytics/routing?from=all',
       '/analytics/reliability?from=all',
+      '/analytics/ledger?from=all',
       `/analytics/quality?workspace_path=${server.workspace}`,
     ]) {
       await ask('GET', path);
@@ -215,6 +224,12 @@ describe('what is sent', () => {
       await ask('GET', path);
     await ask('POST', `${base}/estimate`, { content: 'again' });
     await ask('POST', `${base}/delegations`, { tier: 'fast', task: 'once more' });
+    execFileSync('git', ['init', '-q'], { cwd: server.workspace });
+    const isolated = { tier: 'fast', task: 'in a tree', isolation: 'worktree', apply: 'never' };
+    const { worker_session_id } = await ask('POST', `${base}/delegations`, isolated);
+    await server.event('delegate.completed', ({ payload }) => payload.worker_session_id === worker_session_id);
+    await ask('GET', `/delegations/${worker_session_id}/diff`);
+    await ask('POST', `/delegations/${worker_session_id}/apply`);
     await ask('POST', '/routing/explain', { text: '@haiku hi', workspace_path: server.workspace });
     const kept = { workspace_path: server.workspace, definition: { name: 'kept', instructions: 'Keep.' } };
     await ask('POST', '/workers', kept);
@@ -243,6 +258,7 @@ describe('what is sent', () => {
     expect(new Set(server.events.map((e) => e.type)).size).toBeGreaterThan(12);
   });
 
+  // Promise 05.23: an answer that is not as documented fails the test it was given in.
   test('an answer that is not as documented fails its test', () => {
     const sent = {
       method: 'GET',

@@ -15,12 +15,21 @@ async function learnedTurn(server: TestServer, text: string, model: string) {
 }
 
 describe('patterns', () => {
+  // Promise 12.16: two models, one shape: one entry, two outcomes; elsewhere nothing.
   test('one shape on two models is one entry with two outcomes, another workspace is empty', async () => {
     const server = await startServer({ scenario: answers, learning: {} });
     for (const model of ['sonnet', 'haiku', 'haiku']) await learnedTurn(server, 'fix the bug', model);
     const { status, body } = await list(server, server.workspace);
     expect(status).toBe(200);
-    const outcome = { success_score_mean: 1, avg_latency_ms: expect.any(Number), last_updated_at: expect.any(String) };
+    const outcome = {
+      effort: null,
+      is_worker: false,
+      success_score_mean: 1,
+      verified_score_mean: null,
+      verified_score_count: 0,
+      avg_latency_ms: expect.any(Number),
+      last_updated_at: expect.any(String),
+    };
     expect(body).toEqual({
       patterns: [
         {

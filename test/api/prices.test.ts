@@ -31,6 +31,8 @@ const calls = (server: RealServer) =>
   server.events.flatMap((e: AnyEvent) => (e.type === 'llm.call_completed' ? [e.payload] : []));
 
 describe('an overlay in the configuration', () => {
+  // Promise 08.15: a configured overlay has a joined version, replaces whole entries, and leaves the base as it was.
+  // Promise 08.21: GET /pricing names the version that every new call carries; an unknown one is 404.
   test('replaces whole entries under a joined version, which every new call carries and GET /pricing names', async () => {
     const { workspace, start } = await world({ input: 1000, cached: 1000, output: 100 });
     const before = await start();
@@ -67,6 +69,7 @@ describe('a table that cannot be used stops the start', () => {
     `{"pricing_version": "x", ${rest} "models": {"openai:gpt-5": {"input_per_mtok_usd": "1", "output_per_mtok_usd": "1", ${rates}}}}`;
   const steps = '{"above_prompt_tokens": 200}, {"above_prompt_tokens": 100}';
 
+  // Promise 08.16: each fault of a table stops the start, naming file, model and field.
   test.each([
     ['seven decimals', table('"cached_read_per_mtok_usd": "0.0000001"'), 'openai:gpt-5: cached_read_per_mtok_usd'],
     ['below zero', table('"cache_write_per_mtok_usd": "-1"'), 'openai:gpt-5: cache_write_per_mtok_usd'],
@@ -91,6 +94,7 @@ describe('a table that cannot be used stops the start', () => {
     }
   });
 
+  // Promise 08.17: One version with other rates than before is a conflict, the same rates are not.
   test('the same version with one changed rate is a conflict; unchanged, or under a new version, it starts', async () => {
     const folder = tempFolder();
     const start = (prices: string) => startReal({ folder, registry: registryAt(NO_PROVIDER), prices: [prices] });
@@ -111,6 +115,7 @@ describe('a table that cannot be used stops the start', () => {
 });
 
 describe('a model without a price', () => {
+  // Promise 08.14: a model without price answers, is stamped unpriced, and is warned about once.
   test('answers, is stamped as unpriced, and is warned about once', async () => {
     const { workspace, start } = await world();
     const server = await start();
@@ -129,6 +134,7 @@ describe('a model without a price', () => {
     expect(totals).toMatchObject({ cost_usd: '0', unpriced_call_count: 2 });
   });
 
+  // Promise 08.14: under a budget it is passed over with `not_priced` and nothing is sent.
   test('is passed over where a budget holds, before anything is sent', async () => {
     const { workspace, fake, start } = await world();
     const routing =
@@ -154,6 +160,8 @@ describe('a model without a price', () => {
 });
 
 describe('what a provider counts', () => {
+  // Promise 01.10: cached tokens inside a prompt count are billed once, at their own rate.
+  // Promise 08.9: a provider's prompt count with cached tokens in it is billed once.
   test('is billed once where it reports cached tokens inside the prompt', async () => {
     const { workspace, start } = await world({ input: 7000, cached: 1024, output: 333 });
     const server = await start({ prices: [priceFileB()] });

@@ -31,6 +31,7 @@ describe.each([
   ['anthropic', 'opus'],
   ['openai', 'gpt'],
 ] as const)('over the %s wire', (wire, model) => {
+  // Promise 10.1: two turns send the same system and tool bytes, the second begins with the first.
   test('two turns send the same system and tool bytes, and the second begins with all of the first', async () => {
     const { data, workspace } = world(true);
     const fake = await startStrictFake(reader);
@@ -47,6 +48,7 @@ describe.each([
     expect(historyBytes(fourth).startsWith(historyBytes(third))).toBe(true);
   });
 
+  // Promise 10.3: a restart with another persona changes no byte of a session.
   test('a restart changes no byte of what was sent, though the persona in the configuration did', async () => {
     const { data, workspace } = world(true);
     const fake = await startStrictFake(reader);
@@ -92,6 +94,7 @@ describe('cache breakpoints of a session on the anthropic wire', () => {
     return { system, tools: marked(tools), blocks: marked(blocks), segments: marked(system), offered: tools.length };
   }
 
+  // Promise 10.2: three cache marks with tools and memory, none on the memory text.
   test('stand on the last tool, the stable text and the newest block, never on the memory text', async () => {
     const { system, ...found } = await marks(true);
     expect(system).toHaveLength(2);
@@ -99,12 +102,14 @@ describe('cache breakpoints of a session on the anthropic wire', () => {
     expect(found).toMatchObject({ tools: [-1], segments: [-2], blocks: [-1] });
   });
 
+  // Promise 10.2: without memory the one system block is marked.
   test('without memory the only system block carries one', async () => {
     const { system, ...found } = await marks(false);
     expect(system).toHaveLength(1);
     expect(found).toMatchObject({ tools: [-1], segments: [-1], blocks: [-1] });
   });
 
+  // Promise 10.2: without tools there are two.
   test('without tools there are two', async () => {
     const { data } = world(true);
     const fake = await startStrictFake(reader);

@@ -145,6 +145,8 @@ describe('POST /routing/explain', () => {
   const explain = async (server: TestServer, text: string, rest: Parsed = {}) =>
     server.call('POST', '/routing/explain', { text, workspace_path: server.workspace, ...rest });
 
+  // Promise 03.23: explaining stores nothing.
+  // Promise 05.25: explaining an override decides at slot 1 with seven entries and leaves nothing behind.
   test('decides for @haiku hi without a session, event, message or call of a model', async () => {
     const server = await startServer({ scenario: plain });
     const before = server.rows();
@@ -157,6 +159,7 @@ describe('POST /routing/explain', () => {
     expect(server.adapter.requests).toEqual([]);
   });
 
+  // Promise 03.23: what explain says is the chain of the first turn with that text.
   test.each([
     ['a text on a rule', 'hi', null, 'rule'],
     ['a sticky model', 'a longer question about the code', 'sonnet', 'manual_sticky'],
@@ -175,6 +178,7 @@ describe('POST /routing/explain', () => {
     const started = server.events.find((e) => e.type === 'turn.started')!.payload as Parsed;
     expect(told).toEqual({
       chosen_model: decided.chosen_model,
+      chosen_effort: decided.chosen_effort,
       winner_index: decided.winner_index,
       refused: null,
       chain: decided.chain,

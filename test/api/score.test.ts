@@ -28,6 +28,7 @@ test('a score is a number from 0 to 1 or a word, and the turn shows it', async (
   expect((await server.call('GET', path)).body.user_score).toEqual({ score, comment, scored_at });
 });
 
+// Promise 12.24: one error that names the field.
 test('anything else is one error that names the field, and changes nothing', async () => {
   const { server, path, give } = await scoredServer();
   const bad = [2, -0.1, 1e308, 'NaN', 'Infinity', 'excellent', '', null, true, [], {}, [1]];
@@ -54,6 +55,7 @@ test('anything else is one error that names the field, and changes nothing', asy
   expect(server.events.filter((e) => e.type === 'eval.completed')).toHaveLength(1);
 });
 
+// Promise 12.24: forty people at once.
 test('people who score one turn at once are all answered, and what stands is what counts', async () => {
   const { server, id, path, give } = await scoredServer();
   const values = Array.from({ length: 40 }, (_, n) => n / 40);

@@ -36,6 +36,7 @@ const inText = (_: string, value: unknown) => (typeof value === 'bigint' ? Strin
 describe.each(WIRES)('over the %s wire', (wire) => {
   const key = KEYS[wire];
 
+  // Promise 01.31: the key in any field of an error of a turn.
   test('the key in any field of an error is in no event, log line or row', async () => {
     const error = { type: 'invalid_request_error', code: 'bad', message: 'no', metadata: { raw: 'upstream' } };
     const begun =
@@ -59,6 +60,7 @@ describe.each(WIRES)('over the %s wire', (wire) => {
       expect(text).not.toContain(key);
   });
 
+  // Promise 01.31: the key in the calls of a model, and in what a person is asked.
   test('the key in the calls of a model is in no event, and what a person is asked shows none of it', async () => {
     const { workspace, server, rows } = await world(({ results }) =>
       results.length > 0

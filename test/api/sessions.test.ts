@@ -10,6 +10,7 @@ const create = (server: TestServer, body: object = {}) =>
 const ids = (answer: { body: Parsed }) => answer.body.sessions.map((s: Parsed) => s.id);
 
 describe('POST /sessions', () => {
+  // Promise 05.1: POST /sessions answers 201 with id, Location and a session.created event.
   test('answers 201 with the session, its Location, and a session.created event', async () => {
     const server = await startServer();
     const answer = await create(server, { initial_active_model: 'opus' });
@@ -22,6 +23,7 @@ describe('POST /sessions', () => {
     expect((await server.call('GET', `/sessions/${answer.body.id}`)).body).toEqual(answer.body);
   });
 
+  // Promise 05.2: bad form, missing workspace, a file and an unknown model are told apart.
   test('tells a bad form, a missing workspace, a file and an unknown model apart', async () => {
     const server = await startServer({ files: { 'a.txt': 'x' } });
     const code = async (body: unknown) => {
@@ -35,7 +37,7 @@ describe('POST /sessions', () => {
       'workspace',
     ]);
     expect(await code({ workspace_path: '/no/such/folder' })).toEqual([404, 'not_found', 'workspace']);
-    for (const model of ['nope', 'claude-opus-4-7']) {
+    for (const model of ['nope', 'claude-opus']) {
       const body = { workspace_path: server.workspace, initial_active_model: model };
       expect(await code(body)).toEqual([400, 'model_not_configured', null]);
     }
@@ -75,6 +77,7 @@ describe('POST /sessions', () => {
 });
 
 describe('GET /sessions', () => {
+  // Promise 05.5: 120 sessions in pages of 50, each once, limit clamped at 200.
   test('walks 120 sessions in pages, each once, newest first', async () => {
     const server = await startServer();
     for (let i = 0; i < 120; i += 1) await server.session();
@@ -93,6 +96,8 @@ describe('GET /sessions', () => {
     expect(ids(await server.call('GET', '/sessions?limit=999'))).toHaveLength(200);
   });
 
+  // Promise 05.4: a flag that is none is refused.
+  // Promise 05.5: bad limits and foreign cursors are refused.
   test('a limit below 1 or no integer, a foreign or broken cursor are validation errors', async () => {
     const server = await startServer();
     for (let i = 0; i < 3; i += 1) await server.session();
@@ -112,6 +117,7 @@ describe('GET /sessions', () => {
     }
   });
 
+  // Promise 05.27: a planner's workers, those that live, and its last model are shown; null and 0 before the first turn.
   test('tells how many workers a planner has, how many of them live, and its last model', async () => {
     const server = await startServer({
       scenario: scenario(
@@ -136,6 +142,9 @@ describe('GET /sessions', () => {
     expect(await shown()).toEqual([null, chosen_model, 2, 0]);
   });
 
+  // Promise 04.21: A worker session takes no turn, no settings and no end.
+  // Promise 05.4: workers are listed only when asked, with their parent fields; a flag that is none is refused.
+  // Promise 05.12: delete, purge, submit and patch on a worker are session_is_worker.
   test('shows workers only when asked, and filters by status, workspace and parent', async () => {
     const server = await startServer({
       scenario: scenario(
@@ -179,7 +188,37 @@ describe('GET /sessions', () => {
   });
 });
 
+describe('GET /sessions?q=', () => {
+  test('finds sessions by their words, in pages, workers when asked, and refuses what is no search', async () => {
+    const server = await startServer({
+      scenario: scenario(
+        [{ match: { user_contains: 'breaks' }, respond: { error: { error_class: 'auth', status: 401 } } }],
+        planner({ tool_calls: [delegate('measure the login')] }, { text: 'done' }),
+        worker('measure the login', { text: 'measured' }),
+      ),
+    });
+    const login = await server.session();
+    await server.submit(login, 'Speed up the LOGIN');
+    await server.event('turn.completed', (e) => e.session_id === login.id);
+    const broken = await server.session();
+    await server.submit(broken, 'this breaks');
+    await server.event('turn.failed', (e) => e.session_id === broken.id);
+    const find = async (query: string) => ids(await server.call('GET', `/sessions?${query}`));
+    expect(await find('q=login')).toEqual([login.id]);
+    expect(await find('q=login&include_workers=true')).toHaveLength(2);
+    expect(await find(`q=${broken.id.slice(-8)}`)).toEqual([broken.id]);
+    expect(await find(`q=${encodeURIComponent(server.workspace)}&limit=1`)).toEqual([broken.id]);
+    expect(await find('q=%25')).toEqual([]);
+    expect(await find('failed=true')).toEqual([broken.id]);
+    const { failure } = (await server.call('GET', `/sessions/${broken.id}`)).body;
+    expect(failure).toMatchObject({ error_code: 'provider_error', error_class: 'auth', provider: 'anthropic' });
+    for (const q of ['', '%20', 'x'.repeat(201), 'a%00b'])
+      expect((await server.call('GET', `/sessions?q=${q}`)).body.error.code, q).toBe('validation_error');
+  });
+});
+
 describe('PATCH /sessions/{id}', () => {
+  // Promise 05.14: a model change in mid-turn is queued, the last wins, null clears.
   test('queues a model during a turn, the last one wins, and null clears', async () => {
     const server = await startServer({
       scenario: scenario(
@@ -231,6 +270,7 @@ describe('PATCH /sessions/{id}', () => {
 });
 
 describe('DELETE /sessions/{id}', () => {
+  // Promise 05.16: delete ends worker, then planner turn, then session; purge removes every read and no cost.
   test('ends turn and workers first; purging removes all reads and no cost', async () => {
     const server = await startServer({
       scenario: scenario(planner({ tool_calls: [delegate('hang about')] }), worker('hang about', { hang: true })),

@@ -54,6 +54,7 @@ async function stalled(server: TestServer, path: string): Promise<Socket> {
 const isEnd = (m: Message) => m.data.event?.type === 'turn.completed';
 
 describe('an event stream', () => {
+  // Promise 06.16: transient messages carry no id.
   test('has the headers of one, a retry line first, and ids on what can be resumed from', async () => {
     const server = await startServer({ scenario: SAYS });
     const session = await server.session();
@@ -75,6 +76,7 @@ describe('an event stream', () => {
     for (const { id, data } of events) expect(id).toBe(data.event.id);
   });
 
+  // Promise 06.16: SSE resumes after Last-Event-ID.
   test('resumes after Last-Event-ID, whatever the URL says of since and snapshot', async () => {
     const server = await startServer({ scenario: SAYS });
     const session = await server.session();
@@ -89,6 +91,7 @@ describe('an event stream', () => {
     expect(ids).toEqual(server.events.map((e) => e.id).filter((id) => id > last));
   });
 
+  // Promise 06.16: an ended session with nothing new is 204.
   test('ends with event: close after session.ended, and 204 stops the reconnect', async () => {
     const server = await startServer();
     const session = await server.session();
@@ -107,6 +110,7 @@ describe('an event stream', () => {
     expect(left.messages.map((m) => m.event)).toEqual(['subscribe_ack', 'event', 'close']);
   });
 
+  // Promise 06.16: JSON for any other Accept.
   test('is JSON for everybody else, and its errors come before it starts', async () => {
     const server = await startServer();
     const session = await server.session();
@@ -146,7 +150,7 @@ describe('a client that reads nothing more', () => {
     const server = await startServer({ clock });
     const session = await server.session();
     const stuck = await stalled(server, `/sessions/${session.id}/events`);
-    server.engine.journal.transient(appended(server, session.id, 8_000_000));
+    server.engine.journal.publishDelta(appended(server, session.id, 8_000_000));
     clock.advance(29_000);
     await server.call('DELETE', `/sessions/${session.id}`);
     // The heartbeat falls between the end and the moment at which patience is over.
@@ -165,7 +169,7 @@ describe('a client that reads nothing more', () => {
     const session = await server.session();
     const stuck = await stalled(server, `/sessions/${session.id}/events`);
     const gone = once(stuck, 'close');
-    server.engine.journal.transient(appended(server, session.id, 24_000_000));
+    server.engine.journal.publishDelta(appended(server, session.id, 24_000_000));
     clock.advance(30_000);
     expect(warnings).toEqual([]);
     clock.advance(30_000);

@@ -96,6 +96,7 @@ async function attachWhileEmitting(test: TestEngine, snapshot: boolean, delays: 
 const EVERYTHING = { include_workers: false, types: null, until: null, limit: 100_000 };
 
 describe('attaching while events are committed', () => {
+  // Promise 06.5: the same under random delays.
   test('delivers each exactly once, ascending, with any delays of reads and clients', async () => {
     const engine = await startEngine({ scenario: { version: 1, rules: [] } });
     await fc.assert(
@@ -112,6 +113,7 @@ describe('attaching while events are committed', () => {
     );
   });
 
+  // Promise 06.5: 500 events during snapshot and replay arrive once each.
   test('500 events during a snapshot over a real socket arrive once each', async () => {
     const server = await startServer();
     const session = await server.session();
@@ -132,6 +134,7 @@ describe('attaching while events are committed', () => {
 });
 
 describe('a message that is stored while a stream catches up', () => {
+  // Promise 06.18: a message that is stored while a stream catches up is told.
   test.each(['before the first page', 'during one'] as const)('is told once and whole: %s', async (when) => {
     const { engine, ...its } = await startEngine({
       scenario: { version: 1, rules: [{ match: {}, times: 'inf', respond: { text: 'ok' } }] },
@@ -174,6 +177,7 @@ describe('a message that is stored while a stream catches up', () => {
 });
 
 describe('resuming', () => {
+  // Promise 06.6: 20 000 missed events are delivered in order.
   test('20 000 events after the cursor are all delivered, in order', async () => {
     const server = await startServer();
     const session = await server.session();
@@ -207,6 +211,7 @@ describe('resuming', () => {
     );
   });
 
+  // Promise 06.6: cursors below the prune mark or above the newest event are expired.
   test('a cursor below the prune mark or above the newest event is expired; a fresh one is not', async () => {
     const server = await startServer();
     const session = await server.session();
@@ -233,6 +238,7 @@ describe('resuming', () => {
     expect(ids(fine.frames)).toEqual([newest]);
   });
 
+  // Promise 06.8: snapshot: true means no replay.
   test('with snapshot: true there is no replay, and later ids are above the snapshot', async () => {
     const server = await startServer();
     const session = await server.session();
@@ -276,8 +282,8 @@ describe('a stream that fails', () => {
     };
     for (const member of [sound(0), broken, sound(1)]) await hub.join(session.id, member);
     let beats = 0;
-    hub.connect({ beat: broken.offer as () => void, shutdown: broken.offer as () => void });
-    hub.connect({ beat: () => ++beats, shutdown: () => ++beats });
+    hub.connect({ sendHeartbeat: broken.offer as () => void, shutdown: broken.offer as () => void });
+    hub.connect({ sendHeartbeat: () => ++beats, shutdown: () => ++beats });
     await Promise.all([emit(engine, session.id, 1), emit(engine, session.id, 2)]);
     expect(seen).toEqual([
       ['event', 'event'],

@@ -37,6 +37,7 @@ describe('a fresh client', () => {
     expect(ack).toMatchObject({ since: events.at(-1).id, snapshot: false });
   });
 
+  // Promise 06.1: a fresh client gets ack, snapshot and a turn in order; deltas equal the stored message.
   test('gets ack, snapshot, and a turn in the order of its events', async () => {
     const server = await startServer({ scenario: SAYS });
     const session = await server.session();
@@ -79,6 +80,7 @@ describe('a fresh client', () => {
     expect(events.find((e) => e.type === 'message.appended').actor).toBe('user');
   });
 
+  // Promise 06.17: another client's user message is seen through message.appended.
   test('sees the user message of another client', async () => {
     const server = await startServer({ scenario: SAYS });
     const session = await server.session();
@@ -105,6 +107,7 @@ describe('a fresh client', () => {
 });
 
 describe('types', () => {
+  // Promise 06.3: an unknown type is subscribe_error and 1008.
   test('an unknown one is a subscribe_error and 1008', async () => {
     const server = await startServer();
     const session = await server.session();
@@ -117,6 +120,7 @@ describe('types', () => {
     }
   });
 
+  // Promise 06.3: the same types by frame, URL and SSE give the same sequence.
   test('the same list by frame, by URL and over SSE gives the same sequence', async () => {
     const server = await startServer({ scenario: SAYS });
     const session = await server.session();
@@ -160,6 +164,7 @@ describe('types', () => {
 });
 
 describe('tokens and origins', () => {
+  // Promise 06.2: tokens by header before the upgrade or by frame after it.
   test('by header before the upgrade, by frame after it', async () => {
     const server = await startServer({ config: { server: { auth_tokens: [TOKEN] } }, scenario: SAYS });
     const session = await server.session();
@@ -193,6 +198,7 @@ describe('tokens and origins', () => {
     expect([known.status, known.body.error.code]).toEqual([404, 'not_found']);
   });
 
+  // Promise 06.2: a foreign origin is refused before the upgrade.
   test('a foreign origin is refused before the upgrade', async () => {
     const server = await startServer();
     const session = await server.session();
@@ -223,6 +229,7 @@ describe('tokens and origins', () => {
 });
 
 describe('reconnecting', () => {
+  // Promise 06.4: reconnecting in a running turn loses and doubles nothing.
   test('drop after an event in a running turn: the union is the whole, ascending, without a double', async () => {
     const calls = Array.from({ length: 12 }, (_, i) => ({
       tool_calls: [call('list_files', { path: `.${'/.'.repeat(i)}` })],
@@ -245,6 +252,7 @@ describe('reconnecting', () => {
     expect(union).toEqual(server.events.map((e) => e.id).filter((id) => id > start));
   });
 
+  // Promise 06.7: attached in mid-message, start plus deltas equal the whole.
   test('attached in mid-message, message.start holds the text so far and the rest follows', async () => {
     const clock = manualClock();
     const text = 'one two three four five six';
@@ -286,6 +294,7 @@ describe('reconnecting', () => {
 });
 
 describe('two clients', () => {
+  // Promise 06.9: two equal clients see the same, a cancellation included.
   test('with the same subscription see the same, also what one of them cancels', async () => {
     const server = await startServer({ scenario: scenario(planner({ hang: true })) });
     const session = await server.session();
@@ -301,6 +310,7 @@ describe('two clients', () => {
     expect(one).toEqual(two);
   });
 
+  // Promise 06.10: a client that never reads is cut off and harms nobody.
   test('one that never reads is cut off, the other misses nothing, and the first resumes without loss', async () => {
     const warnings: string[] = [];
     const log = { ...silentLogger, warn: (_fields: object, message: string) => void warnings.push(message) };
@@ -320,7 +330,7 @@ describe('two clients', () => {
     stuck.on('error', () => {});
     let sent = 0;
     while (warnings.length === 0 && sent < 500) {
-      server.engine.journal.transient(appended(server, session.id, 200_000));
+      server.engine.journal.publishDelta(appended(server, session.id, 200_000));
       sent += 1;
       if (sent % 10 === 0) await new Promise((resolve) => setImmediate(resolve));
     }
@@ -346,7 +356,7 @@ describe('two clients', () => {
     });
     // Together more than the 32 MiB that may wait of small frames.
     const sizes = [9_000_000, 9_000_000, 1, 17_000_000, 1];
-    for (const size of sizes) server.engine.journal.transient(appended(server, session.id, size));
+    for (const size of sizes) server.engine.journal.publishDelta(appended(server, session.id, size));
     await server.call('DELETE', `/sessions/${session.id}`);
     expect(closeCode(await socket.closed)).toEqual([1000, 'session_ended']);
     expect(socket.types()).toEqual([...sizes.map(() => 'message.appended'), 'session.ended']);
@@ -387,6 +397,8 @@ describe('two clients', () => {
 });
 
 describe('workers', () => {
+  // Promise 04.22: A stream shows a delegation's own events only, or its worker's too when asked.
+  // Promise 06.11: workers are hidden or shown as asked, also those spawned later.
   test('stay hidden but for delegate.* unless asked for; then they join as they are spawned', async () => {
     const server = await startServer({ scenario: ASKS_WORKER });
     const session = await server.session();
@@ -413,6 +425,7 @@ describe('workers', () => {
     expect(eventsOf(replay.frames)).toEqual(eventsOf(shown.frames).filter((e) => !e.transient));
   });
 
+  // Promise 06.11: a worker's own stream shows its deltas.
   test("a worker's own stream shows its deltas and leaves the planner out", async () => {
     const clock = manualClock();
     const server = await startServer({
@@ -433,6 +446,9 @@ describe('workers', () => {
     expect(closeCode(await direct.closed)).toEqual([1000, 'session_ended']);
   });
 
+  // Promise 05.13: a planner's list shows a worker's open prompt.
+  // Promise 06.12: a worker's prompt reaches a planner-only client.
+  // Promise 09.10: A planner-only client receives and answers a worker's prompt.
   test("a worker's prompt reaches a planner-only client, which answers it by REST", async () => {
     const server = await startServer({
       scenario: scenario(
@@ -469,6 +485,7 @@ describe('what a client may send', () => {
     expect(closeCode(await client.closed)).toEqual([1008, 'validation_error']);
   });
 
+  // Promise 06.14: other frames are ignored, a second subscribe ends the connection.
   test('is one subscribe; other frames behind it are ignored, a second one ends it', async () => {
     const server = await startServer();
     const session = await server.session();
@@ -482,6 +499,7 @@ describe('what a client may send', () => {
     expect(client.frames).toHaveLength(2);
   });
 
+  // Promise 06.14: broken JSON, binary and oversized frames have their codes.
   test('broken JSON is 1007, binary 1003, a frame above 64 KiB 1009, an unknown field 1008', async () => {
     const server = await startServer();
     const session = await server.session();
@@ -509,6 +527,7 @@ describe('what a client may send', () => {
     expect(clock.pending() - before).toBeLessThan(5);
   });
 
+  // Promise 06.14: no subscribe within 10 s is 1008.
   test('nothing for 10 s is 1008 subscribe_timeout', async () => {
     const clock = manualClock();
     const server = await startServer({ clock });
@@ -524,6 +543,7 @@ describe('what a client may send', () => {
 });
 
 describe('heartbeats', () => {
+  // Promise 06.13: a client without pongs is gone within 90 s.
   test('a client without pongs is gone within 90 s, one that answers stays', async () => {
     const clock = manualClock();
     const server = await startServer({ clock });
@@ -547,6 +567,7 @@ describe('heartbeats', () => {
 });
 
 describe('the end', () => {
+  // Promise 06.15: deleting a session sends session.ended and closes 1000.
   test('deleting a session sends session.ended and closes 1000', async () => {
     const server = await startServer();
     const session = await server.session();
@@ -559,6 +580,7 @@ describe('the end', () => {
     expect(again.frames.map((f) => f.type)).toEqual(['subscribe_ack', 'snapshot']);
   });
 
+  // Promise 06.15: a server that goes down closes 1001.
   test('a server that goes down closes 1001, also for clients that have not subscribed', async () => {
     const server = await startServer();
     const session = await server.session();

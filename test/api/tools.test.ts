@@ -4,6 +4,7 @@ import { startServer } from '../support/http.ts';
 import { planner, scenario } from '../support/scenario.ts';
 import { FIXTURE, fixture } from '../tool/mcp/world.ts';
 
+// Promise 09.18: What is left out is named over HTTP.
 test('names the tools of a workspace, and those that are left out with the reason', async () => {
   const schemas = { fine: { type: 'object' }, never: { type: 'object', anyOf: [false] } };
   const t = await startServer({

@@ -37,6 +37,7 @@ async function passing<T>(clock: ManualClock, promise: Promise<T>): Promise<T> {
 }
 
 describe('submitting', () => {
+  // Promise 05.6: the ids of the 202 are those of events and messages.
   test('answers 202 with the ids of every later event and message', async () => {
     const server = await startServer({ scenario: ANY_TURN });
     const session = await server.session();
@@ -54,6 +55,8 @@ describe('submitting', () => {
     expect(turns).toEqual([turn.body]);
   });
 
+  // Promise 04.21: A second turn is refused while one runs; workers take no turn and no settings.
+  // Promise 05.7: of two concurrent submits one starts and the other names it.
   test('of two at once exactly one starts, the other names it', async () => {
     const server = await startServer({ scenario: HANGS });
     const session = await server.session();
@@ -69,6 +72,8 @@ describe('submitting', () => {
     });
   });
 
+  // Promise 01.7: An unknown block in a message is refused and nothing is stored.
+  // Promise 05.8: a bad message leaves no row and blocks nothing.
   test('a bad message changes nothing, and the next one is taken', async () => {
     const server = await startServer({ scenario: ANY_TURN });
     const session = await server.session();
@@ -88,6 +93,7 @@ describe('submitting', () => {
     expect((await post(server, session.id, { content: 'hi' })).status).toBe(202);
   });
 
+  // Promise 05.9: text and image reach the adapter in order.
   test('text and image reach the provider in order', async () => {
     const server = await startServer({ scenario: ANY_TURN });
     const session = await server.session();
@@ -144,6 +150,7 @@ describe('submitting', () => {
     ]);
   });
 
+  // Promise 05.24: an interrupting submit with a bad message leaves the running turn alone.
   test('an interrupting submit with a bad message leaves the running turn alone', async () => {
     const server = await startServer({ scenario: HANGS });
     const session = await server.session();
@@ -158,6 +165,7 @@ describe('submitting', () => {
     });
   });
 
+  // Promise 05.10: all providers out: 503 with what was tried, one route.decided, session idle.
   test('with every provider out it is 503 with what was tried, and nothing but the decision is kept', async () => {
     const refused = { match: {}, times: 'inf', respond: { error: { error_class: 'auth' } } };
     const server = await startServer({ scenario: { version: 1, rules: [refused] } });
@@ -176,6 +184,7 @@ describe('submitting', () => {
     );
   });
 
+  // Promise 05.10: a sticky text-only model with an image: 422.
   test('an explicit model that cannot take the message is 422, and no other is taken instead', async () => {
     const server = await startServer({ scenario: ANY_TURN });
     const textOnly = await server.session({ initial_active_model: 'gpt' });
@@ -188,6 +197,7 @@ describe('submitting', () => {
     expect((await server.call('GET', `/sessions/${textOnly.id}/messages`)).body.messages).toEqual([]);
   });
 
+  // Promise 05.18: 0.1 and 0.2 are "0.3".
   test('costs are decimal strings that add up exactly', async () => {
     const server = await startServer({
       scenario: {
@@ -229,6 +239,7 @@ describe('Prefer: wait', () => {
 describe('Idempotency-Key', () => {
   const key = { 'idempotency-key': 'key-1' };
 
+  // Promise 05.17: an idempotency key replays the first answer, another body is 422.
   test('replays the first answer without a second effect, for sessions and turns', async () => {
     const server = await startServer({ scenario: ANY_TURN });
     const body = { workspace_path: server.workspace, initial_active_model: 'opus' };
@@ -258,6 +269,7 @@ describe('Idempotency-Key', () => {
       analytics: createAnalytics(server.db.reader),
       priceVersions: createPriceVersionReader(createReads(server.db.reader)),
       metrics: () => '',
+      settings: () => ({ data_dir: '', keys_file: '', files: [], database: '', keys: [], settings: [] }),
       traces: createTraceRelay(server.engine.bus),
       version: '0.0.0-test',
       draining: () => false,
@@ -356,7 +368,31 @@ describe('Idempotency-Key', () => {
   });
 });
 
+describe('concluding', () => {
+  // Promise 20.18: twice is once: 202, then 200 with `applied: false`; an ended turn is 409.
+  test('is 202, then 200 without an effect, then 409; unknown is 404', async () => {
+    const asks = planner({ tool_calls: [call('write_file', { path: 'a.txt', content: 'x' })] }, { text: 'without it' });
+    const server = await startServer({ scenario: scenario(asks) });
+    const session = await server.session();
+    const turn = await server.submit(session, 'go');
+    await server.event('tool.confirmation_requested');
+    const conclude = (id = turn) => server.call('POST', `/sessions/${session.id}/turns/${id}/conclude`, {});
+    const [first, second] = await Promise.all([conclude(), conclude()]);
+    expect([first!.status, second!.status].sort()).toEqual([200, 202]);
+    expect([first!, second!].map(({ status, body }) => [status, body]).sort()).toEqual([
+      [200, { turn_id: turn, applied: false }],
+      [202, { turn_id: turn, applied: true }],
+    ]);
+    expect(await server.ended(turn)).toMatchObject({ status: 'completed', output: 'without it' });
+    expect((await server.event('turn.completed')).payload).toMatchObject({ concluded: true });
+    const late = await conclude();
+    expect([late.status, late.body.error.code]).toEqual([409, 'turn_not_running']);
+    expect((await conclude(UNKNOWN)).status).toBe(404);
+  });
+});
+
 describe('cancelling', () => {
+  // Promise 05.11: cancelling twice is 202 twice with one turn.cancelled, then 409; unknown is 404.
   test('twice is 202 twice and one turn.cancelled; later it is too late', async () => {
     const server = await startServer({ scenario: HANGS });
     const session = await server.session();
@@ -375,6 +411,7 @@ describe('cancelling', () => {
     expect([unknown.status, unknown.body.error.details]).toEqual([404, { resource: 'turn' }]);
   });
 
+  // Promise 05.12: a worker is cancelled by its own session, the planner completes.
   test("a worker's turn by its own session ends the worker, the planner goes on", async () => {
     const server = await startServer({
       scenario: scenario(
@@ -405,6 +442,7 @@ describe('confirmations', () => {
     planner({ tool_calls: [call('write_file', { path: 'a.txt', content: 'x' })] }, { text: 'done' }),
   );
 
+  // Promise 05.13: the first answer wins, repeats are no news, others 409, unknown 404.
   test('the first answer wins, the same again is no news, another one is refused', async () => {
     const server = await startServer({ scenario: WRITES });
     const session = await server.session();
@@ -439,6 +477,7 @@ describe('confirmations', () => {
     });
   });
 
+  // Promise 05.13: after the time limit the answer is 409 with decision timeout.
   test('after the time is up the answer is that it timed out', async () => {
     const clock = manualClock();
     const server = await startServer({ clock, scenario: WRITES });
@@ -454,6 +493,7 @@ describe('confirmations', () => {
 });
 
 describe('history', () => {
+  // Promise 05.15: 250 messages walked by before and by after, each once.
   test('250 messages are walked by before and by after, each once', async () => {
     const server = await startServer({ scenario: ANY_TURN });
     const session = await server.session();

@@ -10,6 +10,7 @@ import { until } from '../support/until.ts';
 const waitingOn = async (server: TestServer, id: string): Promise<Parsed[]> =>
   (await server.call('GET', `/sessions/${id}`)).body.waiting_on;
 
+// Promise 20.11: the root lists what its worker asks, with its ids, until it is answered; in a snapshot too.
 test('the root lists what its worker asks a person, with its ids, until that is answered', async () => {
   const write = call('write_file', { path: 'a.txt', content: 'new' });
   const server = await startServer({
@@ -38,6 +39,7 @@ test('the root lists what its worker asks a person, with its ids, until that is 
   expect(await waitingOn(server, session.id)).toEqual([]);
 });
 
+// Promise 20.11: paused by budget, waiting for a place, streaming: the right kind.
 test('a running tool, a call without a place and a streaming model are told apart', async () => {
   const door = gate();
   const slow = tool('slow', { execute: () => door.opened.then(() => toolText('ok')) });
@@ -66,6 +68,7 @@ test('a running tool, a call without a place and a streaming model are told apar
   expect(await waitingOn(server, session.id)).toEqual([]);
 });
 
+// Promise 20.11: paused by budget.
 test('a turn that a limit paused waits for money since then', async () => {
   const usage = { input_tokens: 1500, output_tokens: 100 };
   const server = await startServer({

@@ -32,6 +32,7 @@ async function cancel(server: RealServer, session: string, turn: string): Promis
 describe.each(WIRES)('over the %s wire', (wire) => {
   const model = MODEL[wire];
 
+  // Promise 11.7: garbled arguments run nothing and are answered with an error, also across a restart.
   test('arguments that are no JSON object run nothing and are answered with an error, also after a restart', async () => {
     const calls = [
       { name: 'write_file', json: '{"path": "made.txt", "content": ' },
@@ -96,6 +97,8 @@ describe.each(WIRES)('over the %s wire', (wire) => {
     ]);
   });
 
+  // Promise 01.15: a turn cancelled while two tools run answers both, and the next request is accepted.
+  // Promise 10.17: after a cancel in mid-tool a strict provider accepts the next request.
   test('a turn cancelled while its tools run leaves a history that the provider accepts', async () => {
     const { workspace, fake, start } = await world((call) =>
       call.user === 'one'
@@ -118,6 +121,7 @@ describe.each(WIRES)('over the %s wire', (wire) => {
     expect(answered).toEqual([true, true]);
   });
 
+  // Promise 11.13: a stored call without result is sent with a synthetic one that both providers accept.
   test('a call whose result is missing from the store is sent with one that says so', async () => {
     const { workspace, data, fake, start } = await world((call) =>
       call.user === 'one' && call.results.length === 0
@@ -161,6 +165,7 @@ describe.each(WIRES)('over the %s wire', (wire) => {
     await Promise.all(fake.calls.slice(1).map((call) => call.disconnected));
   });
 
+  // Promise 01.25: a call cut before any byte is a failed one without cost.
   test('a call cut before its first byte is a failed one and costs nothing', async () => {
     const { workspace, fake, start } = await world(async (call) => {
       if (call.user === 'one') await call.disconnected;
@@ -179,6 +184,8 @@ describe.each(WIRES)('over the %s wire', (wire) => {
   });
 });
 
+// Promise 01.15: a call cut inside a tool call is stored cancelled, runs nothing and is not sent again.
+// Promise 01.25: a call cut in mid-stream costs what was reported.
 test('a call cut in mid-stream, inside a tool call, costs what was reported, runs nothing and is not sent again', async () => {
   const { workspace, fake, start } = await world((call) =>
     call.user === 'one'
@@ -266,6 +273,8 @@ describe.each(WIRES)('an error of the %s provider that repeats what it should no
     for (const place of ['http', 'stream', 'metis.db', 'events']) expect(said[place]).toContain('[REDACTED]');
   }
 
+  // Promise 01.24: key, e-mail address and foreign path of a provider's error are nowhere, the redaction mark is.
+  // Promise 11.17: a provider's error with the key in it leaves no trace of it.
   test.each([
     ['refused after a retry', [busy, refusal]],
     ['broken off in mid-stream', [inStream]],
@@ -279,6 +288,7 @@ describe.each(WIRES)('an error of the %s provider that repeats what it should no
     expectClean(await traces(server, session, data));
   });
 
+  // Promise 11.17: nor by way of a refused worker and its planner's next request.
   test("a worker that is refused: nothing of it in its planner's next request either", async () => {
     const { workspace, data, fake, start } = await world((call) => {
       if (call.system.includes('## Task')) return refusal;

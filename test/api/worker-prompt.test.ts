@@ -52,6 +52,7 @@ describe.each([
   });
 });
 
+// Promise 10.9: the cache mark of a worker lies between its stable text and its task.
 test('a worker on the anthropic wire has its cache mark between what workers share and its task', async () => {
   const { worker } = await (await world({}, {})).run('opus');
   const system = worker[0]!.body.system as Parsed[];

@@ -51,6 +51,7 @@ const ESCAPES = new RegExp(`${String.fromCharCode(27)}\\[[0-9;?]*[a-zA-Z]`, 'g')
 describe('without an address', () => {
   const sessions = (...args: string[]) => run(['sessions', '--json', ...args], { home: home.path });
 
+  // Promise 19.23: a command without an address asks the server of its data folder.
   it('the server of the data folder is asked, wherever it listens', async () => {
     const { session } = await worked();
     const own = await sessions();
@@ -93,10 +94,23 @@ describe('sessions and cost', () => {
     expect(lines).toHaveLength(2 + shown.worker_count);
     expect(lines.find((line) => line.id === session.id)).toEqual(shown);
     expect((await ask(url, 'sessions', '--status', 'running')).stdout).toBe('no sessions\n');
+    expect(sessions.stdout).toMatch(
+      new RegExp(`^${session.id} .* idle +scripted:\\S+ +${shown.worker_count} +simulated`, 'm'),
+    );
 
     const cost = await ask(url, 'cost', '--group-by', 'session,model', '--since', 'all');
     expect(cost.stdout).toContain(session.id);
     expect(cost.stdout).toMatch(new RegExp(`^total .*\\$${totals.cost_usd.replace('.', '\\.')}$`, 'm'));
+    expect(cost.stdout).toMatch(/^session .* example \$$/m);
+    expect(cost.stdout).toMatch(/^Calls until \d{4}-\d\d-\d\d \d\d:\d\d UTC\.$/m);
+    expect((await ask(url, 'cost', '--session', named.id, '--since', '24h')).stdout).toMatch(
+      /^no calls from \d{4}-\d\d-\d\d \d\d:\d\d to \d{4}-\d\d-\d\d \d\d:\d\d UTC\n$/,
+    );
+    expect(cost.stdout).toMatch(/^Simulated: a script answered, at example prices; nothing was spent\.$/m);
+    expect(sessions.stdout).toMatch(/ simulated \$\d/);
+    const bySource = await ask(url, 'cost', '--group-by', 'source,workspace');
+    expect(bySource.stdout).toMatch(/^source +workspace .*example \$$/m);
+    expect(bySource.stdout).toMatch(new RegExp(`^api +${session.workspace_path} `, 'm'));
     const report = JSON.parse((await ask(url, 'cost', '--json', '--group-by', 'none')).stdout);
     expect(report.totals).toEqual(totals);
 
@@ -116,10 +130,26 @@ describe('sessions and cost', () => {
       }
   }, 120_000);
 
+  it('name a session whose cap must be raised', async () => {
+    const { url, client } = await worked();
+    const { id } = await client.createSession({ workspace_path: home.path, max_cost_usd: '0.001' });
+    await client.submitTurn(id, { content: 'Look at this.' });
+    await until(async () => (await client.getSession(id)).status === 'interrupted');
+    expect((await ask(url, 'sessions')).stdout).toMatch(new RegExp(`^${id} .* needs budget `, 'm'));
+    expect((await ask(url, 'sessions', '--failed')).stdout).toBe('no failed sessions\n');
+  }, 30_000);
+
   it.each([
     [['cost', '--since', 'yesterday'], 2, /'yesterday' is invalid. It must be like 24h/],
     [['sessions', '--limit', '0'], 2, /from 1 to 100000/],
     [['sessions', '--status', 'asleep'], 2, /Allowed choices are/],
+    [['events'], 2, /^metis: missing required argument 'session'\nmetis help events shows what it takes\n$/],
+    [['routing', 'explain'], 2, /^metis: missing .*\nmetis help routing explain shows what it takes\n$/],
+    [
+      ['sesions'],
+      2,
+      /^metis: unknown command 'sesions'\n\(Did you mean sessions\?\)\nmetis help shows what it takes\n$/,
+    ],
     [['cost', '--session', 'sess_x'], 2, /must be the id of a session/],
     [['sessions', '--server', '127.0.0.1:1'], 1, /^metis: no server answers at http:\/\/127.0.0.1:1; metis serve/],
     [['sessions', '--server', 'http://me:word@127.0.0.1:1'], 2, /It must not contain a user or password/],
@@ -182,6 +212,7 @@ describe('events', () => {
     expect(text.stdout).not.toMatch(ESCAPES);
   }, 60_000);
 
+  // Promise 17.4: events --follow over the kill of its server shows every event once and misses none.
   it('--follow goes on by itself after the server was killed: every event once, none missing; ends with the session', async () => {
     const first = serve();
     const url = await address(first);

@@ -34,6 +34,7 @@ function workload(name: string, file: Readonly<Record<string, unknown>>, rules: 
 }
 
 describe('the example, with scripted models', () => {
+  // Promise 17.13: the example passes with three workers and with none, its costs compared and marked as simulated.
   it('passes both runs and compares their cost in a table that lines up', async () => {
     const before = fs.readFileSync(path.join(ROOT, 'examples/auth-refactor/src/google.mjs'), 'utf8');
     const { code, stdout } = await scripted(EXAMPLE);
@@ -57,6 +58,7 @@ describe('the example, with scripted models', () => {
     expect(fs.existsSync(path.join(home.path, '.metis'))).toBe(false);
   });
 
+  // Promise 17.13: the JSON has exact costs and is marked as simulated.
   it('is one JSON value with --json, its money exact and marked as simulated', async () => {
     const { code, stdout } = await scripted(path.join(EXAMPLE, NAME), '--json');
     expect(code).toBe(0);
@@ -73,6 +75,7 @@ describe('the example, with scripted models', () => {
 });
 
 describe('a run does not pass', () => {
+  // Promise 17.13: too few workers fail the delegated run and prevent a comparison.
   it('where too few workers started, which the inline run needs none of', async () => {
     const folder = workload('lazy', { prompt: 'x', check: 'true', expect: { min_delegate_calls: 1 } });
     const { code, stdout } = await scripted(folder);
@@ -83,12 +86,14 @@ describe('a run does not pass', () => {
     expect(stdout).toContain('\nlazy: not compared; ');
   });
 
+  // Promise 17.13: a failed check is reported with its last line.
   it('where the check fails, with the last line that it printed', async () => {
     const { code, stdout } = await scripted(workload('broken', { prompt: 'x', check: 'echo no b.txt; exit 3' }));
     expect(code).toBe(1);
     expect(stdout).toContain('\nbroken, inline: the check ended with 3: no b.txt\n');
   });
 
+  // Promise 17.13: the limit holds over all runs, and what it ends is not run.
   it('where the limit of all runs ends it: what was spent stays within', async () => {
     const { code, stdout } = await scripted(EXAMPLE, '--budget', '0.25', '--json');
     const { runs, spent_usd } = JSON.parse(stdout);
@@ -122,8 +127,9 @@ it('commands of a model run with --approve alone', async () => {
 });
 
 describe('--delegation-policy', () => {
-  const policy = ['--delegation-policy', 'sonnet-planner-haiku-5.5-worker'];
+  const policy = ['--delegation-policy', 'sonnet-planner-haiku-worker'];
 
+  // Promise 17.13: a policy names the models of planner and workers.
   it('names the models of planner and workers, whatever tier is asked for; the inline planner has no worker', async () => {
     const fake = await startStrictFake((call) =>
       call.tools.includes('delegate') && call.results.length === 0
@@ -135,10 +141,10 @@ describe('--delegation-policy', () => {
     const { code, stdout, stderr } = await benchmark([folder, '--model', 'sonnet', ...policy], env);
     expect({ code, stderr: stderr.includes('metis:') }, stdout).toEqual({ code: 0, stderr: false });
     expect(fake.calls.map(({ model, tools }) => [model, tools.includes('delegate')])).toEqual([
-      ['claude-sonnet-5', true],
+      ['claude-sonnet-5-5', true],
       ['claude-haiku-5-5', false],
-      ['claude-sonnet-5', true],
-      ['claude-sonnet-5', false],
+      ['claude-sonnet-5-5', true],
+      ['claude-sonnet-5-5', false],
     ]);
     expect(stdout).toContain('% more than inline');
     expect(stdout).not.toContain('simulated');

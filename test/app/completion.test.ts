@@ -87,7 +87,7 @@ describe.runIf(installed('zsh') && HAS_TERMINAL)('zsh', () => {
     ['metis routing check rou\t', /metis routing check routing\.yaml/],
     ['metis serve --data my\t', /metis serve --data my\\ folder\//],
     ['metis roll\tre\t', /metis rollups rebuild/],
-    ['metis ro\t', /routing -- Ask a running server about its routing/],
+    ['metis ro\t', /routing -- Check routing rules/],
   ])('completes %j', async (keys, pattern) => {
     const zsh = programOnTerminal(['zsh', '-f', '-i'], { home: home.path, env: { TERM: 'dumb' } });
     zsh.type(`autoload -U compinit; compinit -u -D; source '${scriptOf('zsh')}'; echo re''ady $$\n`);

@@ -37,6 +37,7 @@ function change(file: string, ...statements: string[]): void {
 const eventIds = () => world.rows<{ id: string }>('SELECT id FROM events ORDER BY id').map(({ id }) => id);
 
 describe('metis backup', () => {
+  // Promise 17.7: A backup beside a server under load opens, verifies clean and can be restored.
   it('beside a server at work copies one moment, which opens, verifies, and can be restored', async () => {
     const server = await world.serve();
     const before = await oneTurn();
@@ -116,6 +117,8 @@ describe('metis prune', () => {
   }
   const counts = (stdout: string) => /(\d+) events older than .*; (\d+) sessions/.exec(stdout)!.slice(1);
 
+  // Promise 02.11: Prune deletes old events of sessions at rest, a dry run counts the same, costs stay, and a running server does it itself.
+  // Promise 17.7: Prune with and without a running server deletes the same rows.
   it('deletes the same rows with a server and without one, and a dry run counts them', async () => {
     const { open } = await oldAndNew();
     const held = ['--set', 'recovery.on_start=hold'];
@@ -147,6 +150,7 @@ describe('metis prune', () => {
     expect((await world.ask('GET', '/analytics/cost?group_by=model&from=all')).data).toEqual(cost.data);
   });
 
+  // Promise 02.11: Prune of an empty database deletes nothing and names no oldest event.
   it('of an empty database deletes nothing, and says what is wrong with its input', async () => {
     await (await world.serve()).stop('SIGTERM');
     expect(await world.command('prune', '--days', '1')).toMatchObject({

@@ -18,8 +18,8 @@ const demo = (provider: string, env: Record<string, string>) =>
   run(['demo', '--provider', provider], { home: home.path, env: { TMPDIR: temporary, ...env } });
 
 describe.each([
-  ['anthropic', (fake: FakeProvider) => fake.anthropicUrl, 'claude-opus-5', 'claude-haiku-4-5'],
-  ['openai', (fake: FakeProvider) => fake.openaiUrl, 'gpt-5.2', 'gpt-6-luna'],
+  ['anthropic', (fake: FakeProvider) => fake.anthropicUrl, 'claude-opus-5-5', 'claude-haiku-5-5'],
+  ['openai', (fake: FakeProvider) => fake.openaiUrl, 'gpt-6-astra', 'gpt-6-luna'],
 ] as const)('with a key of %s', (provider, url, planner, worker) => {
   it('does the whole job on its models, with a table of costs that adds up', async () => {
     const fake = await startStrictFake(playJob());

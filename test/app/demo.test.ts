@@ -92,6 +92,8 @@ describe('a demo that is left early', () => {
 });
 
 describe('piped into a file', () => {
+  // Promise 17.1: the demo ends with 0 within 30 s without a key.
+  // Promise 17.2: the demo in a file holds no escape codes.
   it('does the job without a key, ends with 0 within 30 s, and holds no escape code', () => {
     expect(piped.stderr).toBe('');
     expect(piped.code).toBe(0);
@@ -103,6 +105,7 @@ describe('piped into a file', () => {
     expect(piped.stdout.replaceAll('\n', ' ')).toContain('the tests pass');
   });
 
+  // Promise 17.1: the demo's total equals the sum of its rows.
   it('its total is the sum of its rows, and the subtotals are their parts', () => {
     const { sessions, sums } = costTable(piped.stdout);
     expect(sessions.map((row) => row.label)).toEqual(['planner', 'worker 1', 'worker 2', 'worker 3']);
@@ -114,10 +117,27 @@ describe('piped into a file', () => {
     expect(piped.stdout).toMatch(/The workers' tokens on the planner's model: \$0\.\d+/);
   });
 
+  it('marks its money as simulated, and ends with what to do next', () => {
+    expect(piped.stdout).toMatch(/^session .* example \$$/m);
+    expect(piped.stdout).toMatch(/^Simulated: scripts answered in place of models, so nothing was spent\.$/m);
+    const next = piped.stdout.slice(piped.stdout.indexOf('\nNext:\n'));
+    expect(next.trimEnd().split('\n')).toEqual([
+      '',
+      'Next:',
+      expect.stringMatching(/^ {2}metis demo --keep +the same/),
+      expect.stringMatching(/^ {2}metis serve +the server/),
+      expect.stringMatching(/^ {4}ANTHROPIC_BASE_URL=http:\/\/127\.0\.0\.1:8420 ANTHROPIC_AUTH_TOKEN=metis claude$/),
+      expect.stringMatching(/^ {2}metis run "TASK" /),
+    ]);
+  });
+
   it('names what its saving is a share of: the workers and the whole job', () => {
     const { sums } = costTable(piped.stdout);
     const usd = (label: string) => toPusd(new RegExp(`^${label}: \\$([\\d.]+)$`, 'm').exec(piped.stdout)![1]!);
-    const [saved, workers] = [usd('Saved by delegating'), usd("The workers' tokens on the planner's model")];
+    const [saved, workers] = [
+      usd('Saved by delegating, at example prices'),
+      usd("The workers' tokens on the planner's model"),
+    ];
     expect(saved).toBe(workers - sums[1]!.cost);
     const percent = (whole: bigint) => `${((Number(saved) / Number(whole)) * 100).toFixed(1)} %`;
     expect(piped.stdout).toContain(
@@ -133,6 +153,7 @@ describe('piped into a file', () => {
 });
 
 describe.skipIf(!HAS_SCRIPT)('on a terminal of 80 columns', () => {
+  // Promise 17.2: on a terminal of 80 columns no line wraps.
   it('no line wraps, and the tree is repainted in place', () => {
     expect(terminal.code).toBe(0);
     expect(terminal.stdout).toContain(`${ESCAPE}[4A`);

@@ -59,7 +59,7 @@ models:
   expect(stdout).toMatch(
     /^error +bad: the key is rejected: 401 .*; check BAD_API_KEY in the environment or in .*\.env$/m,
   );
-  expect(stdout).toMatch(/^warning +away: the key could not be tried: 503/m);
+  expect(stdout).toMatch(/^warning +away: the key could not be checked: 503/m);
   for (const key of Object.values(env)) expect(stdout).not.toContain(key);
   expect(asked.map(({ method, url: at }) => `${method} ${at}`).sort()).toEqual([
     'GET /a/v1/models?limit=1',

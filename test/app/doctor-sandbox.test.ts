@@ -25,6 +25,7 @@ describe('metis doctor with a required sandbox', () => {
     expect((await doctor()).stdout).toMatch(/^ok +bubblewrap works/m);
   });
 
+  // Promise 09.19: The doctor says in one error what to do where bubblewrap does not work.
   it('says in one error what to do where it does not', async () => {
     const said = await doctor({ PATH: home.path });
     expect(said.code).toBe(1);
@@ -50,6 +51,7 @@ it('metis serve with a required sandbox that does not work here says so in one w
 describe('a server that runs as root', () => {
   const isRoot = process.getuid?.() === 0;
 
+  // Promise 09.24: A server that runs as root says so at its start and in doctor.
   it.skipIf(!isRoot)('logs one warning at its start, and doctor shows it', async () => {
     expect((await doctor()).stdout).toMatch(/^warning +the server runs as root/m);
     const server = start(['serve', '--port', '0'], { home: home.path });

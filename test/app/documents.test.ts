@@ -18,6 +18,11 @@ const COMMAND_LIMIT_MS = 90_000;
 const LEFT_OUT: Readonly<Record<string, string>> = {
   'npm ci': 'would take away the dependencies that the checkout borrows',
   'npm ci && npm test': 'the suite does not run itself',
+  'npm run demo -- --keep': 'stays until it is interrupted; test/app/demo holds it',
+  'npm pack': 'test/package packs it',
+  'npm install -g ./metis-server-*.tgz': 'test/package installs what npm packs',
+  'npm install ../metis/metis-server-*.tgz': 'test/package installs what npm packs',
+  'npm install metis-server': 'not published yet',
   'npx metis': 'another way to write the name, not a command',
   'metis demo --provider anthropic': 'needs a key and costs money',
   'metis benchmark examples/benchmark --delegation-policy sonnet-planner-haiku-worker --budget 2.00':
@@ -33,6 +38,8 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
     'needs a Docker engine',
   "docker compose --file docker-compose.single.yml exec ollama sh -c 'ollama pull qwen3:14b && ollama pull qwen3:4b'":
     'needs a Docker engine',
+  'metis prices update': 'needs a price table; test/app/updates holds it',
+  'metis models update': 'needs a registry; test/app/updates holds it',
   'npm run gen:prices': 'depends on a development dependency newer than the prices',
   'metis run "TASK" --worker NAME': 'asks a model; test/app/run holds it',
   'ANTHROPIC_BASE_URL=http://127.0.0.1:8420 ANTHROPIC_AUTH_TOKEN=metis claude':
@@ -88,7 +95,7 @@ async function freshCheckout(): Promise<Checkout> {
   const home = path.join(folder, 'home');
   for (const made of [bin, home]) fs.mkdirSync(made);
   // Another port than the printed one, which may be taken: the only thing that differs from the page.
-  const asks = `case "$1" in routing|workers|run|sessions|cost) set -- "$@" --server http://127.0.0.1:${port};; esac`;
+  const asks = `case "$1" in routing|workers|run|sessions|cost|models) set -- "$@" --server http://127.0.0.1:${port};; esac`;
   const metis = `#!/bin/sh\n${asks}\nexec "${process.execPath}" "${path.join(folder, 'dist/main.js')}" "$@"\n`;
   fs.writeFileSync(path.join(bin, 'metis'), metis, { mode: 0o755 });
   const PATH = `${bin}:${path.dirname(process.execPath)}:${process.env.PATH}`;
@@ -256,7 +263,8 @@ describe('the commands', () => {
     expect(of(/\/estimate/)).toMatch(/"estimated_input_tokens":\d+/);
     expect(of(/-X PATCH/)).toMatch(/"max_cost_usd":"2"/);
     expect((await shell!.run('npx metis --version')).code).toBe(0);
-  });
+    // It builds, serves and runs demos in turn.
+  }, 300_000);
 
   it('of the page on benchmarks', async () => {
     const [, printed = ''] =
@@ -328,6 +336,7 @@ it('the commands of every page are run, or left out for a reason', () => {
     'http.md',
     'replay.md',
     'doors.md',
+    'client.md',
     'benchmark.md',
   ];
   const rest = pages.filter((name) => !followed.includes(name) && !LONG.has(name) && !FOR_CONTRIBUTORS.has(name));

@@ -17,6 +17,7 @@ const owner = (home: Home) => JSON.parse(fs.readFileSync(serverFile(home), 'utf8
 const isFrame = (line: string) => (JSON.parse(line) as { jsonrpc?: unknown }).jsonrpc === '2.0';
 
 describe('several doors on one data folder', () => {
+  // Promise 19.23: three at once end with one server, and outlive its owner.
   test('three at once end with one server, and when its owner ends the others go on', async () => {
     const home = doorHome(ALWAYS);
     const editors = await Promise.all([acpIn(home), acpIn(home), acpIn(home)]);
@@ -37,6 +38,7 @@ describe('several doors on one data folder', () => {
     expect(others.map(({ child }) => child.pid)).toContain(owner(home).pid);
   });
 
+  // Promise 19.23: whoever takes over resumes what ran.
   test('a turn of another editor is resumed by whoever takes over', async () => {
     const home = doorHome([{ match: {}, times: 'inf', respond: { text: 'done', usage, delay_ms: 3000 } }]);
     const first = await acpIn(home);
@@ -101,6 +103,7 @@ const GARBAGE = ['nonsense', '{"a":', '[]', '{}', '42', 'null', '"text"', '\u000
 const saw = (id: number) => (stdout: string) => stdout.includes(`"id":${id}`);
 
 describe('stdout', () => {
+  // Promise 19.24: stdout is frames only.
   test.each([
     ['mcp', [...MCP_HELLO, request(2, 'tools/call', DELEGATE)]],
     ['acp', [...ACP_HELLO, request(2, 'session/new', { cwd: '.', mcpServers: [] })]],
@@ -129,6 +132,7 @@ describe('stdin', () => {
     expect(out.filter((line) => !isFrame(line))).toEqual([]);
   });
 
+  // Promise 19.24: a frame of more than 10 MB ends the door.
   test.each([
     ['mcp', MCP_HELLO],
     ['acp', ACP_HELLO],

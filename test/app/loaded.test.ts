@@ -33,6 +33,7 @@ const postJson = (url: string, body: object, headers: Record<string, string> = {
   });
 const openSession = (url: string) => postJson(`${url}/sessions`, { workspace_path: import.meta.dirname });
 
+// Promise 19.24: a server loads the packages of MCP and ACP only once they are asked for.
 it('a server that nobody asks for MCP or ACP loads neither package; the first call of /mcp loads its own', async () => {
   const doors = (names: ReadonlySet<string>) =>
     [...names].filter((name) => /^@(?:modelcontextprotocol|agentclientprotocol)\//.test(name));

@@ -60,6 +60,7 @@ const ids = (told: readonly Told[]) => told.map(({ event }) => event.id);
 const ended = (t: TestEngine) => t.events.filter((e) => e.type === 'turn.completed').map((e) => e.id);
 
 describe('a receiver', () => {
+  // Promise 20.12: A receiver that fails three times is told each event in order, and the signature verifies.
   it('that fails three times and then works is told each event, in order, with a signature that verifies', async () => {
     const t = await startEngine({ scenario: talk });
     const clock = manualClock(Date.now());
@@ -87,6 +88,7 @@ describe('a receiver', () => {
     }
   });
 
+  // Promise 20.12: One that hangs delays neither turns nor another receiver.
   it('that hangs delays neither the turns nor another receiver, and is given up after a day', async () => {
     const t = await startEngine({ scenario: talk });
     const clock = manualClock(Date.now());
@@ -104,6 +106,7 @@ describe('a receiver', () => {
     expect(ids(dead.told)).toEqual(ended(t).slice(0, 2));
   });
 
+  // Promise 20.12: a receiver that waits keeps no listener from one look to the next.
   it('that shares its notices with other nodes keeps no listener from one look to the next', async () => {
     const t = await startEngine({ scenario: talk });
     const clock = manualClock();

@@ -76,6 +76,7 @@ async function stored(): Promise<LoggedEvent[]> {
 const lines = (text: string) => text.trimEnd().split('\n');
 
 describe('where no server answers', () => {
+  // Promise 17.9: with no server running it starts one and leaves none behind.
   it('one runs for the task alone, on the same data folder, says so in a line and leaves none behind', async () => {
     models({ match: {}, respond: { text: 'Forty-two.', usage } });
     const { code, stdout, stderr } = await once('How many?');
@@ -192,6 +193,33 @@ describe('--worker', () => {
   }, 30_000);
 });
 
+it('a bare name of a model is taken in any case', async () => {
+  models({ match: {}, respond: { text: '{{model}}', usage } });
+  expect(await once('Which?', '--model', 'Balanced')).toMatchObject({ code: 0, stdout: 'scripted:balanced\n' });
+}, 30_000);
+
+it('says that the routing file of the workspace is broken, and runs', async () => {
+  models({ match: {}, respond: { text: 'Forty-two.', usage } });
+  fs.mkdirSync(path.join(home.path, 'project/.metis'), { recursive: true });
+  fs.writeFileSync(path.join(home.path, 'project/.metis/routing.yaml'), 'default: nothing-like-it\n');
+  const { code, stdout, stderr } = await once('How many?', '--workspace', path.join(home.path, 'project'));
+  expect([code, stdout]).toEqual([0, 'Forty-two.\n']);
+  expect(stderr).toMatch(
+    /^metis: .*routing\.yaml is invalid, so none of its rules apply: .*default: "nothing-like-it" is neither/m,
+  );
+}, 30_000);
+
+describe('metis models', () => {
+  it('lists the models that can be used, with tier, price and what is simulated', async () => {
+    models({ match: {}, respond: { text: 'x' } });
+    const { url } = await serve();
+    const { code, stdout } = await run(['models', '--server', url], { home: home.path });
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^scripted:fast +fast +\$1 +\$5 +simulated$/m);
+    expect(stdout).toMatch(/^Simulated models answer from a script; their prices are examples\.$/m);
+  }, 30_000);
+});
+
 describe('--json', () => {
   it('prints every stored event of the tree on a line, and nothing else on stdout', async () => {
     models(
@@ -212,18 +240,41 @@ describe('--json', () => {
     expect(printed[0]!.type).toBe('session.created');
     expect(printed.at(-1)!.type).toBe('turn.completed');
     expect(printed.map(({ type }) => type)).toContain('delegate.completed');
-    expect(stderr).toMatch(/^sess_\w+: \$0\.\d+, \$0\.\d+ of it by 1 worker$/m);
+    expect(stderr).toMatch(/^sess_\w+: \$0\.\d+, \$0\.\d+ of it by 1 worker, simulated, at example prices$/m);
   }, 30_000);
 });
 
 describe('what needs approval', () => {
+  // Promise 17.9: without a terminal a write is denied and nothing hangs.
   it('is denied where nobody is at a terminal, and nothing hangs', async () => {
     models(...WRITES);
-    const { code, stdout } = await once('Write a note.');
+    const { code, stdout, stderr } = await once('Write a note.');
     expect(stdout).toBe("The tool said: Strict mode: tool 'write_file' not pre-approved\n");
-    expect([code, written()]).toEqual([0, false]);
+    expect([code, written()]).toEqual([5, false]);
+    expect(stderr).toMatch(
+      /^metis: denied, as it needs approval and there is no terminal to ask at: write_file \{.*note\.txt.*\} \(planner\)$/m,
+    );
+    expect(stderr).toMatch(
+      /^metis: to allow it, .*--approve \(.*\), or add write_file to always_allow in \.metis\/trust/m,
+    );
     const resolved = (await stored()).filter((event) => event.type === 'tool.confirmation_resolved');
     expect(resolved.map(({ payload }) => payload)).toMatchObject([{ decision: 'reject', resolved_by: 'policy' }]);
+  }, 30_000);
+
+  // Promise 17.9: without a terminal a worker's denied call is named, with exit code 5.
+  it('is named where a worker asked for it, and its exit code is 5 too', async () => {
+    models(
+      {
+        match: { role: 'planner', call: 1 },
+        respond: { tool_calls: [{ name: 'delegate', input: { tier: 'fast', task: 'Write.' } }], usage },
+      },
+      { ...WRITES[0], match: { role: 'worker', call: 1 } },
+      { match: { role: 'worker' }, respond: { text: 'It was denied.', usage } },
+      { match: { role: 'planner', call: 2 }, respond: { text: 'Nothing was written.', usage } },
+    );
+    const { code, stdout, stderr } = await once('Write a note.');
+    expect([code, stdout]).toEqual([5, 'Nothing was written.\n']);
+    expect(stderr).toMatch(/^metis: denied, .*: write_file .* \(worker 1\)$/m);
   }, 30_000);
 
   it('passes with --approve, unless the configuration forbids it', async () => {
@@ -239,6 +290,7 @@ describe('what needs approval', () => {
   }, 30_000);
 
   describe.runIf(HAS_TERMINAL)('is asked at the terminal', () => {
+    // Promise 17.9: on a terminal the answer decides: yes lets a write run.
     it('with the exact input and the deadline; yes lets it run', async () => {
       models(...WRITES);
       const terminal = atTerminal('Write a note.');
@@ -260,6 +312,7 @@ describe('what needs approval', () => {
       expect(Math.max(...widths)).toBeLessThanOrEqual(80);
     }, 30_000);
 
+    // Promise 17.9: on a terminal the answer decides: no denies it.
     it('no denies it, and the model reads why', async () => {
       models(...WRITES);
       const terminal = atTerminal('Write a note.');
@@ -308,11 +361,29 @@ it.runIf(HAS_TERMINAL)(
   30_000,
 );
 
+it.runIf(HAS_TERMINAL)(
+  'Ctrl-\\ concludes the turn: its model answers with what it has, exit code 0',
+  async () => {
+    const sleeps = { tool_calls: [{ name: 'shell', input: { command: 'sleep 2' } }] };
+    models({ match: { call: 1 }, respond: sleeps }, { match: { call: 2 }, respond: { text: 'As far as I got.' } });
+    const terminal = atTerminal('Never end.', '--approve');
+    await terminal.seen(/shell/);
+    terminal.type('\x1c');
+    expect(await terminal.ended).toBe(0);
+    expect(visible(terminal.output())).toMatch(/concluding: no further tool starts/);
+    expect(visible(terminal.output())).toContain('As far as I got.');
+    const ends = (await stored()).filter(({ type }) => type === 'turn.completed');
+    expect(ends.map(({ payload }) => payload)).toMatchObject([{ concluded: true }]);
+  },
+  30_000,
+);
+
 describe.runIf(HAS_TERMINAL)('Ctrl-C', () => {
   const CTRL_C = '\x03';
   const ends = (events: readonly LoggedEvent[]) =>
     events.map(({ type }) => type).filter((type) => /^turn\.(completed|failed|cancelled)$/.test(type));
 
+  // Promise 17.9: Ctrl-C ends with 3 and one turn.cancelled.
   it('cancels the turn: exit code 3, and its one end is turn.cancelled', async () => {
     models({ match: {}, respond: { hang: true } });
     const terminal = atTerminal('Never end.');
@@ -350,6 +421,7 @@ describe.runIf(HAS_TERMINAL)('Ctrl-C', () => {
 });
 
 describe('exit codes', () => {
+  // Promise 17.3: a budget too small ends with 4 and says what was spent and what the limit is.
   it('4 with what was spent and what the limit is, where the budget does not do', async () => {
     const respond = {
       tool_calls: [{ name: 'list_files', input: {} }],
@@ -360,7 +432,7 @@ describe('exit codes', () => {
     const first = await once('How many?', '--server', url, '--budget', '0.001');
     expect(first.code).toBe(4);
     expect(first.stderr).toMatch(
-      /^metis: the budget is too small: \$0 of \$0\.001 spent.*may cost \$(0\.\d+); --budget \1 would have let it go$/m,
+      /^metis: the budget is too small: \$0 of \$0\.001 spent.*may cost \$(0\.\d+); --budget \1 would allow it$/m,
     );
     const later = await once('How many?', '--server', url, '--budget', '0.2');
     expect(later.code).toBe(4);
@@ -369,9 +441,14 @@ describe('exit codes', () => {
 
   it('1 with the reason, where the turn fails', async () => {
     models({ match: {}, respond: { error: { error_class: 'auth', error_detail: 'the key is void' } } });
-    const { code, stdout, stderr } = await once('How many?');
+    const { url } = await serve();
+    const { code, stdout, stderr } = await once('How many?', '--server', url);
     expect([code, stdout]).toEqual([1, '']);
     expect(stderr).toMatch(/^metis: the turn failed: .+$/m);
+    expect(stderr).toMatch(/^metis: scripted rejected the key .*restart the server.*metis doctor --online$/m);
+    // The list of sessions names it too.
+    const failed = await run(['sessions', '--failed', '--server', url], { home: home.path });
+    expect(failed.stdout).toMatch(/^sess_\w+ +How many\? +failed /m);
   }, 30_000);
 
   it.each([
@@ -381,7 +458,8 @@ describe('exit codes', () => {
     [['x', '--budget', 'much'], /must be an amount in US dollars above 0/],
     [['x', '--budget', '0'], /must be an amount in US dollars above 0/],
     [['x', '--workspace', '/nowhere/at/all'], /^metis: .*workspace/m],
-    [['x', '--model', 'none:such'], /^metis: .*none:such/m],
+    [['x', '--model', 'none:such'], /^metis: "none:such" is neither .* \(metis models lists/m],
+    [['x', '--model', 'blanced'], /did you mean scripted:balanced\?/],
   ])('2 for %j', async (args, message) => {
     models({ match: {}, respond: { text: 'Forty-two.' } });
     const { code, stdout, stderr } = await once(...args);

@@ -11,6 +11,7 @@ import type { Command } from 'commander';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { CommandContext } from '#server/context.ts';
 import { createProgram } from '#server/program.ts';
+import { until } from '../support/until.ts';
 import { address, getJson, MAIN, PASSED_ON, ROOT, run, type Started, start, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
@@ -48,6 +49,7 @@ it.runIf(process.features.typescript)('the server runs from source, the thread o
 });
 
 describe.runIf(fs.existsSync('/proc/self/fd'))('reports', () => {
+  // Promise 07.17: The server reads its reports over a thread of their own.
   it('are read over a connection of their own thread, which the first report opens', async () => {
     const server = serve();
     const url = await address(server);
@@ -69,10 +71,11 @@ describe.runIf(fs.existsSync('/proc/self/fd'))('reports', () => {
 });
 
 describe('a first start without any key', () => {
+  // Promise 11.21: without key and configuration a message is answered by the demo scenario and costs money.
   it('says so in one plain sentence, answers through the scripted models, and counts real money', async () => {
     const server = serve();
     const url = await address(server);
-    await server.line(/No provider key is configured, so scripted models answer/);
+    await server.line(/No provider key is configured, so simulated models answer/);
     expect(server.output.stdout.match(/listens on/g)).toHaveLength(1);
 
     const session = await post(`${url}/sessions`, { workspace_path: home.path });
@@ -127,6 +130,21 @@ describe.runIf(fs.existsSync('/usr/bin/script'))('on a terminal', () => {
   });
 });
 
+it('the address comes first, and the log lines of the start follow it', async () => {
+  const both = path.join(home.path, 'both.log');
+  const command = `exec '${process.execPath}' '${MAIN}' serve --port 0 > '${both}' 2>&1`;
+  const server = spawn('sh', ['-c', command], { env: { ...PASSED_ON, HOME: home.path }, stdio: 'ignore' });
+  try {
+    await until(() => fs.existsSync(both) && fs.readFileSync(both, 'utf8').includes('for real ones.'));
+  } finally {
+    server.kill();
+    await once(server, 'close');
+  }
+  const [first, ...rest] = fs.readFileSync(both, 'utf8').split('\n');
+  expect(first).toMatch(/^Metis .* listens on http/);
+  expect(rest.join('\n')).toMatch(/"msg":"no credentials configured for/);
+}, 30_000);
+
 describe('keys', () => {
   it('are read from a private .env, and are neither printed nor logged', async () => {
     const key = 'sk-ant-test-0123456789abcdef0123456789';
@@ -147,6 +165,7 @@ describe('keys', () => {
     );
   });
 
+  // Promise 11.16: a .env that others can read is not read, with an error that says how to mend it; the server is up and the provider not configured.
   it('are not read from a .env that others can read; the server says how to mend it and starts', async () => {
     const data = path.join(home.path, '.metis');
     fs.mkdirSync(data);
@@ -214,6 +233,7 @@ describe('what keeps it from starting is one clear line each, without a stack tr
     expect(result.stderr).not.toMatch(/\n\s+at /);
   };
 
+  // Promise 17.5: a taken port is one clear line.
   it('a port that is taken', async () => {
     const other = net.createServer().listen(0, '127.0.0.1');
     await new Promise((resolve) => other.once('listening', resolve));
@@ -223,6 +243,7 @@ describe('what keeps it from starting is one clear line each, without a stack tr
     expectRefusal(result, new RegExp(`port ${port} on 127.0.0.1 is taken; .*--port`));
   });
 
+  // Promise 17.5: an unwritable data folder is one clear line.
   it('a data folder that cannot be made', async () => {
     fs.writeFileSync(path.join(home.path, 'file'), '');
     expectRefusal(
@@ -237,6 +258,7 @@ describe('what keeps it from starting is one clear line each, without a stack tr
     }
   });
 
+  // Promise 17.5: broken YAML is one clear line.
   it('broken YAML', async () => {
     const file = path.join(home.path, 'server.yaml');
     fs.writeFileSync(file, 'server: [\n');
@@ -258,14 +280,18 @@ describe('what keeps it from starting is one clear line each, without a stack tr
     );
   });
 
+  // Promise 17.5: an unknown flag is one clear line.
   it('an unknown flag', async () => {
-    expectRefusal(await refused(['serve', '--nope']), /unknown option '--nope'/);
+    // And where the right ones are listed.
+    expectRefusal(await refused(['serve', '--nope']), /unknown option '--nope'\nmetis help serve shows/, 2);
   });
 
+  // Promise 17.5: a missing key of a chosen provider is one clear line.
   it('a missing key of a provider that was asked for', async () => {
     expectRefusal(await refused(['demo', '--provider', 'anthropic']), /--provider anthropic: set ANTHROPIC_API_KEY/);
   });
 
+  // Promise 05.20: a reachable address needs tokens and workspace roots, one line says so.
   it('a reachable address without tokens or without workspace roots', async () => {
     const tokens = { METIS_SERVER_AUTH_TOKENS: JSON.stringify(['t'.repeat(32)]) };
     expectRefusal(
@@ -278,6 +304,7 @@ describe('what keeps it from starting is one clear line each, without a stack tr
     );
   });
 
+  // Promise 15.2: every configuration fault stops the start with one line that names source, key and reason.
   it('several faults of the configuration, one line each', async () => {
     const file = path.join(home.path, 'server.yaml');
     fs.writeFileSync(file, 'delegation: { max_dept: 2, max_depth: 9 }\nrecovery: { on_start: mark }\n');
@@ -288,6 +315,7 @@ describe('what keeps it from starting is one clear line each, without a stack tr
     expectRefusal(await refused(['serve', '--config', file]), /delegation\.delegate_depth: must not be above/);
   });
 
+  // Promise 11.19: unknown adapter key, inline api_key and duplicate alias stop the start, naming the path.
   it('a registry that breaks its rules', async () => {
     const file = path.join(home.path, 'registry.yaml');
     const model = '{ aliases: [twin], adapter: b, capabilities: { max_context_tokens: 1, max_output_tokens: 1 } }';
@@ -303,6 +331,7 @@ describe('what keeps it from starting is one clear line each, without a stack tr
   });
 });
 
+// Promise 05.20: with both, requests need a token and /healthz does not.
 it('with tokens and workspace roots a reachable address is served, to callers with a token only', async () => {
   const token = 't'.repeat(32);
   const server = serve(['--host', '0.0.0.0'], {
@@ -343,6 +372,7 @@ it('a reachable server says at its start which names it serves and how to add on
   expect((await local.stop()).stdout).not.toContain('It serves requests');
 });
 
+// Promise 01.2: a second server on the same file ends with database_in_use and disturbs nobody.
 it('a second server on the same file ends with database_in_use and disturbs nobody', async () => {
   const first = serve();
   const url = await address(first);

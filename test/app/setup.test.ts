@@ -91,9 +91,24 @@ describe('metis doctor', () => {
     expect(one).toMatch(/^ok +anthropic: not used, ANTHROPIC_API_KEY is not set$/m);
     expect(one).not.toMatch(/^warning +\w+: no key/m);
     const none = (await doctor()).stdout;
-    expect(none).toMatch(/^warning +anthropic: no key; set ANTHROPIC_API_KEY/m);
-    expect(none).toMatch(/^warning +no provider can be used, so scripted models will answer$/m);
+    expect(none).toMatch(
+      /^warning +no provider key, so simulated models answer; set ANTHROPIC_API_KEY or OPENAI_API_KEY or OPENROUTER_API_KEY/m,
+    );
+    expect(none.match(/_API_KEY/g)).toHaveLength(3);
   });
+
+  it('takes the running server for what it is, not for a taken port', async () => {
+    const server = start(['serve', '--port', '0', '--data', data], { home: home.path });
+    try {
+      const url = await address(server);
+      const { code, stdout } = await doctor({}, '--data', data, '--port', new URL(url).port);
+      expect(code).toBe(0);
+      expect(stdout).toContain(`the server answers at ${url}\n`);
+      expect(stdout).not.toContain('is taken');
+    } finally {
+      await server.stop();
+    }
+  }, 30_000);
 
   it('claims no key for an address that needs none', async () => {
     const { stdout } = await doctor({ OPENAI_BASE_URL: 'http://127.0.0.1:9/v1' });
@@ -156,6 +171,7 @@ describe.each(['routing.global_default_model', 'workers.creation.default_model']
     ['serve', '--port', '0'],
   ];
 
+  // Promise 13.43: an unknown default model is refused where the configuration is read.
   it.each(commands)('that is no model is refused by %s', async (...command) => {
     const { code, stdout, stderr } = await run([...command, ...set('nonsense')], { home: home.path });
     expect(code).toBe(1);

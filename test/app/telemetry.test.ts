@@ -46,6 +46,7 @@ async function play(
 const ALL = { OTEL_EXPORTER_OTLP_ENDPOINT: 'COLLECTOR' };
 
 describe('metrics', () => {
+  // Promise 18.2: metrics arrive at a real collector with the figures of /metrics.
   test('by OTLP are the figures of /metrics, each of them, since the start', async () => {
     const { page, figures } = await play(ALL, { fails: true });
     const samples = page.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
@@ -76,6 +77,7 @@ describe('metrics', () => {
     );
   });
 
+  // Promise 18.6: metrics of calls.
   test('have tokens and times of model calls under the names of the GenAI conventions too', async () => {
     const { figures } = await play(ALL, { fails: true });
     const of = (name: string) =>

@@ -66,6 +66,9 @@ async function startJob(over: Partial<RealOptions>, mcpUrl: string) {
 }
 
 describe('with a collector', () => {
+  // Promise 18.5: with a collector a model request holds no header but those of 11.1.
+  // Promise 18.2: one trace under the traceparent: planner, delegate, worker, chat, as a real collector receives it; no prompt text.
+  // Promise 18.6: spans of a turn's calls.
   test('one delegation is one trace under the turn that was asked for, with tokens and money on chat alone', async () => {
     const collector = await startCollector();
     const mcp = await startMcpServer();
@@ -148,6 +151,7 @@ describe('with a collector', () => {
     }
   });
 
+  // Promise 18.6: spans of the gateway's calls.
   test('a call of the gateway is a chat span like one of a turn, and a failed one says how', async () => {
     const collector = await startCollector();
     const usage = { input: 100, cached: 40, written: 7, output: 5 };
@@ -203,6 +207,7 @@ describe('with a collector', () => {
     );
   });
 
+  // Promise 18.2: a dead collector delays no turn.
   test('that is not there delays no turn and no stop by more than 2 s', async () => {
     const mcp = await startMcpServer();
     // It takes connections and never answers.
@@ -222,6 +227,7 @@ describe('with a collector', () => {
     expect(server.log.filter(({ level }) => level === 'error')).toEqual([]);
   });
 
+  // Promise 18.2: a collector that is away holds up no server that is stopped.
   test('that asks to be tried again holds up no server that is stopped', async () => {
     let asked = 0;
     const collector = http.createServer((request, response) => {
@@ -273,6 +279,7 @@ describe('with a collector', () => {
 });
 
 describe('without OTEL_*', () => {
+  // Promise 18.5: without a collector a model request holds no traceparent; MCP servers get it.
   test("the turn's trace is handed to MCP servers over HTTP as it came, and to nobody else", async () => {
     const mcp = await startMcpServer();
     const { fake, run, server } = await startJob({}, mcp.url);
@@ -291,6 +298,7 @@ describe('without OTEL_*', () => {
     expect(mcp.calls.slice(2).filter((headers) => 'traceparent' in headers)).toEqual([]);
   });
 
+  // Promise 18.2: without OTEL_* no OpenTelemetry module is loaded.
   test('no module of OpenTelemetry is loaded, and with it they are', async () => {
     // In the thread of the program: a loader in one of its own makes each import a question to it.
     const hook = `

@@ -28,6 +28,7 @@ function startInto(words: readonly string[], outputs: { readonly stdout: string;
 }
 
 describe.skipIf(!fs.existsSync(FULL))('an output that is full', () => {
+  // Promise 17.12: a server goes on when its log and output are full.
   test('leaves a server at work, and a signal ends it with 0', async () => {
     const port = await freePort();
     const words = ['serve', '--port', String(port), '--set', 'log.level=debug'];
@@ -43,6 +44,7 @@ describe.skipIf(!fs.existsSync(FULL))('an output that is full', () => {
     expect(await ended).toBe(0);
   });
 
+  // Promise 17.12: a command whose output is full fails with a sentence.
   test('makes a command fail with one sentence', async () => {
     const errors = path.join(tempFolder(), 'errors');
     const { ended } = startInto(['config', 'check'], { stdout: FULL, stderr: errors });
@@ -53,6 +55,7 @@ describe.skipIf(!fs.existsSync(FULL))('an output that is full', () => {
   });
 });
 
+// Promise 17.12: lost lines of the log are counted and reported.
 test('a log that can be written again reports how many lines were lost, each line whole', () => {
   const fifo = path.join(tempFolder(), 'log');
   execFileSync('mkfifo', [fifo]);

@@ -1,4 +1,4 @@
-// The language of the house (docs/architecture.md, One word a thing): verbs for functions, the field's words, few ternaries.
+// The language of the house (docs/architecture.md, One term per concept): verbs for functions, the field's words, few ternaries.
 // `LANGUAGE_ROOM=src/store npx vitest run test/arch/language.test.ts` lists what a room has.
 import { expect, it } from 'vitest';
 import { DIALECT, PARTICIPLE, readGrammar, readWords } from './language.ts';
@@ -17,18 +17,11 @@ const SAME_EVERYWHERE: ReadonlySet<string> = new Set([
   'onAbort',
 ]);
 
-/** What there is today; it only shrinks, until the targets above hold. */
-const CEILINGS = { of: 0, participles: 0, repeated: 0, ternaries: 1930, shared: 0, imports: 0, words: 6 };
-
 const room = process.env.LANGUAGE_ROOM ?? '';
 const sources = typescriptFiles('src').filter(({ path }) => path.startsWith(room));
 const lines = sources.reduce((sum, { text }) => sum + text.split('\n').length - 1, 0);
 const grammars = sources.map((file) => ({ ...file, ...readGrammar(file.text, file.path.endsWith('x')) }));
 const functions = grammars.flatMap((file) => file.functions.map((named) => ({ ...named, path: file.path })));
-
-/** A room by itself is held to the target. */
-const orToday = (target: number, kind: keyof typeof CEILINGS) =>
-  room === '' ? Math.max(target, CEILINGS[kind]) : target;
 
 /** Fails with the list of what was found. */
 function expectFew(found: readonly string[], limit: number): void {
@@ -41,14 +34,11 @@ const list = (some: readonly { path: string; line: number; name: string }[]) =>
   some.map(({ path, line, name }) => `${path}:${line}: ${name}`);
 
 it('functions are named by a verb, not by …Of', () => {
-  expectFew(list(functions.filter(({ name }) => /[a-z]Of$/.test(name))), orToday(functions.length * MAX_SHARE, 'of'));
+  expectFew(list(functions.filter(({ name }) => /[a-z]Of$/.test(name))), functions.length * MAX_SHARE);
 });
 
 it('functions are not named by a bare participle', () => {
-  expectFew(
-    list(functions.filter(({ name }) => PARTICIPLE.test(name))),
-    orToday(functions.length * MAX_SHARE, 'participles'),
-  );
+  expectFew(list(functions.filter(({ name }) => PARTICIPLE.test(name))), functions.length * MAX_SHARE);
 });
 
 it('one name means one function', () => {
@@ -60,7 +50,7 @@ it('one name means one function', () => {
   const repeated = [...places].filter(([, files]) => files.size > 2);
   expectFew(
     repeated.map(([name, files]) => `${name}: ${[...files].join(', ')}`),
-    orToday(MAX_REPEATED_NAMES, 'repeated'),
+    MAX_REPEATED_NAMES,
   );
 });
 
@@ -71,7 +61,7 @@ it('choices are statements more often than ternaries', () => {
     .flatMap(({ path, ternaries }) => Array.from({ length: ternaries }, () => path));
   const perFile = new Map<string, number>();
   for (const path of found) perFile.set(path, (perFile.get(path) ?? 0) + 1);
-  const limit = orToday((lines / 1000) * MAX_TERNARIES_PER_1000_LINES, 'ternaries');
+  const limit = (lines / 1000) * MAX_TERNARIES_PER_1000_LINES;
   const shown = [...perFile].map(([path, count]) => `${path}: ${count}`).join('\n');
   expect(found.length <= limit, `${found.length} ternaries, at most ${Math.floor(limit)} allowed:\n${shown}`).toBe(
     true,
@@ -85,7 +75,7 @@ it('few files share a name', () => {
     places.set(name, [...(places.get(name) ?? []), path]);
   }
   const shared = [...places.values()].filter((paths) => paths.length > 1);
-  expectFew(shared.flat().sort(), orToday(sources.length * MAX_SHARED_FILE_NAMES, 'shared'));
+  expectFew(shared.flat().sort(), sources.length * MAX_SHARED_FILE_NAMES);
 });
 
 it('a file imports few others', () => {
@@ -93,7 +83,7 @@ it('a file imports few others', () => {
     (sum, { text }) => sum + [...text.matchAll(/(?:from|import\()\s*'[.#][^']+'/g)].length,
     0,
   );
-  const limit = orToday((lines / 100) * MAX_IMPORTS_PER_100_LINES, 'imports');
+  const limit = (lines / 100) * MAX_IMPORTS_PER_100_LINES;
   expect(count <= limit, `${count} imports of own files, at most ${Math.floor(limit)} allowed`).toBe(true);
 });
 
@@ -117,7 +107,7 @@ it('texts use the words of the field', () => {
         ),
       ),
     );
-  expectFew(found, orToday(0, 'words'));
+  expectFew(found, 0);
 });
 
 it('a violation is seen', () => {

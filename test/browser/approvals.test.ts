@@ -14,6 +14,8 @@ const ASKS = {
 } as const;
 
 describe.skipIf(browserEndpoint === null)('the approvals', () => {
+  // Promise 17.8: in the inbox calls are approved, edited and rejected by keyboard alone, a refused edit told in place.
+  // Promise 17.6: the approvals pass axe and log no error.
   test('of every session are counted, shown with exact arguments, and answered by keyboard alone', async () => {
     const { url, client, workspace } = await startBrowserServer({
       config: ASKS,

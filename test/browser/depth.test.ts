@@ -77,9 +77,9 @@ describe.skipIf(browserEndpoint === null)('workers of workers', () => {
       [own, cost.outer, cost.inner].map(exactUsd),
     );
     await page.goto(`${url}/#/overview?range=all`);
-    const dearest = page.locator('.list-panel').filter({ hasText: 'Most expensive sessions' }).locator('li');
-    await dearest.getByTitle(all, { exact: true }).waitFor();
-    expect(await dearest.count()).toBe(1);
+    const mostExpensive = page.locator('.list-panel').filter({ hasText: 'Most expensive sessions' }).locator('li');
+    await mostExpensive.getByTitle(all, { exact: true }).waitFor();
+    expect(await mostExpensive.count()).toBe(1);
     await page.goto(`${url}/#/sessions`);
     await page.getByRole('row').filter({ hasText: 'two levels' }).getByTitle(all, { exact: true }).waitFor();
     expect(errors).toEqual([]);

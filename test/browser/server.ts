@@ -12,6 +12,17 @@ import { createCredentials } from '#server/credentials.ts';
 import { type ConfigOver, mergeConfig } from '../support/engine.ts';
 import { ROOT } from '../support/real-server.ts';
 
+const CAPABILITIES = { max_context_tokens: 200_000, max_output_tokens: 8192, supports_structured_output: true };
+/** Real ids and their shipped prices, answered by the scripted adapter: their calls count as real ones (08 §5). */
+export const REAL_MODELS = {
+  adapters: { scripted: { type: 'scripted' } },
+  models: {
+    'anthropic:claude-opus-4-7': { adapter: 'scripted', tier: 'deep', capabilities: CAPABILITIES },
+    'anthropic:claude-sonnet-4-6': { adapter: 'scripted', tier: 'balanced', capabilities: CAPABILITIES },
+    'anthropic:claude-haiku-4-5': { adapter: 'scripted', tier: 'fast', capabilities: CAPABILITIES },
+  },
+};
+
 export interface BrowserServer extends RunningServer {
   readonly url: string;
   readonly client: MetisClient;
@@ -21,11 +32,15 @@ export interface BrowserServer extends RunningServer {
 }
 
 export interface BrowserServerOptions {
-  /** What the models say, as an object. */
+  /** What the models say, as an object; null: the shipped registry with its providers serves. */
   readonly scenario: unknown;
+  /** Keys of providers, by variable. */
+  readonly keys?: Readonly<Record<string, string>>;
   readonly config?: ConfigOver;
   readonly files?: Readonly<Record<string, string>>;
   readonly token?: string;
+  /** Of the registry in place of the shipped one. */
+  readonly registry?: object;
   /** The system's unless told: what was spent on earlier days is recorded with one that goes behind. */
   readonly clock?: Clock;
 }
@@ -60,16 +75,20 @@ export async function startBrowserServer(
     config.server.port = port;
     if (token !== undefined) config.server.auth_tokens = [token];
     config.registry.path = path.join(ROOT, 'config', 'registry.yaml');
+    if (options.registry !== undefined) {
+      config.registry.path = path.join(folder, 'registry.json');
+      fs.writeFileSync(config.registry.path, JSON.stringify(options.registry));
+    }
     const server = await createServer({
       config,
-      credentials: createCredentials({}),
+      credentials: createCredentials(options.keys ?? {}),
       log: silentLogger,
       packageDir: ROOT,
       version: '0.0.0-test',
       env: { PATH: process.env.PATH },
       dataDir,
       keysFile: path.join(folder, '.env'),
-      scenario,
+      ...(options.scenario === null ? {} : { scenario }),
       ...(options.clock === undefined ? {} : { clock: options.clock }),
     });
     running = server;

@@ -68,6 +68,9 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     expect(errors).toEqual([]);
   });
 
+  // Promise 04.26: The card of a delegation lists the tools that its worker did not get.
+  // Promise 17.6: conversation, live tree and timeline of a session pass axe and log no error.
+  // Promise 17.8: a job with two workers is followed to its end in the browser, its costs those of the report to the last digit.
   test('is started and talked to in the page, and followed live to its end: workers, tools, exact costs', async () => {
     const TOOLS = { allowed_tools: ['write_file', 'memory_add'] };
     const words = 'The work is **done**: `a.txt` and b.txt are written. '.repeat(6);
@@ -132,6 +135,7 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     expect([...origins]).toEqual([new URL(url).origin]);
   });
 
+  // Promise 17.8: the demo's job is followed to its end in the browser, planner and workers side by side, each with the cost of the report.
   test('the demo is followed to its end: a planner, three workers side by side, and what they cost', async () => {
     const script = parse(fs.readFileSync(path.join(ROOT, 'config/scenarios/auth-refactor.yaml'), 'utf8'));
     const { url, client, workspace } = await startBrowserServer({
@@ -204,6 +208,7 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     expect(errors).toEqual([]);
   });
 
+  // Promise 17.8: a worker is cancelled from its card.
   test('a worker is cancelled from its card and its planner goes on, on the model that was chosen; a turn is cancelled too', async () => {
     const { url, client, workspace } = await startBrowserServer({
       scenario: scenario(
@@ -227,6 +232,11 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
 
     await page.getByLabel('Message').fill('again');
     await page.keyboard.press('Enter');
+    const [concluded] = await Promise.all([
+      page.waitForResponse((response) => response.url().endsWith('/conclude')),
+      page.getByRole('button', { name: 'Conclude' }).click(),
+    ]);
+    expect(concluded.status()).toBe(202);
     await page.getByRole('button', { name: 'Cancel turn' }).click();
     await page.locator('.turn-end').getByText('cancelled').waitFor();
     const { turns } = await client.listTurns(session.id);
@@ -235,6 +245,7 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     expect(errors).toEqual([]);
   });
 
+  // Promise 17.8: a confirmation is approved with edited arguments, by keyboard alone.
   test('a call of a worker is approved with edited arguments, by keyboard alone', async () => {
     const { url, client, workspace } = await startBrowserServer({
       config: ASKING,
@@ -305,6 +316,7 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     expect(errors).toEqual([]);
   });
 
+  // Promise 13.21: the card shows every line of the definition as new, and none else.
   test('a worker that a planner makes is reviewed as a change, and made as a person edits it', async () => {
     const spec = { name: 'counter', instructions: 'You count.\u202eesnes on', description: 'Counts.' };
     const { url, client, workspace } = await startBrowserServer({
@@ -379,12 +391,22 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     const { page, errors } = await openTab(open(url, session.id));
     await page.getByLabel('Message').fill('begin');
     await page.keyboard.press('Enter');
-    await page.getByLabel('New cap').fill('5');
     await page.getByText('waiting for a higher budget').waitFor();
     const told = await page.getByText('A call did not fit into the cap of $0.0001: $0.00 spent').textContent();
     const [, costs, cap] = /up to \$([\d.]+)\. A cap of \$([\d.]+) lets it pass/.exec(told!)!;
     expect(toPusd(cap!) - toPusd(costs!)).toBeLessThan(toPusd('0.000001'));
+    // The cap that the refused turn names is filled in, below and in the dialog.
+    const turn = (await client.listTurns(session.id)).turns[0]!;
+    const refused = await client.getTurn(session.id, turn.id);
+    expect(refused.budget_refusal?.sufficient_limit_usd).toBe(cap);
+    expect(await page.getByLabel('New cap').inputValue()).toBe(cap);
+    await page.getByRole('button', { name: /^Cap/ }).click();
+    const dialog = page.getByRole('dialog', { name: 'Session cap' });
+    expect(await dialog.getByLabel('Cap in US dollars').inputValue()).toBe(cap);
     await expectAccessible(page);
+    await page.keyboard.press('Escape');
+    await expectAccessible(page);
+    await page.getByLabel('New cap').fill('5');
     await page.keyboard.press('Enter');
     await page.getByRole('article', { name: /^Delegation/ }).waitFor();
     // The worker asks, and waits for as long as this takes.
@@ -536,6 +558,7 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     expect([...origins]).toEqual([new URL(url).origin]);
   });
 
+  // Promise 17.8: at 400 px nothing of a session is cut off, and nothing jumps while it streams.
   test('nothing jumps while it streams, and nothing is cut off from 400 to 2560 px', async () => {
     const { url, client, workspace } = await startBrowserServer({
       scenario: scenario(

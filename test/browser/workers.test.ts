@@ -101,6 +101,7 @@ describe.skipIf(browserEndpoint === null)('the named workers', () => {
     expect([...origins]).toEqual([new URL(url).origin]);
   });
 
+  // Promise 13.24: a session's worker is kept in the project from the dashboard, byte for byte as it is shown.
   test('a worker that a session made is kept in the project, locked, and unlocked', async () => {
     const { url, client, workspace, session } = await worked();
     const { page, errors } = await openTab(`${url}/#/workers`);
@@ -176,6 +177,8 @@ describe.skipIf(browserEndpoint === null)('the named workers', () => {
     expect(errors).toEqual([]);
   });
 
+  // Promise 17.6: the views of named workers pass axe and log no error.
+  // Promise 17.8: at 400 px nothing of the named workers is cut off.
   test('are whole from 400 to 2560 px, light and dark, and pass axe', async () => {
     const { url } = await worked();
     const { page, errors } = await openTab(`${url}/#/workers`);

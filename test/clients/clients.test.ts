@@ -102,6 +102,7 @@ describe.skipIf(!has('claude'))('Claude Code', () => {
       : { raw: twoAgents(String(body.model)) };
   }
 
+  // Promise 19.25 (npm test -- clients): both on their own default models pass a cap, priced exactly by the shipped prices.
   it('on its default models under a cap is answered, priced exactly and below the cap', async () => {
     const world = await startGateway(
       (call) => {
@@ -119,6 +120,7 @@ describe.skipIf(!has('claude'))('Claude Code', () => {
     expect((await treeOf(world)).root).toMatchObject([{ max_cost_usd: '5' }]);
   });
 
+  // Promise 19.25 (npm test -- clients): a default model without a price is refused under a cap, with the priced models of the wire.
   it('on a default model without a price under a cap shows what to do, and nothing is sent', async () => {
     const world = await startGateway(answer);
     const { output } = await claude(world, 'hi', { model: [], headers: 'x-metis-budget-usd: 5' });
@@ -127,6 +129,7 @@ describe.skipIf(!has('claude'))('Claude Code', () => {
     expect(world.provider.received).toEqual([]);
   });
 
+  // Promise 19.25 (npm test -- clients): Claude Code with two sub-agents, Codex with one: right trees and sums, by the programs themselves.
   it('with two sub-agents is one tree with right parents, and its sums are those of its calls', async () => {
     const world = await startGateway(answer);
     const { code, output } = await claude(world, 'ask two agents');
@@ -142,6 +145,7 @@ describe.skipIf(!has('claude'))('Claude Code', () => {
     expect(cost.data).toEqual([expect.objectContaining({ root_session_id: root[0]!.id, cost_usd: totals.cost_usd })]);
   });
 
+  // Promise 19.25 (npm test -- clients): a spent limit shows our sentence in both after one request.
   it('shows the sentence of a spent limit after one request', async () => {
     const world = await startGateway(answer, { config: { budgets: { session_default_usd: '0.001' } } });
     const { output } = await claude(world, 'hi');
@@ -184,6 +188,7 @@ describe.skipIf(!has('codex'))('Codex', () => {
       : { text: 'All is done.' };
   }
 
+  // Promise 19.25 (npm test -- clients): Claude Code with two sub-agents, Codex with one: right trees and sums, by the programs themselves.
   it('with one sub-agent is one tree with right parents, and its sums are those of its calls', async () => {
     const world = await startGateway(answer);
     const { code, output } = await codex(world, 'ask an agent');
@@ -195,6 +200,7 @@ describe.skipIf(!has('codex'))('Codex', () => {
     expect(cost.data).toEqual([expect.objectContaining({ root_session_id: root[0]!.id, cost_usd: totals.cost_usd })]);
   });
 
+  // Promise 19.25 (npm test -- clients): both on their own default models pass a cap, priced exactly by the shipped prices.
   it('on its default model under a cap is answered, priced exactly and below the cap', async () => {
     const world = await startGateway(
       () => ({ text: 'All is done.', usage: { input: 9000, cached: 4000, output: 300 } }),
@@ -211,6 +217,7 @@ describe.skipIf(!has('codex'))('Codex', () => {
     expect((await treeOf(world)).root).toMatchObject([{ max_cost_usd: '5' }]);
   });
 
+  // Promise 19.25 (npm test -- clients): a default model without a price is refused under a cap, with the priced models of the wire.
   it('on a default model without a price under a cap shows what to do, and nothing is sent', async () => {
     const world = await startGateway(answer, { config: { budgets: { session_default_usd: '5' } } });
     const { output } = await codex(world, 'hi', { model: '' });
@@ -219,6 +226,7 @@ describe.skipIf(!has('codex'))('Codex', () => {
     expect(world.provider.received).toEqual([]);
   });
 
+  // Promise 19.25 (npm test -- clients): Codex with the configuration that the guide shows sends its key, and is that key's caller.
   it('sends the key that env_key names, and none where the configuration of the README names none', async () => {
     const token_sha256 = createHash('sha256').update('metis').digest('hex');
     const keyed = await startGateway(() => ({ text: 'All is done.' }), {
@@ -231,6 +239,7 @@ describe.skipIf(!has('codex'))('Codex', () => {
     expect((await treeOf(open)).root).toMatchObject([{ caller: '' }]);
   });
 
+  // Promise 19.25 (npm test -- clients): a spent limit shows our sentence in both after one request.
   it('shows the sentence of a spent limit after one request', async () => {
     const world = await startGateway(answer, { config: { budgets: { session_default_usd: '0.001' } } });
     const { output } = await codex(world, 'hi');

@@ -27,6 +27,7 @@ const IMAGES = Array.from({ length: 5 }, () => ({
 
 /** A message says what the model does with it. */
 async function answer({ user, results }: { readonly user: string; readonly results: readonly string[] }) {
+  if (user.includes('[Stop here: answer now with what you have.]')) return { text: 'without it' };
   if (user.includes('hang')) await new Promise(() => {});
   if (user.includes('write') && results.length === 0)
     return { tool_calls: [{ name: 'write_file', input: { path: 'a.txt', content: 'a' } }] };
@@ -63,6 +64,8 @@ const ownersOf = async (nodes: Nodes, sessions: readonly string[]) =>
   ).map(({ name }) => name);
 
 describe.skipIf(url === null)(`any node${missing && `, skipped: ${missing}`}`, () => {
+  // Promise 16.9: cancel, approval, limit, interrupt, resume, end, purge and a turn with 5 MiB of images, by way of another node.
+  // Promise 20.18: a turn is concluded by way of another node.
   test('a turn with 5 MiB of images, cancel, interrupt, approval, limit, resume, end and purge by way of another node', async () => {
     const nodes = await startNodes({ database: url!, answer, set: ASKING });
     const [a, b] = await Promise.all([nodes.start('a'), nodes.start('b')]);
@@ -93,6 +96,11 @@ describe.skipIf(url === null)(`any node${missing && `, skipped: ${missing}`}`, (
     expect(approved).toMatchObject({ applied: true });
     expect(await ended(b.client, session, writing)).toMatchObject({ status: 'completed' });
 
+    const unwritten = await submit('write');
+    await question(b, session);
+    expect(await b.client.concludeTurn(session, unwritten)).toMatchObject({ applied: true });
+    expect(await ended(b.client, session, unwritten)).toMatchObject({ status: 'completed', output: 'without it' });
+
     const poor = await a.session(workspace, { max_cost_usd: '0.000001' });
     const { turn_id } = await b.client.submitTurn(poor, { content: 'hello' });
     await paused(b, poor, turn_id);
@@ -115,6 +123,7 @@ describe.skipIf(url === null)(`any node${missing && `, skipped: ${missing}`}`, (
     expect(listed.every(({ config_matches }) => config_matches)).toBe(true);
   });
 
+  // Promise 16.9: right after the owner was killed the same is done, later.
   test('right after the owner was killed the same is done, later', async () => {
     const nodes = await startNodes({ database: url!, answer, set: ASKING });
     const [a, b] = await Promise.all([nodes.start('a'), nodes.start('b')]);
@@ -158,6 +167,8 @@ describe.skipIf(url === null)(`any node${missing && `, skipped: ${missing}`}`, (
     expect(new Set(await ownersOf(nodes, [cancelled, interrupted, asked, poor, idle]))).toEqual(new Set(['b']));
   });
 
+  // Promise 16.8: a node cut off from a peer answers 503 for its trees alone, after what it waits.
+  // Promise 16.10: one Idempotency-Key at three nodes has one effect, for a session and a turn.
   test('one Idempotency-Key at three nodes has one effect; a node that is cut off from a peer answers 503 for the trees of that one alone', async () => {
     const nodes = await startNodes({ database: url!, answer });
     const port = await freePort();

@@ -110,6 +110,23 @@ describe.skipIf(url === null)(`commands beside a cluster${missing && `, skipped:
     expect(away.stdout).not.toContain('secret');
   });
 
+  // Promise 22.9: models that any node used, and whose successor costs less, are reported.
+  test('doctor names models that any node used and whose successor costs less', async () => {
+    const nodes = await startNodes({ database: url!, answer: () => ({ text: 'done' }) });
+    const registry = path.join(path.dirname(nodes.root), 'registry.yaml');
+    const text = fs.readFileSync(registry, 'utf8');
+    const newer = 'aliases: [opus], superseded_by: anthropic:claude-haiku-4-5,';
+    fs.writeFileSync(registry, text.replace('aliases: [opus],', newer));
+    const a = await nodes.start('a');
+    const remarks = async () =>
+      linesOf((await nodes.command('doctor')).stdout).filter((line) => line.includes('costs less'));
+    expect(await remarks()).toEqual([]);
+    await a.turn(await a.session(nodes.workspace('one')), 'hello');
+    expect(await remarks()).toEqual([
+      'warning  anthropic:claude-opus-4-7 was used in the last 30 days; its successor anthropic:claude-haiku-4-5 costs less',
+    ]);
+  });
+
   test('`metis run` beside no other node goes on with the turns of nodes that died', async () => {
     let finished = async () => false;
     const nodes = await startNodes({

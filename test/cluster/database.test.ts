@@ -37,6 +37,7 @@ describe.skipIf(url === null)(`the database${missing && `, skipped: ${missing}`}
     await until(async () => (await fetch(`${a.url}/nodes`)).status === 200, PATIENCE_SECONDS);
   });
 
+  // Promise 16.6: the database away three times for less than the lease: no turn fails, no take-over, every commit once.
   test('away again and again for less than the lease: no turn fails, no tree changes hands, every commit once', async () => {
     const names = nameList(6);
     const work = plannedWork(() => (FULL ? 1500 : 200));
@@ -62,6 +63,7 @@ describe.skipIf(url === null)(`the database${missing && `, skipped: ${missing}`}
     expect(await nodes.rows("SELECT 1 FROM events WHERE type = 'turn.resumed'")).toEqual([]);
   });
 
+  // Promise 16.6 (npm test -- cluster): away for longer than the lease: trees are dropped, and every turn completes after its return.
   test('away for longer than the lease: trees are dropped, and every turn goes on after its return', async () => {
     const names = nameList(4);
     const work = plannedWork(() => 200);
@@ -90,6 +92,7 @@ describe.skipIf(url === null)(`the database${missing && `, skipped: ${missing}`}
     expect((await fetch(`${a.url}/readyz`)).status).toBe(200);
   });
 
+  // Promise 16.8: a node cut off from the database has ended its tools when another takes over.
   test('cut off from one node: its command is ended before its lease, which another node waits for', async () => {
     const nodes = await startNodes({
       database: url!,
@@ -131,6 +134,7 @@ describe.skipIf(url === null)(`the database${missing && `, skipped: ${missing}`}
     expect(call!.result_json).toContain('it may or may not have taken effect');
   });
 
+  // Promise 16.25: without an answer of the database /healthz and /metrics are 200 and /readyz says why not, within a second.
   test('without an answer: /healthz and /metrics are 200 and /readyz says why not, each within a second', async () => {
     const nodes = await startNodes({ database: url!, answer: () => ({ text: 'done' }) });
     const proxy = await startProxy(targetOf(nodes.schema.url));
@@ -161,6 +165,7 @@ describe.skipIf(url === null)(`the database${missing && `, skipped: ${missing}`}
     await until(async () => (await ask('/readyz')).status === 200, PATIENCE_SECONDS);
   });
 
+  // Promise 16.25: a node waits for its database at the start, or ends as it is configured.
   test('not there at the start: a node waits for it, one that is configured so ends', async () => {
     const nodes = await startNodes({ database: url!, answer: () => ({ text: 'done' }) });
     const proxy = await startProxy(targetOf(nodes.schema.url));
@@ -175,6 +180,7 @@ describe.skipIf(url === null)(`the database${missing && `, skipped: ${missing}`}
     expect((await fetch(`${(await started).url}/readyz`)).status).toBe(200);
   });
 
+  // Promise 16.8: 200 ms a statement cause no take-over.
   test('200 ms an answer: turns are slower, and no tree changes hands', async () => {
     const names = nameList(3);
     const work = plannedWork(() => 50);

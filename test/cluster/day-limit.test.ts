@@ -62,6 +62,7 @@ async function paid({ world }: Node, session: Parameters<typeof callCompleted>[1
 }
 
 describe.skipIf(url === null)(`the limit of a day on several nodes${missing && `, skipped: ${missing}`}`, () => {
+  // Promise 16.14: three node processes spend of one day's limit at once and one is killed: the ledger never passes it, and nine tenths can be spent.
   test('three nodes spend at once and one is killed: never more than the limit, and nine tenths of it can be spent', async () => {
     const LIMIT_USD = 10;
     const OUTPUT = 4000;
@@ -145,6 +146,7 @@ describe.skipIf(url === null)(`the limit of a day on several nodes${missing && `
     expect(spent).toBeGreaterThan(LIMIT_USD - held);
   });
 
+  // Promise 16.14: of nodes that ask at the same moment for more than half of a limit, one gets it.
   test('of nodes that ask at the same moment for more than half, one gets it', async () => {
     const three = await openNodes(['a', 'b', 'c']);
     for (let round = 0; round < 10; round += 1) {
@@ -165,6 +167,7 @@ describe.skipIf(url === null)(`the limit of a day on several nodes${missing && `
     expect(refused).toEqual({ ok: false, elsewhere: usd('0.12') });
   });
 
+  // Promise 16.14: a call that ends while its node asks for more is counted once.
   test('a call that ends while its node asks for more is counted once: its part of the answer is spent', async () => {
     const read = gate();
     const arrived = gate();

@@ -148,6 +148,7 @@ describe.skipIf(url === null)(`doors${missing && `, skipped: ${missing}`}`, () =
     ]);
   });
 
+  // Promise 16.23: the first call of a gateway session is whole and booked after more than 30 s (`npm test -- cluster`) and while its node drains.
   test.each(['runs on', 'goes down'])(
     'the first call of a client is answered whole and booked on a node that %s',
     async (how) => {

@@ -58,6 +58,7 @@ async function execute(url: string, ...statements: readonly string[]): Promise<v
 }
 
 describe.skipIf(noPostgres !== '')(`PostgreSQL fails over${noPostgres && `, skipped: ${noPostgres}`}`, () => {
+  // Promise 16.22: a standby is promoted under nodes at work: every turn completes, no call is paid twice.
   test.each(LEASES)('a standby is promoted, lease %i s: every turn completes, no call is paid twice', async (lease) => {
     const cluster = await startWork(lease, true);
     const { nodes, work, postgres, proxy, a } = cluster;
@@ -77,6 +78,7 @@ describe.skipIf(noPostgres !== '')(`PostgreSQL fails over${noPostgres && `, skip
     expect((await fetch(`${a.url}/readyz`)).status).toBe(200);
   });
 
+  // Promise 16.22: a primary that is read-only for less than the lease: no turn fails, no take-over.
   test('a database that refuses writes for less than the lease: no turn fails, no tree changes hands', async () => {
     const cluster = await startWork(READ_ONLY_LEASE_SECONDS);
     const { nodes, work, postgres } = cluster;
@@ -94,6 +96,7 @@ describe.skipIf(noPostgres !== '')(`PostgreSQL fails over${noPostgres && `, skip
     expect(await nodes.rows('SELECT DISTINCT owner_epoch FROM trees')).toEqual([{ owner_epoch: '1' }]);
   });
 
+  // Promise 16.22: a database that refuses commits for another reason: every turn completes after.
   test('a database that fails for another reason: the tree is given up, and every turn completes after', async () => {
     const cluster = await startWork(15);
     const { nodes, work, postgres } = cluster;

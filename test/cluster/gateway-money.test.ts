@@ -22,6 +22,7 @@ function message(node: TestNode, session: string): Promise<Response> {
 }
 
 describe.skipIf(url === null)(`money of gateway calls in a cluster${missing && `, skipped: ${missing}`}`, () => {
+  // Promise 19.26: a call whose tree is lost releases its reservation.
   test('a call whose tree is lost gives its reservation back', async () => {
     let answer = () => {};
     const held = new Promise<void>((resolve) => {

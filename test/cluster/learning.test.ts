@@ -44,7 +44,7 @@ describe.skipIf(url === null)(`learning on several nodes${missing && `, skipped:
     await until(async () => (await learned())[0] === TURNS);
     expect(await learned()).toEqual([TURNS]);
     for (const { id } of turns) {
-      const told = await a.engine.store.events.ofTurn(id as never, ['pattern.recorded', 'eval.completed']);
+      const told = await a.engine.store.events.listOfTurn(id as never, ['pattern.recorded', 'eval.completed']);
       expect(told.map(({ type }) => type).sort()).toEqual(['eval.completed', 'pattern.recorded']);
     }
     expect([...a.log, ...b.log].filter(({ msg }) => msg.includes('nothing was learned'))).toEqual([]);

@@ -66,6 +66,7 @@ describe.skipIf(url === null)(`webhooks of a cluster${missing && `, skipped: ${m
     expect(new Set(hook.told.map(({ id }) => id)).size).toBe(8);
   });
 
+  // Promise 20.12: in a cluster one that is down silences no other after the lock's connection broke.
   test('after the connection with the lock broke, a receiver that is down does not silence another', async () => {
     const [down, well] = [await receiver(503), await receiver()];
     const cluster = await startNodes({

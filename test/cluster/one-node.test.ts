@@ -52,6 +52,7 @@ describe.skipIf(url === null)(`one node${missing && `, skipped: ${missing}`}`, (
     expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('node_name_in_use') });
   });
 
+  // Promise 16.20: a node that was killed starts again under its name, after the end of its old lease.
   test('a node that was killed starts again under its name, after a wait for its lease that its log reports', async () => {
     const cluster = await startNodes({
       database: url!,
@@ -78,6 +79,7 @@ describe.skipIf(url === null)(`one node${missing && `, skipped: ${missing}`}`, (
   });
 });
 
+// Promise 16.18: without a database address neither driver is loaded, and nothing of the cluster.
 test('without a database address neither driver is loaded, and nothing of the cluster', async () => {
   const home = temporaryHome();
   onTestFinished(home.remove);

@@ -57,6 +57,7 @@ describe.skipIf(url === null)(`ownership${missing && `, skipped: ${missing}`}`, 
     ]);
   });
 
+  // Promise 16.20: of nodes that register one name at the same moment one gets it.
   test('of nodes that register one name at the same moment one gets it', async () => {
     const world = await node(await emptySchema(), 'other');
     const ROUNDS = 10;
@@ -177,6 +178,7 @@ describe.skipIf(url === null)(`ownership${missing && `, skipped: ${missing}`}`, 
     expect((await b.trees.nodes()).map((each) => each.id)).not.toContain(id);
   });
 
+  // Promise 16.5: stopped between fence and COMMIT it delays the take-over by 3 s at most, and commits nothing.
   test('a node that stands still between fence and COMMIT keeps its tree from others for 3 s at most, and commits nothing', async () => {
     const schema = await emptySchema();
     const a = await node(schema, 'a', { clock: manualClock(NOON) });
@@ -204,6 +206,7 @@ describe.skipIf(url === null)(`ownership${missing && `, skipped: ${missing}`}`, 
     expect(await treeRow(b, session.id)).toEqual(row);
   });
 
+  // Promise 16.22: a commit that the database refuses gives up its tree, and the node's own sweep takes it up.
   test('a commit that the database refuses gives up its tree, which the next sweep of the same node takes up', async () => {
     const schema = await emptySchema();
     const taken: string[] = [];
@@ -226,6 +229,7 @@ describe.skipIf(url === null)(`ownership${missing && `, skipped: ${missing}`}`, 
     expect(await treeRow(a, session.id)).toMatchObject({ owner_node: a.trees.node, owner_epoch: 2n });
   });
 
+  // Promise 16.24: a node that is too old drops its trees, is not ready, opens none, renews no lease.
   test('a node that a migration has made too old drops its trees, is not ready, makes none and renews no lease', async () => {
     const schema = await emptySchema();
     const a = await node(schema, 'a');

@@ -55,6 +55,7 @@ describe.skipIf(url === null)(`shared roots${missing && `, skipped: ${missing}`}
     expect(fs.readFileSync(path.join(root, '.metis-cluster'), 'utf8')).toBe(written);
   });
 
+  // Promise 16.13: another folder as shared root is shared_root_mismatch.
   test('another folder at its path, without the mark, is shared_root_mismatch', async () => {
     const root = path.join(tempFolder(), 'root');
     fs.mkdirSync(root);
@@ -66,6 +67,7 @@ describe.skipIf(url === null)(`shared roots${missing && `, skipped: ${missing}`}
     expect(fs.readdirSync(root)).toEqual([]);
   });
 
+  // Promise 16.27: a shared root that is replaced while a node runs is reported once, as is its return.
   test('one that is replaced by an empty folder while a node runs is reported once, and so is its return', async () => {
     const root = path.join(tempFolder(), 'root');
     fs.mkdirSync(root);
@@ -135,6 +137,7 @@ describe.skipIf(url === null)(`workspaces of a cluster${missing && `, skipped: $
     });
   }
 
+  // Promise 16.13: a workspace outside the shared roots is 403 and stores nothing.
   test('below a shared root they are opened; outside it is 403, and nothing is stored', async () => {
     const [schema, home, root] = [await emptySchema(), tempFolder(), tempFolder()];
     const a = await node(schema, path.join(home, 'a'), { shared_roots: [root] });
@@ -147,6 +150,7 @@ describe.skipIf(url === null)(`workspaces of a cluster${missing && `, skipped: $
     expect(a.log.filter((line) => line.msg.includes('no workspace can be opened'))).toEqual([]);
   });
 
+  // Promise 16.27: a node whose shared root was replaced is not ready and claims no tree there.
   test('a root that is replaced while a node runs makes it not ready, and takes its trees from it, until it is back', async () => {
     const [schema, home] = [await emptySchema(), tempFolder()];
     const root = path.join(home, 'root');
@@ -185,6 +189,7 @@ describe.skipIf(url === null)(`workspaces of a cluster${missing && `, skipped: $
     ]);
   });
 
+  // Promise 16.13: with local workspaces a turn sent elsewhere runs on its node, and is 503 while that is gone.
   test('a turn sent elsewhere runs on the node that has the files, held by it or not; while that node is gone it is 503', async () => {
     const [schema, home] = [await emptySchema(), tempFolder()];
     const a = await node(schema, path.join(home, 'a'), { local_workspaces: true });

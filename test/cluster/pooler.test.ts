@@ -47,6 +47,7 @@ const SETTINGS = `SELECT current_schema() AS schema, current_setting('statement_
   current_setting('idle_in_transaction_session_timeout') AS idle, current_setting('synchronous_commit') AS sync`;
 
 describe.skipIf(lacking !== '')(`a pooler${lacking && `, skipped: ${lacking}`}`, () => {
+  // Promise 16.26: behind pgbouncer in session mode each connection has its schema and its time limits.
   test('in session mode: every connection has its schema and its time limits', async () => {
     const at = await throughPooler({ mode: 'session' });
     const pool = await open(at);
@@ -61,6 +62,7 @@ describe.skipIf(lacking !== '')(`a pooler${lacking && `, skipped: ${lacking}`}`,
     expect((await heartbeat.send(SETTINGS, [])).rows).toMatchObject([{ schema, statement: '1200ms' }]);
   });
 
+  // Promise 16.26: behind pgbouncer in session mode two nodes share trees.
   test('in session mode: two nodes share trees, and doctor finds both', async () => {
     const nodes = await startNodes({ database: url!, answer: () => ({ text: 'done' }) });
     const database = await startPgbouncer(nodes.schema.url, { mode: 'session', lines: ['default_pool_size = 50'] });
@@ -74,6 +76,7 @@ describe.skipIf(lacking !== '')(`a pooler${lacking && `, skipped: ${lacking}`}`,
     expect(await inspectCluster(database, MIGRATIONS, [])).toMatchObject({ missing: 0, nodes: [{ name: 'b' }] });
   });
 
+  // Promise 16.26: a pooler in transaction or statement mode is refused at the start and by doctor.
   test.each([
     { mode: 'transaction' },
     { mode: 'statement' },
@@ -88,6 +91,7 @@ describe.skipIf(lacking !== '')(`a pooler${lacking && `, skipped: ${lacking}`}`,
     await expect(inspectCluster(at, MIGRATIONS, [])).rejects.toMatchObject(refusal);
   });
 
+  // Promise 16.26: what a pooler refuses ends the start at once.
   test('what a pooler refuses ends the start at once, with its reason', async () => {
     const at = new URL(await throughPooler({ mode: 'session' }));
     at.searchParams.set('options', '-e');

@@ -26,6 +26,7 @@ async function startBehindProxy(nodes: Nodes, name: string) {
 }
 
 describe.skipIf(url === null)(`nodes out of reach${missing && `, skipped: ${missing}`}`, () => {
+  // Promise 16.21: a node out of reach is reported by log, metric, GET /nodes and doctor, until it is reached again.
   test('a node that cannot be reached is reported by the log, the metric and GET /nodes of the others, until it is reached again', async () => {
     const nodes = await startNodes({ database: url!, answer: () => ({ text: 'done' }) });
     const a = await nodes.start('a');
@@ -49,6 +50,7 @@ describe.skipIf(url === null)(`nodes out of reach${missing && `, skipped: ${miss
     expect(await metric(a)).toBe('0');
   });
 
+  // Promise 16.21: an address that leads to another node counts as out of reach.
   test('an address that leads to another node is one that does not lead to it', async () => {
     const nodes = await startNodes({ database: url!, answer: () => ({ text: 'done' }) });
     const a = await nodes.start('a');

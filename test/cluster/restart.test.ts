@@ -29,6 +29,7 @@ async function drive(nodes: Nodes, node: TestNode, working: () => boolean): Prom
 }
 
 describe.skipIf(noPostgres !== '')(`PostgreSQL restarted${noPostgres && `, skipped: ${noPostgres}`}`, () => {
+  // Promise 16.6: PostgreSQL itself restarted under nodes at work, clean and `immediate` (three times in 30 s by `npm test -- cluster`): no turn fails, no take-over, every commit once.
   test('again and again, in order and by a fall: no turn fails, no tree changes hands, every commit once', async () => {
     const postgres = await startPostgres();
     const work = plannedWork(() => 100);
@@ -58,6 +59,7 @@ describe.skipIf(noPostgres !== '')(`PostgreSQL restarted${noPostgres && `, skipp
     expect(await nodes.rows("SELECT 1 FROM events WHERE type = 'turn.resumed'")).toEqual([]);
   });
 
+  // Promise 16.6 (npm test -- cluster): PostgreSQL stopped for 20 s with a lease of 3 s: every turn completes after (`npm test -- cluster`).
   test.runIf(FULL)('away for longer than the lease, for 20 s: every turn completes after', async () => {
     const postgres = await startPostgres();
     const work = plannedWork(() => 300);

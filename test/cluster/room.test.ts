@@ -40,6 +40,7 @@ const sessionsOf = (node: TestNode, workspace: string, count: number) =>
   Promise.all(Array.from({ length: count }, () => node.session(workspace)));
 
 describe.skipIf(url === null)(`room${missing && `, skipped: ${missing}`}`, () => {
+  // Promise 16.15: a node runs no more turns than it may, and a tree that nobody owns goes where there is room.
   test('a node runs as many turns as it may; a tree that nobody owns goes where there is room', async () => {
     const held = heldCalls();
     const nodes = await startNodes({ database: url!, answer: held.answer, set: { 'cluster.max_turns': 2 } });
@@ -72,6 +73,7 @@ describe.skipIf(url === null)(`room${missing && `, skipped: ${missing}`}`, () =>
     expect(taken).toHaveLength(6);
   });
 
+  // Promise 16.15 (npm test -- room): three nodes make 2.2 times the turns a second of one, by `npm test -- room`.
   test.runIf(MEASURED)(
     'three nodes make at least 2.2 times the turns a second of one, and full ones refuse after 30 s',
     async () => {

@@ -88,6 +88,8 @@ async function complete(seen: Seen, stored: () => Promise<string[]>): Promise<vo
 }
 
 describe.skipIf(missing !== '')(`streams at three nodes${missing && `, skipped: ${missing}`}`, () => {
+  // Promise 16.3: WebSocket and SSE streams at three nodes have each stored event of the tree once, ascending.
+  // Promise 16.7: NATS restarted under load: every turn completes once, and watchers elsewhere, with NATS and without, have every event.
   test('NATS is stopped and started under load: no turn notices, and every stream anywhere has each event once, in order', async () => {
     const server = await startNats(nats.url!);
     const work = plannedWork(() => 40);

@@ -49,6 +49,8 @@ const linesOf = (nodes: Nodes, name: string) =>
     .filter(Boolean);
 
 describe.skipIf(url === null)(`take-over${missing && `, skipped: ${missing}`}`, () => {
+  // Promise 16.1: a node that is killed at work leaves no turn unfinished.
+  // Promise 16.2: after a node was killed no completed call is paid again, no call has a second worker, no command runs twice.
   test('SIGKILL of a node at work: another finishes every turn, no completed call is paid again, no command runs twice', async () => {
     const names = nameList(6);
     const work = plannedWork(() => 150);
@@ -84,6 +86,7 @@ describe.skipIf(url === null)(`take-over${missing && `, skipped: ${missing}`}`, 
     expect(await nodes.rows('SELECT name FROM nodes WHERE lease_until > now()')).toEqual([{ name: 'b' }]);
   });
 
+  // Promise 16.5: a node that stands still beyond its lease commits nothing of what it lost, has a new id, and takes new turns; its commands ran once.
   test('a node that stands still beyond its lease commits nothing of what it lost, and comes back under a new id', async () => {
     const names = nameList(10);
     let stopped = false;
@@ -128,6 +131,7 @@ describe.skipIf(url === null)(`take-over${missing && `, skipped: ${missing}`}`, 
     for (const name of names) expect(linesOf(nodes, name)).toEqual([name]);
   });
 
+  // Promise 16.12: turns of a node that is stopped in order go on elsewhere before its lease ends, and no call is repeated.
   test('SIGTERM with turns at work: they go on elsewhere at once, and no call is repeated', async () => {
     const names = nameList(4);
     const work = plannedWork(() => 300);
@@ -157,6 +161,7 @@ describe.skipIf(url === null)(`take-over${missing && `, skipped: ${missing}`}`, 
     for (const name of names) expect(linesOf(nodes, name)).toEqual([name]);
   });
 
+  // Promise 16.12: three nodes are replaced one after the other under load: no turn fails, no call is repeated.
   test('three nodes are replaced one after the other under load: no turn fails, and no call is repeated', async () => {
     const work = plannedWork(() => 100);
     const nodes = await startNodes({
@@ -203,6 +208,7 @@ describe.skipIf(url === null)(`take-over${missing && `, skipped: ${missing}`}`, 
     });
   });
 
+  // Promise 16.19: a turn that ends its node at each resumption is cancelled after three; one that makes progress is not.
   test('a turn that kills its node at each resumption is ended after three; one that makes progress is not, nor those beside it', async () => {
     let node: TestNode | null = null;
     const nodes = await startNodes({

@@ -4,7 +4,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '#protocol/clock.ts';
 import type { Delta } from '#protocol/delta.ts';
 import { withoutRaw } from '#protocol/message.ts';
-import { NO_TOKENS, type Usage } from '#protocol/usage.ts';
+import { buildPlainCost, NO_TOKENS, type Usage } from '#protocol/usage.ts';
 import { createHmacFor, createSeals } from '#store/bus/nats/frame.ts';
 import { openLink } from '#store/bus/nats/link.ts';
 import { frameKey } from '#store/cluster/tree-claims.ts';
@@ -21,7 +21,7 @@ import { emptySchema, note, said, start, stranger, text, textAfter, type WatchNo
 const postgres = await postgresService();
 const nats = await natsService();
 const missing = [postgres.missing, nats.missing].filter((each) => each !== '').join(', ');
-const USAGE: Usage = { ...NO_TOKENS, cost_usd: '0', pricing_version: 'A', priced: true, latency_ms: 1 };
+const USAGE: Usage = { ...NO_TOKENS, ...buildPlainCost('0'), pricing_version: 'A', priced: true, latency_ms: 1 };
 
 async function twoNodes(url: string | null = nats.url) {
   const schema = await emptySchema(postgres.url!);
@@ -44,15 +44,16 @@ const complete = (id: string, content: string): Delta => ({
 });
 
 describe.skipIf(missing !== '')(`watching from another node${missing && `, skipped: ${missing}`}`, () => {
+  // Promise 16.3: a watcher on another node is told of each commit once, in order, and of deltas as they were said.
   test('events come once each in the order of their commits, deltas as they were said, with no request to the owner', async () => {
     const { a, b } = await twoNodes();
     const session = await storedSession(a);
     await a.journal.commit({ emit: [note(session, 'before')] });
     const [here, there] = [await a.watch(session), await b.watch(session)];
     const id = a.ids.message();
-    a.journal.transient(start(session, id));
+    a.journal.publishDelta(start(session, id));
     const chunks = Array.from({ length: 50 }, (_, i) => `${i} `);
-    for (const chunk of chunks) a.journal.transient(text(session, id, chunk));
+    for (const chunk of chunks) a.journal.publishDelta(text(session, id, chunk));
     for (let i = 0; i < 20; i++)
       await a.journal.commit({ emit: [note(session, `${i}`), note(session, `${i}, second`)] });
     await a.journal.commit({ emit: [said(session, complete(id, chunks.join(''))), note(session, 'last')] });
@@ -63,19 +64,20 @@ describe.skipIf(missing !== '')(`watching from another node${missing && `, skipp
     expect(there.deltas(id).at(-1)?.type).toBe('message.complete');
   });
 
+  // Promise 16.11: who joins in mid-message elsewhere holds all of it.
   test('who joins in mid-message is told what was said before, whatever its length, and what follows adds up', async () => {
     const { a, b } = await twoNodes();
     const session = await storedSession(a);
     await a.journal.commit({ emit: [note(session, 'before')] });
     const id = a.ids.message();
     const before = 'Grüße 🍋 "\\\n\u0001'.repeat(100_000);
-    a.journal.transient(start(session, id));
-    a.journal.transient(text(session, id, before));
+    a.journal.publishDelta(start(session, id));
+    a.journal.publishDelta(text(session, id, before));
     const there = await b.watch(session);
     await until(() => textAfter(there.deltas(id)).length >= before.length);
     // One that joins where the node knows it already asks nobody.
     const second = await b.watch(session);
-    for (const chunk of ['and ', 'more']) a.journal.transient(text(session, id, chunk));
+    for (const chunk of ['and ', 'more']) a.journal.publishDelta(text(session, id, chunk));
     await a.journal.commit({ emit: [said(session, complete(id, `${before}and more`)), note(session, 'last')] });
     for (const each of [there, second]) {
       await until(() => each.ids().length === 1);
@@ -84,6 +86,7 @@ describe.skipIf(missing !== '')(`watching from another node${missing && `, skipp
     }
   });
 
+  // Promise 16.11: a message of 2 MiB reaches watchers elsewhere.
   test('a message of 2 MiB and an input of one arrive whole, though no frame may be so long', async () => {
     const { a, b } = await twoNodes();
     const session = await storedSession(a);
@@ -94,14 +97,14 @@ describe.skipIf(missing !== '')(`watching from another node${missing && `, skipp
     const message = assistantMessage(a, turn, [{ type: 'text', text: large }]);
     const wire = withoutRaw(message);
     const tool = { message_id: message.id, content_block_index: 1, tool_use_id: a.ids.toolUse() };
-    a.journal.transient(start(session, message.id));
-    a.journal.transient(text(session, message.id, large));
-    a.journal.transient(said(session, { type: 'tool.use_start', payload: { ...tool, tool_name: 'write_file' } }));
+    a.journal.publishDelta(start(session, message.id));
+    a.journal.publishDelta(text(session, message.id, large));
+    a.journal.publishDelta(said(session, { type: 'tool.use_start', payload: { ...tool, tool_name: 'write_file' } }));
     const input = { text: large.slice(0, large.length / 2) };
     const partial_json = JSON.stringify(input);
-    a.journal.transient(said(session, { type: 'tool.use_input_delta', payload: { ...tool, partial_json } }));
+    a.journal.publishDelta(said(session, { type: 'tool.use_input_delta', payload: { ...tool, partial_json } }));
     const end = { ...tool, final_input: input, input_error: null };
-    a.journal.transient(said(session, { type: 'tool.use_end', payload: end }));
+    a.journal.publishDelta(said(session, { type: 'tool.use_end', payload: end }));
     await a.journal.commit({
       writes: [{ kind: 'message.insert', message }],
       emit: [
@@ -123,6 +126,7 @@ describe.skipIf(missing !== '')(`watching from another node${missing && `, skipp
     expect(JSON.stringify(appended?.payload) === JSON.stringify({ message: wire })).toBe(true);
   });
 
+  // Promise 16.8: a node cut off from NATS goes on telling what is committed elsewhere.
   test('cut off from NATS, events go on coming from the database; a message that was cut is made whole or ended', async () => {
     const schema = await emptySchema(postgres.url!);
     const at = new URL(nats.url!);
@@ -134,12 +138,12 @@ describe.skipIf(missing !== '')(`watching from another node${missing && `, skipp
     await a.journal.commit({ emit: [note(session, 'before')] });
     const there = await b.watch(session);
     const [kept, lost] = [assistantMessage(a, turn), a.ids.message()];
-    a.journal.transient(start(session, kept.id));
-    a.journal.transient(text(session, kept.id, 'heard'));
+    a.journal.publishDelta(start(session, kept.id));
+    a.journal.publishDelta(text(session, kept.id, 'heard'));
     await until(() => textAfter(there.deltas(kept.id)) === 'heard');
 
     proxy.cut();
-    a.journal.transient(text(session, kept.id, ', not heard'));
+    a.journal.publishDelta(text(session, kept.id, ', not heard'));
     await a.journal.commit({
       writes: [{ kind: 'message.insert', message: { ...kept, content: [{ type: 'text', text: 'heard, not heard' }] } }],
       emit: [said(session, complete(kept.id, 'heard, not heard')), note(session, 'while cut')],
@@ -148,11 +152,11 @@ describe.skipIf(missing !== '')(`watching from another node${missing && `, skipp
     await until(() => there.deltas(kept.id).at(-1)?.type === 'message.complete');
     expect(there.deltas(kept.id).at(-1)?.payload).toMatchObject({ final_content: [{ text: 'heard, not heard' }] });
 
-    a.journal.transient(start(session, lost));
-    a.journal.transient(text(session, lost, 'before the mend'));
+    a.journal.publishDelta(start(session, lost));
+    a.journal.publishDelta(text(session, lost, 'before the mend'));
     proxy.mend();
     await until(() => textAfter(there.deltas(lost)) === 'before the mend');
-    a.journal.transient(text(session, lost, ', and after'));
+    a.journal.publishDelta(text(session, lost, ', and after'));
     await a.journal.commit({
       emit: [said(session, complete(lost, 'before the mend, and after')), note(session, 'mended')],
     });
@@ -161,6 +165,7 @@ describe.skipIf(missing !== '')(`watching from another node${missing && `, skipp
     expect(there.ids()).toEqual((await storedIds(a)).slice(1));
   });
 
+  // Promise 16.7: without nats.url one reading a second finds what other nodes committed.
   test('without NATS one reading a second finds what was committed, for all trees in one query', async () => {
     const schema = await emptySchema(postgres.url!);
     const clock = manualClock();
@@ -181,6 +186,7 @@ describe.skipIf(missing !== '')(`watching from another node${missing && `, skipp
     for (const each of there) expect(each.ids()).toEqual([...each.ids()].sort());
   });
 
+  // Promise 16.8: frames that an owner could not send are noticed and read.
   test('frames that were lost are noticed at the next one, or at the next reading', async () => {
     const schema = await emptySchema(postgres.url!);
     const at = new URL(nats.url!);
@@ -193,15 +199,15 @@ describe.skipIf(missing !== '')(`watching from another node${missing && `, skipp
     await a.journal.commit({ emit: [note(session, 'before')] });
     const there = await b.watch(session, { include_worker_sessions: true });
     const id = a.ids.message();
-    a.journal.transient(start(session, id));
-    a.journal.transient(text(session, id, 'one'));
+    a.journal.publishDelta(start(session, id));
+    a.journal.publishDelta(text(session, id, 'one'));
     await until(() => textAfter(there.deltas(id)) === 'one');
     // The owner is cut off; the watcher knows nothing of it, and a worker begins meanwhile.
     proxy.cut();
     await until(() => !a.linked());
     const worker = await storedWorker(a, session, turn);
     await a.journal.commit({ emit: [note(session, 'lost'), note(worker, 'lost too')] });
-    a.journal.transient(text(session, id, ' two'));
+    a.journal.publishDelta(text(session, id, ' two'));
     clock.advance(1000);
     await until(() => clock.pending(250) === 1);
     clock.advance(250);
@@ -213,24 +219,25 @@ describe.skipIf(missing !== '')(`watching from another node${missing && `, skipp
     await a.journal.commit({ emit: [note(worker, 'heard'), said(worker, { ...complete(a.ids.message(), '') })] });
     await until(() => there.ids().length === 4);
     expect(there.ids()).toEqual((await storedIds(a)).slice(1));
-    a.journal.transient(text(session, id, ' three'));
+    a.journal.publishDelta(text(session, id, ' three'));
     await until(() => textAfter(there.deltas(id)) === 'one two three');
     // Nothing is committed this time.
     proxy.cut();
     await until(() => !a.linked());
-    a.journal.transient(text(session, id, ' four'));
+    a.journal.publishDelta(text(session, id, ' four'));
     const unheard = a.ids.message();
-    a.journal.transient(start(worker, unheard));
-    a.journal.transient(text(worker, unheard, 'begun'));
+    a.journal.publishDelta(start(worker, unheard));
+    a.journal.publishDelta(text(worker, unheard, 'begun'));
     proxy.mend();
     await until(() => a.linked());
-    a.journal.transient(text(worker, unheard, ' and told'));
+    a.journal.publishDelta(text(worker, unheard, ' and told'));
     await until(() => textAfter(there.deltas(unheard)) === 'begun and told');
     expect(there.deltas(unheard)[0]?.type).toBe('message.start');
-    a.journal.transient(text(session, id, ' five'));
+    a.journal.publishDelta(text(session, id, ' five'));
     await until(() => textAfter(there.deltas(id)) === 'one two three four five');
   });
 
+  // Promise 16.3: a message that was begun is ended, also where its owner is gone.
   test('a message whose owner is gone ends with what it had, as soon as another node owns the tree', async () => {
     const schema = await emptySchema(postgres.url!);
     const a = await watchNode(schema, 'a', { nats: nats.url });
@@ -240,12 +247,12 @@ describe.skipIf(missing !== '')(`watching from another node${missing && `, skipp
     await a.journal.commit({ emit: [note(session, 'before')] });
     const watchers = [await a.watch(session), await b.watch(session)];
     const id = a.ids.message();
-    a.journal.transient(start(session, id));
-    a.journal.transient(text(session, id, 'so far'));
+    a.journal.publishDelta(start(session, id));
+    a.journal.publishDelta(text(session, id, 'so far'));
     for (const each of watchers) await until(() => textAfter(each.deltas(id)) === 'so far');
     await a.trees.releaseAll();
     released(await c.trees.hold(session.id));
-    a.journal.transient(text(session, id, 'from the dead'));
+    a.journal.publishDelta(text(session, id, 'from the dead'));
     await c.journal.commit({ emit: [note(session, 'by another')] });
     for (const each of watchers) {
       await until(() => each.ids().length === 1 && each.deltas(id).at(-1)?.type === 'message.complete');
@@ -331,7 +338,7 @@ describe.skipIf(missing !== '')(`frames of a stranger${missing && `, skipped: ${
     const there = await b.watch(session);
     const elsewhere = await b.watch(other);
     const id = a.ids.message();
-    a.journal.transient(start(session, id));
+    a.journal.publishDelta(start(session, id));
     await a.journal.commit({ emit: [note(session, 'true')] });
     await until(() => there.ids().length === 1 && heard.length > 2);
 
@@ -359,7 +366,7 @@ describe.skipIf(missing !== '')(`frames of a stranger${missing && `, skipped: ${
     for (const to of ['x', '', '>', session.id, 'a.b.c'])
       if (to !== '') attempt(() => evil.publish(`${schema.name}.say.${to}`, 'x'));
     await evil.flush();
-    a.journal.transient(text(session, id, 'said'));
+    a.journal.publishDelta(text(session, id, 'said'));
     await a.journal.commit({ emit: [said(session, complete(id, 'said')), note(session, 'after')] });
     await a.journal.commit({ emit: [note(other, 'after')] });
     await until(() => there.ids().length === 2 && elsewhere.ids().length === 1);

@@ -7,6 +7,7 @@ vi.setConfig({ testTimeout: 60_000 });
 let world: World;
 afterEach(() => world.close());
 
+// Promise 19.14: kill -9 with open calls: each failed after the restart, and a call that needs what they held is made.
 it('kill -9 with open calls: each is a failed one after the restart, nothing is reserved, and a call that needs what they held goes on', async () => {
   let held = true;
   world = await startWorld(() => (held ? new Promise(() => {}) : { text: 'done', usage: { input: 10, output: 5 } }));

@@ -118,6 +118,8 @@ describe(`${KILLS} kills (CRASH_SEED=${SEED})`, () => {
     }
   });
 
+  // Promise 02.9: after kills the loop handles every event once, in order.
+  // Promise 12.8: kill -9 at random moments: every completed turn is learned once.
   it('every completed turn is learned once, in the order of the journal', () => {
     const completed = events("type = 'turn.completed'").map((e) => e.turn_id);
     const judged = events("type = 'eval.completed'").filter((e) => (payload(e).subject_kind ?? 'turn') === 'turn');

@@ -10,6 +10,7 @@ vi.setConfig({ testTimeout: 60_000 });
 let world: World;
 afterEach(() => world.close());
 
+// Promise 20.12: Killed in between, each event is told after the restart, in order.
 it('kill -9 while a receiver is down: each event reaches it in order once it is back, over the real process', async () => {
   let status = 503;
   const told: { id: string; taken: boolean }[] = [];

@@ -22,9 +22,9 @@ const CANCEL = ['--set', 'recovery.on_start=cancel'];
 let world: World;
 afterEach(() => world.close());
 
-async function scripted(answers: Readonly<Record<string, FakeMessage>>) {
+async function scripted(answers: Readonly<Record<string, FakeMessage>>, env: Readonly<Record<string, string>> = {}) {
   const said = script(answers);
-  world = await startWorld(said.answer);
+  world = await startWorld(said.answer, { env });
   return said;
 }
 const events = (sessionId: string, ...types: string[]): Json[] =>
@@ -56,6 +56,7 @@ async function marked(): Promise<void> {
 }
 
 describe('kill -9 between a worker that has finished and the next call of its planner', () => {
+  // Promise 04.19: A kill after a worker finished asks its model no more, reports its delegation once and costs what a run without a kill costs.
   it('the worker is not asked again, its delegation is reported once, and the total is that of a run without a kill', async () => {
     const said = await scripted({
       'planner 0': { tool_calls: [delegate, command], usage },
@@ -103,6 +104,8 @@ describe("kill -9 during a worker's second call, beside a command of the planner
     return { said, id, turnId };
   }
 
+  // Promise 01.16: After kill -9 in a delegation, the default mode completes the turn with the totals of its answered calls.
+  // Promise 04.20: A kill in a worker's second call repeats exactly that call; a running command is answered as interrupted and not run again.
   it('exactly that call is repeated, and the command is answered as interrupted and not run again', async () => {
     const { said, id, turnId } = await killed();
     await world.serve();
@@ -118,6 +121,8 @@ describe("kill -9 during a worker's second call, beside a command of the planner
     expect(paid).toEqual([{ input: 4000, calls: 4 }]);
   });
 
+  // Promise 04.20: In mode hold nothing runs until the resume call.
+  // Promise 05.21: Kill -9 in mode hold: session and turn read interrupted; resuming what has ended is a conflict.
   it('in mode hold nothing runs until it is asked to go on; what has ended cannot be resumed', async () => {
     const { said, id, turnId } = await killed();
     const asked = said.asked.get('worker 1');
@@ -137,6 +142,8 @@ describe("kill -9 during a worker's second call, beside a command of the planner
     });
   });
 
+  // Promise 04.20: In mode hold a new message first ends the held turn as cancelled.
+  // Promise 05.21: Kill -9 in mode hold: a new submit is accepted behind the old turn's cancellation.
   it('in mode hold a new message ends what was held as cancelled and runs', async () => {
     const { id, turnId } = await killed();
     await world.serve(...HOLD);
@@ -153,6 +160,8 @@ describe("kill -9 during a worker's second call, beside a command of the planner
     expect((await world.ended(id, next)).status).toBe('completed');
   });
 
+  // Promise 01.16: After kill -9 in a delegation, mode cancel closes planner, worker, session and delegation, and a second restart writes nothing.
+  // Promise 04.20: In mode cancel the turn is cancelled before the server listens, and a new one is accepted.
   it('in mode cancel everything has ended before it listens, a further start writes nothing, and new turns run', async () => {
     const { said, id, turnId } = await killed();
     const second = await world.serve(...CANCEL);
@@ -184,6 +193,8 @@ describe("kill -9 during a worker's second call, beside a command of the planner
 });
 
 describe('SIGTERM during a model call', () => {
+  // Promise 04.20: SIGTERM lets the running call finish and be stored, starts no other, and the next start finishes the turn without repeating it.
+  // Promise 05.21: SIGTERM in a turn: 503 to new requests, no terminal event, exit in time, the next start completes the turn.
   it('the call is finished and stored, no other begins, requests get 503, and the next start goes on behind it', async () => {
     const said = await scripted({
       'planner 0': { tool_calls: [{ name: 'list_files', input: {} }], usage },
@@ -220,6 +231,25 @@ describe('SIGTERM during a model call', () => {
     expect(Object.fromEntries(said.asked)).toEqual({ 'planner 0': 1, 'planner 1': 1 });
   });
 
+  // npm passes Ctrl-C on to a process that has it from the terminal already.
+  it('below npm the same signal several times at once is one, and the running call is finished', async () => {
+    const said = await scripted({ 'planner 0': { text: 'the end', usage } }, { npm_command: 'run-script' });
+    const gate = said.hold('planner 0');
+    const first = await world.serve();
+    const id = await world.session();
+    await world.submit(id, 'go');
+    await gate.arrived;
+    for (let i = 0; i < 5; i++) {
+      first.child.kill('SIGINT');
+      await new Promise(setImmediate);
+    }
+    await until(async () => (await fetch(`${world.url}/readyz`)).status === 503);
+    gate.release();
+    expect((await first.finished).code).toBe(0);
+    expect(events(id, 'llm.call_completed')).toHaveLength(1);
+  });
+
+  // Promise 06.15: SIGTERM in a turn closes streams with 1001 behind the drain; the next subscription shows the turn resumed and ended.
   it('streams close with 1001 behind the drain, and the next subscription shows how the turn went on', async () => {
     const said = await scripted({ 'planner 0': { tool_calls: [{ name: 'list_files', input: {} }] } });
     const gate = said.hold('planner 0');
@@ -245,6 +275,7 @@ describe('SIGTERM during a model call', () => {
 });
 
 describe('kill -9 during a command and an open approval', () => {
+  // Promise 09.20: Kill during a command and an open prompt: the prompt is cancelled, the command not repeated, every call answered.
   it('the approval is closed and asked anew, the command not repeated, and the session takes a new turn', async () => {
     const write = { name: 'write_file', input: { path: 'x.txt', content: 'y' } };
     await scripted({ 'planner 0': { tool_calls: [command, write] } });
@@ -287,6 +318,7 @@ describe('kill -9 during a command and an open approval', () => {
 });
 
 describe('kill -9 with two calls in flight under a limit', () => {
+  // Promise 14.7: A kill with two calls in flight leaks no reservation.
   it('no reservation outlives it: what remains is the limit less the ledger', async () => {
     const said = await scripted({ 'planner 0': { tool_calls: [delegate, delegate], usage } });
     const first = await world.serve();

@@ -13,6 +13,7 @@ const command = { name: 'shell', input: { command: 'echo run >> log.txt; until [
 let world: World;
 afterEach(() => world.close());
 
+// Promise 20.8: kill -9 before the boundary, and it is there after the restart.
 it('kill -9 before the boundary: after the restart it stands behind the tool result, once, over a real wire', async () => {
   world = await startWorld(({ results }) => (results.length === 0 ? { tool_calls: [command] } : { text: 'heard' }));
   const first = await world.serve();
@@ -33,4 +34,30 @@ it('kill -9 before the boundary: after the restart it stands behind the tool res
   const { events } = await world.ask('GET', `/sessions/${id}/events?types=turn.steered`);
   expect(events).toHaveLength(1);
   expect(events[0].payload).toMatchObject({ input_id: receipt.input_id, message_id: messages[3].id });
+});
+
+// Promise 20.18: kill -9 between the request and the boundary, and the turn is concluded after the restart.
+it('kill -9 behind a conclusion: after the restart the turn makes its last call, over a real wire', async () => {
+  world = await startWorld(({ results }) =>
+    results.length === 0 ? { tool_calls: [command] } : { text: 'as far as I got' },
+  );
+  const first = await world.serve();
+  const id = await world.session();
+  const turnId = await world.submit(id, 'go');
+  await until(() => fs.existsSync(path.join(world.workspace, 'log.txt')));
+  const conclude = (rest = {}) => world.ask('POST', `/sessions/${id}/turns/${turnId}/conclude`, { body: {}, ...rest });
+  expect(await conclude()).toEqual({ turn_id: turnId, applied: true });
+  await first.stop('SIGKILL');
+
+  await world.serve();
+  expect(await world.ended(id, turnId)).toMatchObject({ status: 'completed', output: 'as far as I got' });
+  const { messages } = await world.ask('GET', `/sessions/${id}/messages`);
+  const said = messages.map((m: Json) => `${m.role} ${m.content[0].text ?? ''}`.trim());
+  expect(said).toEqual([
+    'user go',
+    'assistant',
+    'tool',
+    'user [Stop here: answer now with what you have.]',
+    'assistant as far as I got',
+  ]);
 });

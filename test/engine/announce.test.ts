@@ -45,6 +45,7 @@ test('a limit that is set while the next call is prepared covers it', async () =
   expect(t.typesOf(session.id).filter((type) => type === 'llm.call_started')).toHaveLength(1);
 });
 
+// Promise 14.1: A limit that is set while a call is being announced covers that call.
 test.each([
   ['turn.insert', 0],
   ['tool_call.answer', 1],

@@ -1,6 +1,6 @@
 // What an engine remembers beside its store is bounded: the oldest makes room.
 import { expect, it } from 'vitest';
-import { stampUsage } from '#core/engine/money/call-price.ts';
+import { stampUsage } from '#core/engine/money/stamp-usage.ts';
 import { createOutsideRuns } from '#core/engine/state/delegation-runs.ts';
 import {
   createRouteMemory,
@@ -9,7 +9,7 @@ import {
   type SessionStarts,
   secondsSince,
 } from '#core/engine/state/memory.ts';
-import { asReported, findUnreported, type PolicyLayer, UNREAD } from '#core/policy/routing/policy-layers.ts';
+import { findUnreported, markReported, type PolicyLayer, UNREAD } from '#core/policy/routing/policy-layers.ts';
 import type { SessionId, ToolUseId } from '#protocol/ids.ts';
 import { NO_TOKENS } from '#protocol/usage.ts';
 import { type LogLine, recordingLogger } from '../store/suite/world.ts';
@@ -33,9 +33,9 @@ it('1,000 workspaces have their routing files remembered, the one used last stay
 it('1,000 trees are remembered that have the fault of a routing file in their log', () => {
   const report = { policy_path: 'x', errors: [], using_last_known_good: false };
   let layer: PolicyLayer = { ...UNREAD, fault: { digest: 'd', report, reported_to: new Set() } };
-  for (let n = 0; n < 1000; n += 1) layer = asReported(layer, session(n));
+  for (let n = 0; n < 1000; n += 1) layer = markReported(layer, session(n));
   expect(findUnreported(layer, session(0))).toBeNull();
-  layer = asReported(layer, session(1000));
+  layer = markReported(layer, session(1000));
   expect([findUnreported(layer, session(0)), findUnreported(layer, session(1)), layer.fault!.reported_to.size]).toEqual(
     [report, null, 1000],
   );
@@ -59,7 +59,12 @@ it('1,000 models without a price are logged once each, an older one again', asyn
   const haiku = t.engine.registry.get('anthropic:claude-haiku-4-5')!;
   const call = (n: number) => {
     const id = `anthropic:m${n}`;
-    stampUsage(t.engine, { ...haiku, id, pricing_id: id }, NO_TOKENS, { served: null, latency: 0, where: {} });
+    stampUsage(t.engine, { ...haiku, id, pricing_id: id }, NO_TOKENS, {
+      served: null,
+      latency: 0,
+      where: {},
+      bill: null,
+    });
   };
   const logged = () => lines.filter((line) => JSON.stringify(line).includes('no price for this model')).length;
   for (const _ of [1, 2]) for (let n = 0; n < 1000; n += 1) call(n);
@@ -74,7 +79,7 @@ it('1,000 models without a price are logged once each, an older one again', asyn
 it('the places of a session are remembered while a delegation of it runs', async () => {
   const outside = createOutsideRuns(1);
   const ended = [gate(), gate()];
-  const before = outside.slots(session(1));
+  const before = outside.getSlots(session(1));
   for (const [n, { opened }] of ended.entries())
     outside.add({
       session_id: session(1),
@@ -85,8 +90,8 @@ it('the places of a session are remembered while a delegation of it runs', async
     });
   ended[0]!.open();
   await until(() => outside.get('tu_0') === null);
-  expect(outside.slots(session(1))).toBe(before);
+  expect(outside.getSlots(session(1))).toBe(before);
   ended[1]!.open();
   await outside.whenIdle();
-  expect(outside.slots(session(1))).not.toBe(before);
+  expect(outside.getSlots(session(1))).not.toBe(before);
 });

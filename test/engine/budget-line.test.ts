@@ -38,6 +38,7 @@ function spentBefore(t: TestEngine): bigint[] {
 }
 
 describe('the last line of a delegation', () => {
+  // Promise 20.10: the line is limit less ledger less reservations, and nothing else of the request changes; absent without a limit.
   it('is what limit, ledger and reservations leave at that moment, and nothing else of the request changes', async () => {
     const { t, said } = await texts('2');
     const left = (text: string) => /\n\[budget: \$(\S+) of \$2 left\]$/.exec(text)?.[1];
@@ -56,6 +57,7 @@ describe('the last line of a delegation', () => {
     expect(heads(t)).toEqual(heads(unlimited.t));
   });
 
+  // Promise 04.25: The budget note is a block of its own behind a schema answer.
   it('is a block of its own, so that an answer by schema stays JSON', async () => {
     const { results } = await texts('2');
     const [output, note] = results[1]!.content.map((block) => (block.type === 'text' ? block.text : ''));
@@ -68,6 +70,7 @@ describe('the last line of a delegation', () => {
     expect(said[0]).toMatch(/\[budget: \$0\.\d+ of \$1 left\]$/);
   });
 
+  // Promise 20.10: absent when switched off.
   it('is left out where the configuration says so', async () => {
     const { said } = await texts('2', { budgets: { show_to_model: false, warn_ratio: 0.000001 } });
     expect(said.join('\n')).not.toContain('[budget');

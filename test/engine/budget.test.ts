@@ -43,6 +43,7 @@ const fanOut = (n: number, input_tokens = 1000) =>
   );
 
 describe('on_reached: stop', () => {
+  // Promise 14.1: Parallel workers together never spend more than the tree's cap.
   it('lets no tree spend more than its cap, however many workers run at once', async () => {
     const t = await startEngine({ scenario: fanOut(8), config: small });
     const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '0.04', on_reached: 'stop' });
@@ -84,6 +85,7 @@ describe('on_reached: stop', () => {
     expect(await t.submit(session, 'next').then(() => 'taken')).toBe('taken');
   });
 
+  // Promise 14.4: A reached limit refuses the next turn with its amounts until it is raised.
   it("ends the planner's turn cleanly and refuses the next one with the amounts until the limit is raised", async () => {
     const t = await startEngine({
       config: small,
@@ -109,6 +111,7 @@ describe('on_reached: stop', () => {
     expect((await t.run(session, 'more')).output).toBe('again');
   });
 
+  // Promise 14.3: A worker stops at its own cap and the planner goes on.
   it('stops a worker at its own cap and lets the planner go on', async () => {
     const t = await startEngine({
       config: small,
@@ -137,6 +140,7 @@ describe('on_reached: stop', () => {
     expect(w).toMatchObject({ status: 'ended', disposition: 'failed' });
   });
 
+  // Promise 14.3: A cap below one call makes a worker without a call.
   it('a cap below one call gives a worker session without a call', async () => {
     const t = await startEngine({
       config: small,
@@ -153,6 +157,7 @@ describe('on_reached: stop', () => {
 });
 
 describe('on_reached: pause', () => {
+  // Promise 14.0: At its limit a tree pauses as a whole; a higher limit lets it finish without a repeated call.
   it('puts the whole tree down, and a raised limit lets it finish without a repeated call', async () => {
     const t = await startEngine({ scenario: fanOut(2, 1300), config: small });
     const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '1' });
@@ -290,7 +295,7 @@ describe('a restart', () => {
     await first.event('budget.exceeded');
     await first.engine.locks.turn(turnId)?.done;
     const at = first.engine.clock.now();
-    const raised = { session_id: session.id, max_cost_usd: '1', at } as const;
+    const raised = { session_id: session.id, max_cost_pusd: toPusd('1'), at };
     await first.engine.journal.commit({ writes: [{ kind: 'session.set_limit', ...raised }], emit: [] });
     const second = await restarted(first, options);
     expect(await second.ended(turnId)).toMatchObject({ status: 'completed', output: 'summary' });
@@ -329,6 +334,7 @@ describe('a limit and what happens at it, changed by two at once', () => {
 });
 
 describe('warnings', () => {
+  // Promise 14.8: One warning per limit and value.
   it('come once at the ratio, and again for a higher limit', async () => {
     const t = await startEngine({
       config: small,
@@ -357,6 +363,7 @@ describe('warnings', () => {
 });
 
 describe('the daily limit', () => {
+  // Promise 14.9: The daily limit stops every tree, pauses none, and is over with the day.
   it('stops every tree, pauses none, and is over with the day', async () => {
     const clock = manualClock();
     const t = await startEngine({
@@ -413,6 +420,7 @@ models:
   lab:free-lunch: { adapter: scripted, tier: fast, can_delegate: true, capabilities: { max_context_tokens: 100000, max_output_tokens: 4096 } }
   anthropic:claude-haiku-4-5: { adapter: scripted, tier: balanced, aliases: [haiku], capabilities: { max_context_tokens: 100000, max_output_tokens: 4096 } }
 `;
+  // Promise 14.6: Under a limit an unpriced model is rejected; without one it runs and is flagged.
   it('is a price: an unpriced worker model is rejected under it and runs without it', async () => {
     const said = scenario(planner({ tool_calls: [delegate('x')] }, { text: 'ok' }), worker('x', { text: 'done' }));
     const run = async (limit: string | null) => {

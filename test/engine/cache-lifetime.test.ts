@@ -22,6 +22,7 @@ function marks(request: CanonicalRequest): string[] {
   return [...body.matchAll(/"cache_control":\{"type":"ephemeral"(?:,"ttl":"(1h)")?\}/g)].map((m) => m[1] ?? '5m');
 }
 
+// Promise 20.13: a pause of 5 minutes asks for an hour from the next call on, after a restart too; workers stay at 5 minutes; the bucket is priced.
 it('a pause of 5 minutes makes a session ask for an hour from the next call on, after a restart too; its workers do not', async () => {
   const clock = manualClock();
   const asked: { provider: Asked | null } = { provider: null };

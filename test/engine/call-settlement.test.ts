@@ -34,7 +34,7 @@ describe('an answer that cannot be stored', () => {
     expect(turn).toMatchObject({ status: 'failed', error_code: 'internal_error', total_cost_usd: COST });
     expect(payloads(t, 'llm.call_completed')).toMatchObject([{ cost_usd: COST, error_class: 'other' }]);
     expect(payloads(t, 'llm.call_failed')).toEqual([]);
-    expect(await t.engine.store.spend.ofTree(session.id)).toBe(toPusd(COST));
+    expect(await t.engine.store.spend.sumTree(session.id)).toBe(toPusd(COST));
     const last = (await t.engine.store.messages.history(session.id)).at(-1)!;
     expect(last).toMatchObject({
       role: 'assistant',
@@ -82,7 +82,7 @@ describe('impossible counts', () => {
       expect(payload).toMatchObject({ output_tokens: 100, usage_estimated: true });
       expect(payload.input_tokens).toBeLessThan(10_000);
     }
-    const spent = await t.engine.store.spend.ofTree(session.id);
+    const spent = await t.engine.store.spend.sumTree(session.id);
     expect(spent).toBeGreaterThan(toPusd('0.0225'));
     expect(spent).toBeLessThan(toPusd('1'));
   });

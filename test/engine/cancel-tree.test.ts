@@ -11,6 +11,7 @@ import { tool } from '../support/tools.ts';
 import { until } from '../support/until.ts';
 
 describe('a cancel', () => {
+  // Promise 01.15: A cancel between an answer and its tools closes every call.
   it('between an answer and its tools closes every call', async () => {
     const t = await startEngine({
       scenario: scenario(planner({ tool_calls: [call('list_files', {}), call('list_files', {})] })),

@@ -28,6 +28,8 @@ describe('cancelling a planner', () => {
     [{ match: { turn: 2 }, respond: { text: 'fresh start' } }],
   );
 
+  // Promise 02.12: A cancelled planner ends its workers and waiting calls first and itself last.
+  // Promise 04.12: Cancelling a planner ends every worker and waiting call first; the session goes on.
   it('ends three workers and one waiting call first, and its own turn last', async () => {
     const t = await startEngine({ scenario: hanging, config: { tools: { max_concurrent_per_session: 3 } } });
     const session = await t.session();
@@ -93,6 +95,7 @@ describe('cancelling a planner', () => {
 });
 
 describe('cancelling one worker', () => {
+  // Promise 04.13: Cancelling one worker is a failure the planner reads.
   it('is a failure the planner reads; its turn and the sibling go on', async () => {
     const t = await startEngine({
       scenario: scenario(
@@ -140,6 +143,8 @@ describe('a worker that takes too long', () => {
       ),
     );
 
+  // Promise 02.15: A worker that timed out after a paid call reports that cost.
+  // Promise 04.14: A worker is ended at its time limit with what it spent.
   it('is ended at its limit with what it spent, and the planner goes on', async () => {
     const clock = manualClock();
     const t = await startEngine({ scenario: slow(5), clock });
@@ -206,6 +211,7 @@ describe('cancelling in mid-stream', () => {
 });
 
 describe('cancelling running tools', () => {
+  // Promise 09.13: Cancelling a running command ends it before the turn is reported cancelled.
   it('ends the process and answers every call', async () => {
     const t = await startEngine({
       config: { tool_confirmation: { per_tool: { shell: 'auto', delegate: 'auto' } } },
@@ -228,6 +234,7 @@ describe('cancelling running tools', () => {
 });
 
 describe('cancelling two tools at once', () => {
+  // Promise 01.15: Cancelling two running tools answers both calls with an error, and the next request pairs every call.
   it('gives both an error result, and the next request pairs every call', async () => {
     const t = await startEngine({
       config: { tool_confirmation: { per_tool: { shell: 'auto', delegate: 'auto' } } },
@@ -252,6 +259,7 @@ describe('cancelling two tools at once', () => {
     expect(sent.map((m) => m.role)).toEqual(['user', 'assistant', 'tool', 'tool', 'user']);
   });
 
+  // Promise 01.15: A stream cut inside a tool call is stored as cancelled, dispatches nothing and is never sent again.
   it('a stream cut inside a tool call dispatches nothing and is not sent again', async () => {
     const t = await startEngine({
       scenario: scenario(
@@ -280,6 +288,8 @@ describe('cancelling two tools at once', () => {
 });
 
 describe('a cut call whose provider had counted', () => {
+  // Promise 01.25: A call cut after its usage was known costs it; one cut before any byte costs nothing.
+  // Promise 02.13: A cancelled stream with known usage is a completed call with its cost in the reports.
   it('costs what was counted, once; one refused before any byte costs nothing', async () => {
     const t = await startServer({
       scenario: scenario(

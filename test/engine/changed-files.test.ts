@@ -27,6 +27,7 @@ const texts = async (t: TestEngine, session: { readonly id: string }) => (await 
 const content = (t: TestEngine, file: string) => fs.readFileSync(path.join(t.workspace, file), 'utf8');
 
 describe('changed files', () => {
+  // Promise 20.1: Each worker's changed files are reported, and once what another changed behind its reading, in the planner's next request too.
   it('are reported of each worker, and once what another changed behind its reading', async () => {
     const third = gate();
     const second = gate();
@@ -140,6 +141,7 @@ describe('changed files', () => {
 });
 
 describe('a stale write', () => {
+  // Promise 20.2: A write to a file that changed since it was read is refused until it is read again, also after a restart.
   it('is refused until the file is read again, and after a restart a file counts as unread', async () => {
     const say = (turn: number, ...calls: unknown[]) => [
       { match: { turn, call: 1 }, respond: { tool_calls: calls } },

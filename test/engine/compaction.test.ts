@@ -57,6 +57,7 @@ function wellFormed(request: CanonicalRequest) {
 }
 
 describe('a history that outgrows its window', () => {
+  // Promise 10.14: a history too large for the window is elided, stored messages and pairs untouched, the same view after a restart.
   it('is shown with its oldest results elided, the stored messages as they were, and the same after a restart', async () => {
     const { settings, requests } = options('elide');
     const t = await startEngine(settings);
@@ -112,6 +113,7 @@ describe('a history that outgrows its window', () => {
     ).toBe(true);
   });
 
+  // Promise 10.19: a sticky model whose window only elidable results exceed is admitted.
   it('admits a sticky model whose window is exceeded by elidable results only', async () => {
     const { settings } = options('elide');
     const t = await startEngine(settings);
@@ -125,6 +127,7 @@ describe('a history that outgrows its window', () => {
     await expect(off.run(session, 'go on')).rejects.toMatchObject({ code: 'routing_failed' });
   });
 
+  // Promise 10.15: a result that alone is too large ends its turn without a call, and no later one.
   it('keeps the newest answers whole and fails the turn without a call where they do not fit', async () => {
     const { settings, requests } = options('elide');
     const t = await startEngine(settings);
@@ -183,6 +186,7 @@ describe('a history that outgrows its window', () => {
     expect(requests()).toHaveLength(before + 2);
   });
 
+  // Promise 10.15: a request of which nothing can be taken out is sent once.
   it.each([
     ['of which nothing can be taken out', 'elide', 0],
     ['of which nothing can be taken out or summarised', 'summarize', 0],
@@ -227,6 +231,7 @@ describe("a worker's single turn that outgrows its window", () => {
     return elided && hang() ? { hang: true } : obedient(request);
   };
 
+  // Promise 10.18: a worker's turn outgrows its window and finishes; killed behind the checkpoint it sends the same bytes.
   it('goes on with old results elided, and after a kill behind the checkpoint with the same bytes', async () => {
     const first = options(
       'elide',
@@ -261,6 +266,7 @@ describe('a conversation that elision does not make small enough', () => {
     return session;
   }
 
+  // Promise 10.15: a summary's cost is counted once, in its session.
   it('is told by a summary, whose cost is the session own and counted once', async () => {
     const { settings, requests } = options('summarize');
     const t = await startEngine(settings);
@@ -297,6 +303,7 @@ describe('a conversation that elision does not make small enough', () => {
     expect(sent(again.requests().at(-1)).startsWith(sent(last).slice(0, -1))).toBe(true);
   });
 
+  // Promise 10.15: a failing summariser leaves elision only; what fits nowhere is context_overflow without a call.
   it('goes on without where the summariser fails, and ends when nothing fits', async () => {
     const { settings, requests } = options('summarize', (request) =>
       isSummaryCall(request) ? { error: { error_class: 'invalid_request' } } : obedient(request),
@@ -342,19 +349,20 @@ describe('a conversation that elision does not make small enough', () => {
     expect(compactions(t)).toHaveLength(1);
   });
 
+  // Promise 10.19: a limit that a summary would overshoot leaves elision only, without event or pause.
   it('does without where a limit refuses the summary: no event, no pause, nothing above the limit', async () => {
     const { settings, requests } = options('summarize', obedient, {
-      // The summariser costs what the dearest model does.
+      // The summariser costs what the most expensive model does.
       registry: smallWindow(WINDOW).replace('tier: fast', 'pricing_id: anthropic:claude-opus-4-7\n    tier: fast'),
     });
     const t = await startEngine(settings);
     const session = await talked(t, 5);
-    const limit = fromPusd(((await t.engine.store.spend.ofTree(session.id)) + toPusd('0.15')) as Pusd);
+    const limit = fromPusd(((await t.engine.store.spend.sumTree(session.id)) + toPusd('0.15')) as Pusd);
     await patchSession(t.engine, session.id, { max_cost_usd: limit });
     expect(await t.run(session, talk(6))).toMatchObject({ status: 'completed', llm_call_count: 1 });
     expect(requests().some(isSummaryCall)).toBe(false);
     expect(t.events.some((e) => e.type === 'budget.exceeded')).toBe(false);
-    expect((await t.engine.store.spend.ofTree(session.id)) <= toPusd(limit)).toBe(true);
+    expect((await t.engine.store.spend.sumTree(session.id)) <= toPusd(limit)).toBe(true);
     // With room for it the next turn is summarised.
     await patchSession(t.engine, session.id, { max_cost_usd: null });
     await t.run(session, talk(7));

@@ -51,6 +51,7 @@ const touch: ToolFactory = () => ({
 });
 
 describe('an approval', () => {
+  // Promise 09.6: A write waits for its approval by the id of its event; a second answer conflicts.
   it('holds the call until it is approved with the id of its event', async () => {
     const t = await startEngine({ scenario: scenario(planner({ tool_calls: [write('a.txt')] }, { text: 'written' })) });
     const session = await t.session();
@@ -78,6 +79,7 @@ describe('an approval', () => {
     });
   });
 
+  // Promise 09.7: A reason of a rejection reaches the model.
   it('rejected with a reason tells the model why', async () => {
     const t = await startEngine({ scenario: scenario(planner({ tool_calls: [write('a.txt')] }, { text: 'fine' })) });
     const session = await t.session();
@@ -89,6 +91,7 @@ describe('an approval', () => {
     expect(t.events.find((e) => e.type === 'tool.failed')!.payload).toMatchObject({ error_class: 'user_denied' });
   });
 
+  // Promise 09.7: An unanswered prompt times out and a late answer conflicts.
   it('left alone times out, and a late answer changes nothing', async () => {
     const clock = manualClock();
     const t = await startEngine({
@@ -132,6 +135,7 @@ describe('an approval', () => {
     });
   });
 
+  // Promise 13.33: Two answers at once: one is applied.
   it('answered by two people at once is applied once', async () => {
     const t = await startEngine({ scenario: scenario(planner({ tool_calls: [write('a.txt')] }, { text: 'ok' })) });
     const session = await t.session();
@@ -173,6 +177,7 @@ describe('the same answer', () => {
 });
 
 describe('an edited input', () => {
+  // Promise 13.29: An edited input outside the workspace is refused and the prompt stays open; a valid one runs as edited.
   it('runs as edited, tells the model, and leaves the stored call as it was', async () => {
     const t = await startEngine({ scenario: scenario(planner({ tool_calls: [write('a.txt')] }, { text: 'ok' })) });
     const session = await t.session();
@@ -214,6 +219,7 @@ describe('an edited list of paths', () => {
 });
 
 describe('what is remembered', () => {
+  // Promise 09.8: always for a planner is remembered, for workers too.
   it('"always" for a planner is written to trust.yaml and holds for workers too', async () => {
     const t = await startEngine({
       scenario: scenario(
@@ -235,6 +241,8 @@ describe('what is remembered', () => {
     expect(fs.existsSync(path.join(t.workspace, 'c.txt'))).toBe(true);
   });
 
+  // Promise 04.23: A worker's always holds once; trust.yaml is unchanged.
+  // Promise 09.8: always for a worker holds once.
   it('"always" for a worker holds once and writes nothing', async () => {
     const t = await startEngine({
       files: { '.metis/trust.yaml': 'schema_version: 1\nalways_allow: [list_files]\n' },
@@ -312,6 +320,7 @@ describe('what is remembered', () => {
     expect(asked[1]!.id > done[1]!.id).toBe(true);
   });
 
+  // Promise 09.9: A denied name is denied whatever its class.
   it('a denied name is denied whatever its class', async () => {
     const t = await startEngine({
       files: { '.metis/trust.yaml': 'schema_version: 1\nalways_deny: [read_file]\n', 'a.txt': 'x' },
@@ -323,6 +332,7 @@ describe('what is remembered', () => {
     expect(textOf(result!)).toBe('Denied by policy.');
   });
 
+  // Promise 09.9: A broken trust file allows nothing and is not written over.
   it.each([
     ['no YAML', 'always_allow: [shell, write_file', 'YAML'],
     // What somebody meant to deny must not run because a letter is missing.
@@ -365,6 +375,7 @@ describe('unattended modes', () => {
     });
   });
 
+  // Promise 13.27: strict denies what would prompt, approve_all needs permission.
   it('approve_all needs permission, and then leaves both events', async () => {
     const t = await startEngine({ scenario: both });
     await expect(t.session({ approval_mode: 'approve_all' })).rejects.toMatchObject({
@@ -382,6 +393,7 @@ describe('unattended modes', () => {
 });
 
 describe("a worker's clock", () => {
+  // Promise 04.14: An open prompt does not use up a worker's time.
   it('stands still while a person is asked', async () => {
     const clock = manualClock();
     const t = await startEngine({

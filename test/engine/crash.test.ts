@@ -45,7 +45,7 @@ describe('a crash', () => {
     await first.submit(session, 'go');
     const begun = await first.event('llm.call_started', (e) => e.actor === 'worker');
     const second = await restart(first, { scenario: said, clock: manualClock(START + 3_600_000), config: hold });
-    const delegation = await second.engine.store.delegations.ofWorker(begun.session_id as never);
+    const delegation = await second.engine.store.delegations.findByWorker(begun.session_id as never);
     expect(delegation).toMatchObject({ status: 'interrupted', active_seconds: 0 });
   });
 
@@ -72,6 +72,7 @@ describe('a crash', () => {
     for (const e of closed) expect(e.parent_event_id).toBe(asked.get(e.payload.confirmation_request_id));
   });
 
+  // Promise 04.16: The fan-out cap counts workers from before a restart.
   it('does not give a turn new workers to spend', async () => {
     const said = scenario(
       planner({ tool_calls: [delegate('one')] }, { tool_calls: [delegate('two')] }, { text: 'end' }),

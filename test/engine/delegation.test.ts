@@ -22,6 +22,7 @@ describe('one delegation', () => {
     worker('count the files', { text: 'there are three', usage: usage(400, 20) }),
   );
 
+  // Promise 04.1: A delegation runs in the normative order and its result is exactly the worker's text.
   it('runs the worker between the call and its result, in the normative order', async () => {
     const t = await startEngine({ scenario: one });
     const session = await t.session();
@@ -66,6 +67,7 @@ describe('one delegation', () => {
     });
   });
 
+  // Promise 04.2: A worker is stored as a child of its call and hidden from the plain list.
   it('records the worker as a child of the call, on its own model', async () => {
     const t = await startEngine({ scenario: one });
     const session = await t.session();
@@ -89,7 +91,9 @@ describe('one delegation', () => {
       parent_session_id: null,
       worker_name: null,
       door: null,
-      calling: [],
+      search: null,
+      failed: false,
+      running_without_turn: [],
       before: null,
       limit: 10,
     };
@@ -124,6 +128,7 @@ describe('one delegation', () => {
     expect(chain[3]!.reason).toBe('delegate_request_in_flight');
   });
 
+  // Promise 04.17: A planner's figures never include its workers'.
   it("keeps the planner's figures free of the worker's cost", async () => {
     const t = await startEngine({ scenario: one });
     const session = await t.session();
@@ -137,6 +142,8 @@ describe('one delegation', () => {
     expect(completed.payload).toMatchObject({ worker_total_cost_usd: '0.0005', turn_count: 1, llm_call_count: 1 });
   });
 
+  // Promise 02.5: Worker events have actor worker, delegate events lie on the planner with actor system.
+  // Promise 02.6: From a worker's model call the parents lead to the planner's turn through delegate.started.
   it("every worker event has actor worker and leads back to the planner's turn", async () => {
     const t = await startEngine({ scenario: one });
     const session = await t.session();
@@ -165,6 +172,7 @@ describe('one delegation', () => {
 });
 
 describe('the closing figures', () => {
+  // Promise 02.14: The closing event of a delegation counts the worker's own turns, calls and cost.
   it("are the worker's own: calls, turns and cost", async () => {
     const look = { tool_calls: [call('list_files', {})], usage: usage(1000, 100) };
     const t = await startEngine({
@@ -187,6 +195,7 @@ describe('the closing figures', () => {
     });
   });
 
+  // Promise 04.27: The event of a failed delegation has model, tokens, calls and time, and the failed turn counts.
   it('are on the event of a worker that failed too, whose failed turn counts', async () => {
     const t = await startEngine({
       scenario: scenario(
@@ -217,6 +226,7 @@ describe('the closing figures', () => {
     expect(ended.payload).toMatchObject({ turn_count: 0, disposition: 'failed' });
   });
 
+  // Promise 02.19: Every decision lists seven slots in order, those after the winner as not evaluated.
   it('every decision has seven entries in the order of the slots, undecided ones after the winner', async () => {
     const t = await startEngine({
       scenario: scenario(planner({ tool_calls: [delegate('x')] }, { text: 'ok' }), worker('x', { text: 'y' })),
@@ -237,6 +247,7 @@ describe('the closing figures', () => {
 });
 
 describe('what a worker is given', () => {
+  // Promise 04.7: Task and context stand in the worker's last system segment, files as references.
   it('has its task and context in the last system segment and one fixed sentence as its message', async () => {
     const t = await startEngine({
       files: { 'src/a.ts': 'export const secretBody = 1;' },
@@ -303,6 +314,7 @@ describe('what a worker is given', () => {
     });
   });
 
+  // Promise 04.23: A worker reads memory in its prompt and has no tool that writes it.
   it('reads memory in its prompt and has no tool that writes it', async () => {
     const t = await startEngine({
       files: { '.metis/MEMORY.md': 'The build is called tundra.' },
@@ -360,6 +372,7 @@ describe('when a worker does not succeed', () => {
       { failure_mode: 'worker_error' },
     ],
   ];
+  // Promise 04.10: A worker whose provider fails is an error the planner reads.
   it.each(modes)('%s: the planner reads an error and goes on', async (_name, args, answers, expected) => {
     const t = await startEngine({
       scenario: scenario(
@@ -385,6 +398,7 @@ describe('when a worker does not succeed', () => {
     expect(t.events.find((e) => e.type === 'session.ended')!.payload).toMatchObject({ disposition: 'failed' });
   });
 
+  // Promise 04.8: A worker cut at its token cap fails with the text so far and its real cost.
   it('counts what a worker spent before it was cut at its cap', async () => {
     const t = await startEngine({
       scenario: scenario(
@@ -404,6 +418,7 @@ describe('when a worker does not succeed', () => {
     expect(delegation!.usage_summary).toMatchObject({ output_tokens: 100, cost_usd: '0.00052' });
   });
 
+  // Promise 04.4: A tier without a model fails without a session, and the planner goes on.
   it('refuses a tier that no model serves, without a session', async () => {
     const registry = fs
       .readFileSync(path.join(import.meta.dirname, '../support/registry.yaml'), 'utf8')
@@ -424,6 +439,7 @@ describe('when a worker does not succeed', () => {
     expect(t.typesOf(session.id).slice(5, 8)).toEqual(['tool.called', 'delegate.failed', 'tool.completed']);
   });
 
+  // Promise 04.9: A valid request for context ends the worker before its siblings run; an invalid one does not.
   it('passes a request for more context to the planner and runs nothing beside it', async () => {
     const missing = {
       summary: 'need the schema',
@@ -457,6 +473,7 @@ describe('when a worker does not succeed', () => {
     expect(stored).toHaveLength(3);
   });
 
+  // Promise 04.9: A worker goes on after an invalid request for context.
   it('lets a worker go on after an invalid request for context', async () => {
     const t = await startEngine({
       scenario: scenario(
@@ -469,6 +486,7 @@ describe('when a worker does not succeed', () => {
     expect(textOf((await resultsOf(t, session.id))[0]!)).toBe('managed anyway');
   });
 
+  // Promise 04.18: A worker that loops ends after 25 calls.
   it('ends a worker that never stops calling tools after 25 calls', async () => {
     const t = await startEngine({
       scenario: scenario(planner({ tool_calls: [delegate('loop')] }, { text: 'enough' }), [
@@ -506,6 +524,7 @@ describe('bad input to delegate', () => {
     ],
     ['a schema that is no object', { tier: 'fast', task: 'x', output_schema: { type: 'array' } }],
   ];
+  // Promise 04.6: Bad input to delegate is answered to the model; no worker and no delegate event exists.
   it.each(bad)('%s is answered to the model, and no worker exists', async (_name, input) => {
     const t = await startEngine({
       scenario: scenario(planner({ tool_calls: [call('delegate', input)] }, { text: 'sorry' })),
@@ -536,6 +555,7 @@ describe('a JSON answer on demand', () => {
     { match: { role: 'worker', turn: 3 }, respond: { text: '```json\n{"n":1}\n```' } },
   ];
 
+  // Promise 04.15: A demanded JSON object is repaired in further turns until it is valid.
   it('is asked for again until it is valid', async () => {
     const t = await startEngine({ scenario: scenario(asked, answers) });
     const session = await t.session();
@@ -546,6 +566,7 @@ describe('a JSON answer on demand', () => {
     expect(delegation!.usage_summary.turn_count).toBe(3);
   });
 
+  // Promise 04.15: Without repairs left the raw text comes back as a failure.
   it('fails with the raw text when no repair is left', async () => {
     const t = await startEngine({
       scenario: scenario(asked, answers),
@@ -562,6 +583,7 @@ describe('offering delegate', () => {
   const plain = scenario([{ match: {}, times: 'inf', respond: { text: 'hi' } }]);
   const names = (t: TestEngine) => t.adapter.requests.at(-1)!.tools.map((tool) => tool.name);
 
+  // Promise 04.3: delegate is offered by the turn's model, whoever chose it.
   it('follows the model of the turn, whoever chose it', async () => {
     const t = await startEngine({ scenario: plain });
     const session = await t.session({ initial_active_model: 'gpt' });
@@ -575,6 +597,7 @@ describe('offering delegate', () => {
     expect(names(t)).toContain('delegate');
   });
 
+  // Promise 09.2: A disabled tool is not offered.
   it('can be switched off', async () => {
     const t = await startEngine({ scenario: plain, config: { tools: { disabled: ['delegate'] } } });
     await t.run(await t.session(), 'one');
@@ -591,6 +614,7 @@ describe('fan-out', () => {
       worker('job-c', { text: 'C', delay_ms: delay[2] }),
     );
 
+  // Promise 04.11: Parallel workers run side by side and answer in block order; a full slot makes the next wait without a session.
   it('runs workers side by side and answers in block order', async () => {
     const t = await startEngine({ scenario: three([60, 40, 20]) });
     const session = await t.session();
@@ -604,6 +628,7 @@ describe('fan-out', () => {
     expect(t.rows().sessions).toBe(4);
   });
 
+  // Promise 04.11: A delegation waits for a slot without events and without a session.
   it('waits for a slot without events and without a session', async () => {
     const t = await startEngine({
       scenario: scenario(
@@ -625,6 +650,7 @@ describe('fan-out', () => {
     expect(t.rows().sessions).toBe(5);
   });
 
+  // Promise 04.16: The cap on delegations of a turn refuses without a session.
   it('refuses more delegations in a turn than the cap, with no session for them', async () => {
     const t = await startEngine({
       scenario: three([0, 0, 0]),
@@ -655,6 +681,7 @@ describe('deeper trees', () => {
     worker('inner', { text: 'inner done', usage: usage(100, 10) }),
   );
 
+  // Promise 04.16: Workers delegate only down to the configured depth.
   it('a worker may delegate down to the configured depth and no further', async () => {
     const t = await startEngine({ scenario: nested, config: { delegation: { delegate_depth: 2 } } });
     const session = await t.session();
@@ -670,6 +697,7 @@ describe('deeper trees', () => {
     expect(inner.tools.map((tool) => tool.name)).not.toContain('delegate');
   });
 
+  // Promise 04.16: By default a worker has no delegate.
   it('by default a worker that asks for delegate gets the answer that there is none', async () => {
     const t = await startEngine({ scenario: nested });
     const session = await t.session();

@@ -21,6 +21,7 @@ const inner = [{ match: { role: 'worker', model: '*haiku*' }, times: 'inf', resp
 const balanced = (task: string, rest: object = {}) => delegate(task, { tier: 'balanced', ...rest });
 
 describe('delegate_depth: 2', () => {
+  // Promise 04.16: below the configured depth a worker delegates, its worker does not, tools only get fewer, one root row bills all.
   it('lets a worker delegate and its worker not; tools only get fewer; the root row holds the whole bill', async () => {
     const t = await startServer({
       config: { delegation: { delegate_depth: 2 } },
@@ -57,6 +58,7 @@ describe('delegate_depth: 2', () => {
     ]);
   });
 
+  // Promise 04.16: a turn's delegations are counted over its whole tree.
   it('counts the delegations of a whole turn: the fourth of three gets no session', async () => {
     const t = await startServer({
       config: { delegation: { delegate_depth: 2, max_workers_per_turn: 3 } },

@@ -26,6 +26,8 @@ function everywhere(title: string, offset: number, disturb: (n: number) => Promi
   }, 60_000);
 }
 
+// Promise 02.17: Cancelled, ended, drained or killed at any event: each turn has one terminal event, each call and delegation one outcome.
+// Promise 04.19: A restart behind a crash at any event finishes the turn with one worker per call.
 describe('whenever it comes, nothing is left open after', () => {
   for (const [offset, whose] of (['planner', 'worker'] as const).entries())
     everywhere(`a cancel of the ${whose}'s turn`, offset, async (n) => {

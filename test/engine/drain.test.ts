@@ -50,6 +50,7 @@ describe('a drain', () => {
 });
 
 describe('a drain that came to its end', () => {
+  // Promise 01.30: a client's cut-off calls are looked for behind the place of the last orderly stop.
   it('leaves the place before which the next start looks for no cut-off call of a client', async () => {
     const options = { scenario: scenario(planner({ text: 'one', usage }, { text: 'two', usage })) };
     const first = await startEngine(options);

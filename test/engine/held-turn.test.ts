@@ -108,9 +108,9 @@ describe('a held turn', () => {
     failOnce(second, (b) => b.writes?.some((w) => w.kind === 'turn.resume' && w.turn_id === begun.turn_id) ?? false);
     await resumeTurn(second.engine, session.id, turnId);
     await second.ended(turnId);
-    expect((await second.engine.store.delegations.ofWorker(begun.session_id as never))?.status).toBe('failed');
+    expect((await second.engine.store.delegations.findByWorker(begun.session_id as never))?.status).toBe('failed');
     expect((await second.engine.store.sessions.record(begun.session_id))?.ended_at).not.toBeNull();
-    expect(second.engine.locks.reserve(begun.session_id as never, null).held).toBe(false);
+    expect(second.engine.locks.tryTake(begun.session_id as never, null).held).toBe(false);
     second.engine.locks.release(begun.session_id as never);
   });
 

@@ -88,7 +88,7 @@ models:
     ['anthropic', '1h', (1600 * 2) / 1e6],
     ['always', '5m', (100 * 2) / 1e6],
     ['plain', '1h', 1100 / 1e6],
-    ['openai', '1h', (600 * 1.25) / 1e6],
+    ['openai', '1h', (1124 * 1.25) / 1e6],
     ['scripted', '1h', 100 / 1e6],
   ] as const)(
     'of an adapter %s with %s is in the class that its provider can bill',

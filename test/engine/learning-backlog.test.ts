@@ -57,7 +57,11 @@ it('turns that end together are learned together, by what was seen of them', asy
   const t = await start();
   const { store, journal } = t.engine;
   const asked = vi.spyOn(store.patterns, 'turns');
-  const others = [vi.spyOn(store.events, 'ofTurn'), vi.spyOn(store.events, 'list'), vi.spyOn(store.messages, 'get')];
+  const others = [
+    vi.spyOn(store.events, 'listOfTurn'),
+    vi.spyOn(store.events, 'list'),
+    vi.spyOn(store.messages, 'get'),
+  ];
   const made = [await turn(t), await turn(t), await turn(t, 'write docs')];
   for (const one of others) one.mockClear();
   const committed = vi.spyOn(journal, 'commit');
@@ -88,6 +92,7 @@ it('a refusal counts the same, seen or read back', async () => {
     expect(payload).toMatchObject({ score: 0.5, signals: { flags_negative: ['assistant_refusal_detected'] } });
 });
 
+// Promise 12.8: turns that wait at a kill are learned by the next process, once.
 it('those that wait when the process dies are learned by the next one, once', async () => {
   const killed = await start();
   const made = [await turn(killed), await turn(killed)];
@@ -104,6 +109,7 @@ it('those that wait when the process dies are learned by the next one, once', as
   expect([t, last].map(({ events }) => events.filter((e) => e.type === 'eval.completed').length)).toEqual([2, 1]);
 });
 
+// Promise 12.8: turns that wait at a stop are learned before it has ended.
 it('those that wait when the server stops are learned before it has stopped', async () => {
   const t = await start();
   const made = [await turn(t), await turn(t)];
@@ -116,6 +122,7 @@ it('those that wait when the server stops are learned before it has stopped', as
   expect(verdicts).toEqual([made[0]!.id, made[1]!.id, made[0]!.session.id]);
 });
 
+// Promise 12.17: one deleted while it waits leaves nothing, the others are learned.
 it('one that is deleted while it waits leaves nothing, and the others are learned', async () => {
   const t = await start();
   const [gone, kept, later] = [await turn(t), await turn(t), await turn(t)];
@@ -163,6 +170,7 @@ it('events that are pruned while a turn waits take nothing of what is learned', 
   expect(outcomes(t)).toEqual([{ n: 1, scored: 1, mean: 1 }]);
 });
 
+// Promise 12.21: a score while the turn waits among others.
 it('a person’s score that comes while the turn waits counts in place of the server’s own, once', async () => {
   const t = await start();
   const made = await turn(t);
@@ -173,6 +181,7 @@ it('a person’s score that comes while the turn waits counts in place of the se
   expect(outcomes(t)).toEqual([{ n: 1, scored: 1, mean: 0.25 }]);
 });
 
+// Promise 12.25: a node whose backlog overflowed goes on learning.
 it('a node of a cluster whose backlog overflowed goes on learning, and reports it once', async () => {
   const t = await start({ learning: { alone: false } });
   const before = await turn(t);

@@ -43,6 +43,7 @@ function fill(t: TestEngine): void {
   })();
 }
 
+// Promise 12.18 (npm test -- reports): a recommendation at the limit of 10 000 outcomes.
 test.runIf(process.env.METIS_BENCH)(
   '10 000 outcomes of 100 000: a recommendation takes at most 5 ms at p99',
   async () => {
@@ -54,6 +55,7 @@ test.runIf(process.env.METIS_BENCH)(
         workspace_path: t.workspace,
         fingerprint: shape(n, 'w0'),
         config: defaultConfig('').pattern,
+        is_worker: false,
       });
     const first = performance.now();
     await ask(0);

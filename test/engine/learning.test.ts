@@ -68,6 +68,7 @@ const judge = (
   });
 
 describe('a finished turn', () => {
+  // Promise 12.1: two such turns are one outcome of two.
   it('is recorded, judged and scored, once, with its own cost: two of a shape are one outcome', async () => {
     const t = await start();
     const { id, session } = await learnedTurn(t, 'fix the bug');
@@ -94,6 +95,7 @@ describe('a finished turn', () => {
     expect(verdict!.payload).toMatchObject({ subject_kind: 'turn', subject_id: id, score: 1, confidence: 0.9 });
   });
 
+  // Promise 12.1: another workspace is apart.
   it('of another workspace is apart', async () => {
     const t = await start();
     await learnedTurn(t, 'fix the bug');
@@ -103,6 +105,8 @@ describe('a finished turn', () => {
     expect(sig(t)).not.toBe(sig(other));
   });
 
+  // Promise 12.6: worker and planner have rows of their own, with their own cost.
+  // Promise 12.10: an end by max_tokens counts in the mean, a failed delegation does not.
   it('of a worker has a row and a verdict of its own, with its own cost; a failed delegation leaves the planner at 1.0', async () => {
     const t = await start({
       config: { tool_confirmation: { per_tool: { delegate: 'auto' } } },
@@ -135,6 +139,8 @@ describe('a finished turn', () => {
     expect(workers.map((e) => (e.payload as PayloadOf<'eval.completed'>).subject_kind)).toEqual(['turn', 'session']);
   });
 
+  // Promise 12.12: one verdict a turn, the session's after them.
+  // Promise 12.15: no text of a message in events.
   it('has exactly one verdict, the session its own after them, and none holds any text', async () => {
     const t = await start();
     const session = await t.session();
@@ -149,6 +155,7 @@ describe('a finished turn', () => {
     expect(JSON.stringify(told)).not.toMatch(/secret|done/);
   });
 
+  // Promise 12.12: evaluation off: no verdict at all.
   it('is not judged where evaluation is off, and leaves nothing where patterns are off', async () => {
     const unjudged = await start({ config: { eval: { disabled: true } } });
     const { session, id } = await turn(unjudged, 'fix the bug');
@@ -157,7 +164,7 @@ describe('a finished turn', () => {
     await unjudged.close();
     expect(unjudged.events.filter(({ type }) => type.startsWith('eval.'))).toEqual([]);
 
-    const unrecorded = await start({ config: { pattern: { enabled: false } } });
+    const unrecorded = await start({ config: { pattern: { mode: 'off' } } });
     await learnedTurn(unrecorded, 'fix the bug');
     expect(count(unrecorded, 'pattern_turns')).toBe(0);
     expect(unrecorded.db.db.prepare('SELECT fingerprint_json FROM turns').pluck().get()).toBeNull();
@@ -165,6 +172,7 @@ describe('a finished turn', () => {
 });
 
 describe('the loop', () => {
+  // Promise 12.8: a kill between two events neither skips nor repeats.
   it('that is killed between two events neither skips nor repeats one', async () => {
     const first = await start();
     await learnedTurn(first, 'fix the bug');
@@ -196,6 +204,7 @@ describe('the loop', () => {
     expect(rows(t)).toMatchObject([{ n: 2, scored: 2, mean: 1 }]);
   });
 
+  // Promise 12.8: reading the journal again changes nothing.
   it('that reads the journal again from the start changes nothing, and from empty tables makes the same sums', async () => {
     const t = await start();
     await learnedTurn(t, 'fix the bug');
@@ -226,6 +235,7 @@ describe('the loop', () => {
     expect(rows(rebuilt)[2]).toMatchObject({ n: 2, scored: 2, cost: 2 * whole[2]!.cost });
   });
 
+  // Promise 12.17: turns from before it and purged ones are passed over.
   it('passes over turns from before it, and those that were purged before it came to them', async () => {
     const before = await startEngine({ scenario: answers });
     await turn(before, 'from before the feature');
@@ -241,6 +251,7 @@ describe('the loop', () => {
     expect(rows(after)).toMatchObject([{ intents: '["doc"]', n: 2 }]);
   });
 
+  // Promise 12.7: a late verdict counts once; unsure and unknown ones do not.
   it('takes a verdict that comes after a restart, once, and none that is unsure or of an unknown turn', async () => {
     const config = { eval: { disabled: true } };
     const first = await start({ config });
@@ -264,6 +275,7 @@ describe('the loop', () => {
     expect(rows(t)).toMatchObject([{ n: 2, scored: 1, mean: 0.8 }]);
   });
 
+  // Promise 12.9: the oldest outcome goes with its shape.
   it('keeps no more outcomes than the limit: the oldest goes with its shape, and a late verdict on it is passed over', async () => {
     const t = await start({ learning: { maxOutcomes: 3 }, config: { eval: { disabled: true } } });
     const recorded = async (text: string) => {
@@ -303,6 +315,7 @@ describe('a session that is deleted', () => {
 });
 
 describe('the pattern tables', () => {
+  // Promise 12.13: unreadable tables leave turns alone.
   it('made unreadable leave turns alone: slot 4 says so, and nothing is learned', async () => {
     const t = await start();
     t.db.db.exec('DROP TABLE pattern_turns; DROP TABLE pattern_outcomes; DROP TABLE pattern_fingerprints;');

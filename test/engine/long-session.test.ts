@@ -114,7 +114,7 @@ describe(`a session of ${TURNS} turns with large tool results in a window of ${W
         .map((e) => (e.payload as { purpose: string }).purpose);
       const inLedger = t.db.db.prepare("SELECT count(*) AS n FROM llm_calls WHERE purpose = 'compaction'").get();
       expect(inLedger).toEqual({ n: purposes.filter((p) => p === 'compaction').length });
-      expect((await t.engine.store.spend.ofTree(session.id)) <= toPusd(LIMIT)).toBe(true);
+      expect((await t.engine.store.spend.sumTree(session.id)) <= toPusd(LIMIT)).toBe(true);
     },
     120_000,
   );

@@ -31,6 +31,7 @@ const started = (t: TestEngine) =>
 const workerOf = (t: TestEngine) => started(t).worker_session_id as string;
 
 describe('a tool of an MCP server', () => {
+  // Promise 09.18: An MCP tool prompts by default and is remembered under its name.
   it('prompts by default, runs when it is approved, and `always` is remembered under its name', async () => {
     const t = await startEngine({
       scenario: said(echo('hello'), echo('again')),
@@ -54,6 +55,7 @@ describe('a tool of an MCP server', () => {
     expect(offered(t, 'planner')).toEqual([...offered(t, 'planner')!].sort());
   });
 
+  // Promise 09.18: Its schema with oneOf is passed on and enforced.
   it('is offered to the model with its schema, which is enforced before anybody is asked', async () => {
     const t = await startEngine({ scenario: said(echo(true)), config: { mcp_servers: { fix: fixture() } } });
     const session = await t.session();
@@ -67,6 +69,7 @@ describe('a tool of an MCP server', () => {
     expect((await texts(t, session.id))[0]).toContain('say: must match exactly one schema');
   });
 
+  // Promise 09.18: A killed MCP server fails the next call as unavailable, then recovers.
   it('whose server was killed fails with one sentence, stays offered, and works again ten seconds later', async () => {
     const clock = skippingClock();
     const t = await startEngine({
@@ -175,6 +178,7 @@ describe('workers', () => {
       worker('the job', ...does.map((one) => ({ tool_calls: [one] })), { text: 'worked' }),
     );
 
+  // Promise 09.22: A worker that is allowed one MCP tool has that one.
   it('get the tool that is allowed, and nothing else', async () => {
     const t = await startEngine({ scenario: team(['mcp__fix__echo'], echo('hello')), config: servers(fixture()) });
     const session = await t.session();
@@ -184,6 +188,7 @@ describe('workers', () => {
     expect(await texts(t, workerOf(t))).toEqual(['hello']);
   });
 
+  // Promise 09.22: Tools of a server for planners only are dropped.
   it('of a server that is for planners only get none of its tools', async () => {
     const t = await startEngine({
       scenario: team(['mcp__fix__echo', 'read_file'], echo('hello')),
@@ -220,6 +225,7 @@ describe('workers', () => {
 });
 
 describe('named workers', () => {
+  // Promise 09.25: MCP tools keep their own names, which definitions find; what they do not find is named where they run.
   it('find tools by their own names; what no tool is called is said where they run', async () => {
     const { log, lines } = recordingLog();
     const t = await startEngine({
@@ -264,6 +270,7 @@ describe('named workers', () => {
     expect(lines.filter(({ message }) => message.includes('runs without mcp__gone__x'))).toHaveLength(1);
   });
 
+  // Promise 09.25: Rules, modes and trust find each spelling.
   it('have rules, trust and modes for a tool under each spelling of its name', async () => {
     const t = await startEngine({
       scenario: said(call('mcp__fix__Crash_Now', {}), call('mcp__fix__env', {}), call('mcp__fix__pid', {})),
@@ -285,6 +292,7 @@ describe('named workers', () => {
 });
 
 describe('after a restart', () => {
+  // Promise 09.22: After a restart the next turn of an old session has the MCP tools.
   it('the next turn of an old session has the tools', async () => {
     const config = servers(fixture());
     const first = await startEngine({ scenario: said(), config });
@@ -333,6 +341,7 @@ describe("a workspace's .mcp.json", () => {
     return { '.mcp.json': JSON.stringify({ mcpServers: { [name]: { command, args, env } } }) };
   };
 
+  // Promise 09.18: A project file starts nothing by default.
   it('starts nothing unless the configuration says so', async () => {
     const t = await startEngine({ scenario: said(), files: file() });
     await t.run(await t.session(), 'go');
@@ -349,6 +358,7 @@ describe("a workspace's .mcp.json", () => {
   });
 
   // `constructor` is a name that every object knows, and no server of the configuration.
+  // Promise 09.22: A project file learns no key of a provider.
   it.each(['fix', 'constructor'])('adds %s when it does, and gives it no key of a provider', async (name) => {
     const variable = (name: string) => `$\u007b${name}}`;
     const env = {

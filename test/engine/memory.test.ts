@@ -17,6 +17,7 @@ const updates = (t: TestEngine) =>
 const memory = (t: TestEngine, file = 'MEMORY.md') => fs.readFileSync(path.join(t.workspace, '.metis', file), 'utf8');
 
 describe('memory', () => {
+  // Promise 10.4: a memory write is in the next call of the same turn, the stable bytes unchanged.
   it('that a call writes is in the next call of the same turn, behind stable text of the same bytes', async () => {
     const t = await start({
       scenario: scenario(planner({ tool_calls: [add('- tabs')] }, { text: 'noted' })),
@@ -36,6 +37,7 @@ describe('memory', () => {
     });
   });
 
+  // Promise 10.5: two writes of one message both stand in the file, and their events chain.
   it('that two calls of one message write holds both entries, and their events chain', async () => {
     const t = await start({
       scenario: scenario(planner({ tool_calls: [add('- one'), add('- two')] }, { text: 'noted' })),
@@ -47,6 +49,7 @@ describe('memory', () => {
     expect(second?.before_hash).toBe(first?.after_hash);
   });
 
+  // Promise 10.7: a replacement that fits not exactly once fails; an emptied file leaves the prompt; the same content has no event.
   it('that is emptied leaves the prompt; a write that fails or changes nothing has no event', async () => {
     const t = await start({
       files: { '.metis/MEMORY.md': 'a a\n' },
@@ -81,6 +84,7 @@ describe('memory', () => {
     ]);
   });
 
+  // Promise 10.8: a file edited over its cap is shown in part, refuses additions, and is shortened by the session.
   it('that a person let outgrow its cap is shown in part, warned about once, and shortened by a session', async () => {
     const warnings: string[] = [];
     const log = { debug() {}, info() {}, error() {}, warn: (_: object, m: string) => void warnings.push(m) };
@@ -115,6 +119,7 @@ describe('memory', () => {
 describe('a worker', () => {
   const skill = '---\nname: deploy\ndescription: how to deploy\n---\nPush.';
 
+  // Promise 10.9: a worker has block, memory and skills as they were, its task last, no memory tools, the bytes of its siblings.
   it('has the memory as it was when it began, the skills, and no tool to write memory with', async () => {
     const reads = { tool_calls: [call('list_files', {})] };
     const t = await start({
@@ -176,6 +181,7 @@ describe('skills', () => {
     `---\nname: ${name}\ndescription: ${description}\n---\n${body}`;
   const load = (name: string, file?: string) => call('skill_load', { name, ...(file ? { file } : {}) });
 
+  // Promise 10.13: a skill is loaded as often as asked for, by planner and worker, one event each; its files without, and none beside them.
   it('are loaded as often as asked for, by planner and worker, with one event each; files of them without', async () => {
     const t = await start({
       files: {
@@ -252,6 +258,7 @@ describe('skills', () => {
     expect((await resultsOf(second, session.id)).map(textOf)).toEqual(['# Skill: deploy (source: workspace)\n\nPush.']);
   });
 
+  // Promise 10.20: an edited skill is loaded as it is, the system bytes stay.
   it('are indexed when a session begins; a call reads the disk as it is, the system text stays', async () => {
     const t = await start({
       files: {

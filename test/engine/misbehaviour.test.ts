@@ -137,6 +137,7 @@ const WAYS: readonly Misbehaviour[] = [
   },
 ];
 
+// Promise 04.10: however a worker ends, its planner reads it, finishes, and takes the next turn.
 it.each(WAYS)('a worker that ends $ends leaves its planner in order', async (way) => {
   const clock = manualClock();
   const t = await startEngine({

@@ -41,6 +41,7 @@ async function tree() {
 }
 
 describe('a prompt two workers deep', () => {
+  // Promise 09.23: A prompt two workers deep that is open longer than both timeouts ends neither.
   it('open longer than both timeouts ends neither worker', async () => {
     const { t, time, turnId } = await tree();
     time.advance(250_000);
@@ -52,6 +53,7 @@ describe('a prompt two workers deep', () => {
     expect(t.events.filter((e) => e.type === 'delegate.completed')).toHaveLength(2);
   });
 
+  // Promise 09.23: Unanswered it ends by its own deadline, and the tree goes on.
   it('unanswered times out by its own deadline, and the tree goes on', async () => {
     const { t, time, turnId } = await tree();
     time.advance(300_000);

@@ -64,6 +64,10 @@ describe.each([
   ['anthropic', 'opus', 'openai', 'gpt'],
   ['openai', 'gpt', 'anthropic', 'opus'],
 ] as const)('begun on %s (%s), continued on %s after a restart', (from, fromModel, to, toModel) => {
+  // Promise 01.8: another provider gets it without the thinking, with one warning and no event.
+  // Promise 01.9: after a restart the other provider's request pairs every call with its result.
+  // Promise 11.14: a failed result is marked in the language of each wire.
+  // Promise 11.15: a session begun on one adapter goes on with the other after a restart, ids matching.
   test('every call has its result under the same id, and what the other cannot read is left out with a warning', async () => {
     const { workspace, fake, start } = await world();
     const first = await start();
@@ -115,6 +119,7 @@ describe.each([
   });
 });
 
+// Promise 01.8: an answer with thinking and two calls goes back to its own provider as it came, but for the ids of its calls.
 test('back on its own provider after a restart an answer is sent as it came, but for the ids of its calls', async () => {
   const { workspace, fake, start } = await world();
   const first = await start();

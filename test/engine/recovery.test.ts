@@ -23,6 +23,7 @@ describe('after a worker finished', () => {
     worker('the job', { text: 'worked', usage }),
   );
 
+  // Promise 04.19: After a crash behind a finished worker, its model is not asked again and totals are those of an uninterrupted run.
   it("the planner goes on without asking the worker's model again, and nothing is reported twice", async () => {
     const first = await startEngine({ scenario: said });
     const session = await first.session();
@@ -57,6 +58,7 @@ describe("during a worker's second call", () => {
       ),
     );
 
+  // Promise 04.20: A crash in a worker's second call repeats that call alone.
   it('repeats that call alone, in the same worker', async () => {
     const first = await startEngine({ scenario: said(true) });
     const session = await first.session();
@@ -76,6 +78,7 @@ describe("during a worker's second call", () => {
     expect(events.filter((e) => e.type === 'session.created')).toHaveLength(2);
   });
 
+  // Promise 04.20: Mode hold waits for the resume call.
   it('waits in mode hold until it is asked to go on', async () => {
     const config = { recovery: { on_start: 'hold' } } as const;
     const first = await startEngine({ scenario: said(true), config });
@@ -120,6 +123,7 @@ describe("during a worker's second call", () => {
     ]);
   });
 
+  // Promise 04.20: Mode cancel ends everything before anything listens.
   it('in mode cancel everything is ended before anything listens, and a second recovery writes nothing', async () => {
     const config = { recovery: { on_start: 'cancel' } } as const;
     const first = await startEngine({ scenario: said(true), config });
@@ -146,6 +150,8 @@ describe("during a worker's second call", () => {
 });
 
 describe('tools that had started', () => {
+  // Promise 04.20: A command that was running is not run again.
+  // Promise 09.20: After a restart a running command is not repeated.
   it('a command is not run again and its call says so; a read is', async () => {
     const said = scenario(
       planner(
@@ -180,6 +186,7 @@ describe('tools that had started', () => {
     expect(called).toHaveLength(2);
   });
 
+  // Promise 09.20: After a restart an open prompt is closed and the call asks anew.
   it('an open approval is closed, and the call that waited for it asks anew', async () => {
     const said = scenario(planner({ tool_calls: [call('write_file', { path: 'x', content: 'y' })] }, { text: 'ok' }));
     const first = await startEngine({ scenario: said });
@@ -194,6 +201,7 @@ describe('tools that had started', () => {
     expect(old!.decision).toBe('cancelled');
   });
 
+  // Promise 09.2: A tool that is disabled over a restart is gone from the turn that goes on.
   it('a tool that was switched off meanwhile is gone from the turn that goes on', async () => {
     const said = scenario(planner({ tool_calls: [call('write_file', { path: 'x', content: 'y' })] }, { text: 'ok' }));
     const first = await startEngine({ scenario: said });
@@ -209,6 +217,7 @@ describe('tools that had started', () => {
     expect(names).toContain('edit_file');
   });
 
+  // Promise 09.20: After too many crashes the turn is given up: its prompts cancelled, its command run once, every call answered, the next turn accepted.
   it('a turn that brought the server down too often is given up: every call is answered, and the next turn goes on', async () => {
     const command = 'echo run >> marks; echo $$ > pid.new; mv pid.new pid; sleep 60';
     const said = scenario(
@@ -243,6 +252,7 @@ describe('tools that had started', () => {
 });
 
 describe('a graceful stop', () => {
+  // Promise 04.20: A graceful stop finishes the running call and the next start goes on behind it.
   it('lets the running call finish, starts no other, and the next start goes on behind it', async () => {
     const said = scenario(
       planner({ tool_calls: [call('list_files', {})], usage, delay_ms: 60 }, { text: 'end', usage }),

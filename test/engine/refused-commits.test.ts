@@ -197,6 +197,7 @@ describe('a turn whose end could not be stored', () => {
     throw new StorageFault('the database cannot be reached', null);
   };
 
+  // Promise 16.22: a turn or delegation that cannot be ended or resumed gives up its tree.
   it('gives up its tree, whatever the fault', async () => {
     const t = await startEngine({ scenario: scenario([{ match: {}, respond: { text: 'lost', delay_ms: 10 } }]) });
     const roots = givenUp(t);

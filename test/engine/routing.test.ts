@@ -43,6 +43,7 @@ const oneWorker = (input: object = {}) =>
   );
 
 describe('a message with @', () => {
+  // Promise 03.2: a backslash keeps an @ literal, and an @ inside a text is text.
   it('is escaped by a backslash, and means nothing inside a text', async () => {
     const t = await startEngine({ scenario: echo });
     const session = await t.session({ initial_active_model: 'sonnet' });
@@ -61,6 +62,7 @@ describe('a message with @', () => {
 });
 
 describe('a refused turn', () => {
+  // Promise 03.6: a sticky model without vision refuses a picture, naming what could serve; one event, no call.
   it('names what would have served in place of a sticky model without vision, and calls nobody', async () => {
     const t = await startEngine({ scenario: echo });
     const session = await t.session({ initial_active_model: 'gpt' });
@@ -80,6 +82,7 @@ describe('a refused turn', () => {
     expect((await t.run(session, 'no picture')).status).toBe('completed');
   });
 
+  // Promise 03.7: with all providers out the caller reads what was tried, in order, and only that decision is stored.
   it('with every provider out lists what was tried in the order of the chain and stores that event alone', async () => {
     const t = await startEngine({
       scenario: scenario([{ match: {}, times: 'inf', respond: { error: { error_class: 'auth' } } }]),
@@ -112,6 +115,7 @@ describe('a refused turn', () => {
 });
 
 describe('an image earlier in the history', () => {
+  // Promise 03.8: a picture earlier in the session rules out text-only models, not the condition on the new message.
   it('rules out text-only models while the condition has_images looks at the new message', async () => {
     const t = await startEngine({
       scenario: echo,
@@ -127,6 +131,7 @@ describe('an image earlier in the history', () => {
 });
 
 describe('the lock of a turn', () => {
+  // Promise 03.10: a running turn keeps its model through policy edits and swaps; the last swap decides the next turn, also after a cancel.
   it('holds through every call while policy and sticky model change; the last change decides the next turn', async () => {
     const list = { tool_calls: [call('list_files', {})], delay_ms: 20 };
     const t = await startEngine({
@@ -168,6 +173,7 @@ describe('policy files on disk', () => {
   ].join('\n');
   const invalid = (t: TestEngine) => t.events.filter((e) => e.type === 'routing.policy_invalid').map((e) => e.payload);
 
+  // Promise 03.11: a broken file is reported once with every fault, the last good one stays in force, a mended one holds at once.
   it('broken, keep the last good parse in force and are reported once with every fault; mended, hold at once', async () => {
     const t = await startEngine({ scenario: echo, files: { [FILE]: 'default: haiku' } });
     const session = await t.session({ initial_active_model: null });
@@ -211,6 +217,7 @@ describe('policy files on disk', () => {
     expect(warned).toMatchObject([{ level: 'warn', fields: { policy_path: path.join(t.workspace, FILE) } }]);
   });
 
+  // Promise 03.11: a broken file is reported to each session that meets it, once.
   it('of all workspaces tell each session once of the broken global one and of its own', async () => {
     const t = await startEngine({ scenario: echo });
     const other = path.join(t.folder, 'other');
@@ -255,11 +262,12 @@ describe("a worker's tier", () => {
   const TIERS = (fast: string) => `tiers: { fast: ${fast}, balanced: sonnet, deep: opus }`;
   const modelOfWorker = (t: TestEngine) => t.adapter.requests.find((r) => r.caller.is_worker)!.model.id;
 
+  // Promise 03.13: a delegation's tier is the workspace's, else the global file's, else the registry's first configured one.
   it.each([
     ['the workspace file', TIERS('gpt'), TIERS('sonnet'), GPT],
     ['the global file', null, TIERS('sonnet'), SONNET],
     ['the registry', null, null, HAIKU],
-  ])('is what %s says', async (_name, own, global, expected) => {
+  ])('is the model that %s names', async (_name, own, global, expected) => {
     const t = await startEngine({ scenario: oneWorker(), files: own === null ? {} : { [FILE]: own } });
     if (global !== null) fs.writeFileSync(t.config.routing.global_path, global);
     await t.run(await t.session(), 'go');
@@ -267,6 +275,7 @@ describe("a worker's tier", () => {
     expect(t.events.find((e) => e.type === 'delegate.started')!.payload).toMatchObject({ resolved_model: expected });
   });
 
+  // Promise 03.14: a worker's decision has slot 4 deferred and slot 5 chosen, without a pattern store as well.
   it('stands in slot 5, below three slots that are not for workers and one that is deferred', async () => {
     const t = await startEngine({ scenario: oneWorker() });
     const session = await t.session();
@@ -295,6 +304,7 @@ describe("a worker's tier", () => {
     expect(modelOfWorker(t)).toBe(SONNET);
   });
 
+  // Promise 03.16: an @alias in a worker's task is text.
   it('is not read from an @alias in the task', async () => {
     const t = await startEngine({
       scenario: scenario(
@@ -324,6 +334,8 @@ describe('a worker whose tier model cannot serve', () => {
     return session;
   };
 
+  // Promise 03.15: a worker whose tier model cannot see falls to a default, not to a higher tier.
+  // Promise 04.24: where allowed it runs and is flagged.
   it.each([
     ['workspace_default', { [FILE]: 'default: opus' }, OPUS, 5],
     ['global_default', {}, SONNET, 6],
@@ -345,6 +357,7 @@ describe('a worker whose tier model cannot serve', () => {
     expect(delegation!.usage_summary.model).toBe(model);
   });
 
+  // Promise 04.24: a costlier fallback is refused where forbidden, without a turn or call.
   it('runs nothing where a costlier fallback is forbidden, and the planner reads why', async () => {
     const t = await withPicture({ config: { delegation: { allow_costlier_fallback: false } } });
     const session = await go(t);
@@ -378,6 +391,7 @@ describe('a worker whose tier model cannot serve', () => {
     expect(ofWorkers(t, session)).toMatchObject([{ chosen_model: GPT, fallback_costlier: false }]);
   });
 
+  // Promise 03.20: an unpriced tier model is passed over under a budget and taken without one.
   it('for want of a price is passed over under a budget, and taken without one', async () => {
     const unpriced = registry.replace('tier: fast', 'tier: fast\n    pricing_id: nobody:knows');
     const run = async (max_cost_usd: string | null) => {
@@ -414,6 +428,8 @@ describe('outages', () => {
   const outages = (t: TestEngine) =>
     t.events.filter((e) => e.type === 'routing.provider_unavailable').map((e) => e.payload);
 
+  // Promise 03.17: five server errors within two minutes take one model out, its sibling serves.
+  // Promise 03.18: an outage ends by itself after 300 s and is reported once.
   it('begin with five server errors of one model within two minutes; its sibling serves, and 300 s end it', async () => {
     const clock = manualClock();
     const t = await startEngine({
@@ -449,6 +465,7 @@ describe('outages', () => {
     ]);
   });
 
+  // Promise 03.17: slow failures and broken runs take nothing out.
   it.each([
     ['five failures spread over ten minutes', 5, 150_000, 'other'],
     ['four failures and a success', 4, 1_000, 'other'],
@@ -469,6 +486,7 @@ describe('outages', () => {
     expect(outages(t)).toEqual([]);
   });
 
+  // Promise 03.17: cancels take nothing out.
   it('do not begin with ten cancelled turns', async () => {
     const t = await startEngine({ scenario: scenario([{ match: {}, times: 'inf', respond: { hang: true } }]) });
     const session = await t.session({ initial_active_model: 'haiku' });
@@ -484,6 +502,7 @@ describe('outages', () => {
     expect((await t.ended(last)).chosen_model).toBe(HAIKU);
   });
 
+  // Promise 03.17: one refused key takes its provider out.
   it('of a whole provider begin with one refused key', async () => {
     const t = await startEngine({
       scenario: scenario(
@@ -516,6 +535,7 @@ describe('the shipped registry without a routing file', () => {
   const first = (adapter: string, tier: string) =>
     file.models.find((m) => m.adapter === adapter && m.tier === tier)!.id;
 
+  // Promise 03.22: with one key, or none, turns and workers run on that provider's first models.
   it.each(['anthropic', 'openai', 'openrouter', 'scripted'])(
     'with %s alone serves turns and workers from it',
     async (id) => {

@@ -41,6 +41,7 @@ async function taught(t: TestEngine, made: Made, value: number): Promise<void> {
 }
 
 describe('a person’s score', () => {
+  // Promise 12.19: a person's score replaces the server's own, and can be changed.
   it('replaces the server’s own in the outcome, whose sample and count stay, and can be changed', async () => {
     const t = await start();
     const made = await learnedTurn(t);
@@ -58,6 +59,7 @@ describe('a person’s score', () => {
     ]);
   });
 
+  // Promise 12.20: said twice is stored once, and no event holds a comment.
   it('said twice is stored once; another comment is kept and no event holds it', async () => {
     const t = await start();
     const made = await learnedTurn(t);
@@ -73,6 +75,7 @@ describe('a person’s score', () => {
     expect(outcomes(t)[0]).toEqual({ n: 1, mean: 0, scored: 1 });
   });
 
+  // Promise 12.21: a score before the loop came to the turn.
   it('that comes before the loop has read the turn counts instead of the verdict that follows', async () => {
     const first = await start();
     await first.loop!.close();
@@ -90,6 +93,7 @@ describe('a person’s score', () => {
     expect(outcomes(t)).toEqual([{ n: 1, mean: 0.25, scored: 1 }]);
   });
 
+  // Promise 12.21: after a restart and the session's end.
   it('survives a restart, comes to an ended session, and changes what the next start recommends by', async () => {
     const first = await start();
     const made = await learnedTurn(first);
@@ -104,6 +108,7 @@ describe('a person’s score', () => {
     expect(verdicts(first).filter((v) => v.subject_kind === 'session')).toMatchObject([{ score: 1 }]);
   });
 
+  // Promise 12.21: once in the session's verdict.
   it('enters the verdict on its session once, in place of the server’s own', async () => {
     const t = await start();
     const session = await t.session();
@@ -115,6 +120,7 @@ describe('a person’s score', () => {
     expect(whole.payload.score).toBeCloseTo(0.5 * 0.75 + 0.3 * 0.5 + 0.2, 12);
   });
 
+  // Promise 12.22: workers' and failed turns.
   it('of a worker’s turn counts for the worker alone, and of a turn that failed for no outcome', async () => {
     const t = await start({
       config: { tool_confirmation: { per_tool: { delegate: 'auto' } } },
@@ -144,6 +150,7 @@ describe('a person’s score', () => {
     expect(outcomes(broken)).toEqual([]);
   });
 
+  // Promise 12.22: where the server judges nothing.
   it('counts where the server itself judges nothing', async () => {
     const t = await start({ config: { eval: { disabled: true } } });
     const session = await t.session();
@@ -153,6 +160,7 @@ describe('a person’s score', () => {
     expect(verdicts(t)).toHaveLength(1);
   });
 
+  // Promise 12.19: the mean is of what stands.
   it('changed hundreds of times leaves the mean of what stands', async () => {
     const t = await start();
     const made = [await learnedTurn(t), await learnedTurn(t), await learnedTurn(t)];
@@ -164,6 +172,7 @@ describe('a person’s score', () => {
     expect(row!.mean).toBeCloseTo((values(297) + values(298) + values(299)) / 3, 12);
   });
 
+  // Promise 12.23: open and unknown turns.
   it('is refused while the turn runs and where there is none; one that was cancelled takes it', async () => {
     const t = await start({ scenario: { ...answers, fallback: { text: 'slow', delay_ms: 60_000 } } });
     const session = await t.session();
@@ -186,6 +195,7 @@ describe('a person’s score', () => {
     expect(await scoreTurn(t.engine, session.id, id, { score: 1, comment: null })).toMatchObject({ changed: true });
   });
 
+  // Promise 12.23: purged meanwhile.
   it('given while its session is purged is not found or gone with it, and the loop goes on', async () => {
     const t = await start();
     const kept = await learnedTurn(t);

@@ -57,6 +57,7 @@ describe('two at once', () => {
     expect(await t.engine.store.turns.allOpen()).toHaveLength(1);
   });
 
+  // Promise 01.20: A model asked for while a turn ends is in force for the next one.
   it('a model asked for while its turn ends is in force for the next one', async () => {
     for (let hops = 0; hops < 16; hops++) {
       const t = await startEngine({ scenario: scenario([{ match: {}, times: 'inf', respond: { text: 'x' } }]) });

@@ -20,6 +20,7 @@ const said = (t: TestEngine) =>
 const steered = (t: TestEngine) => t.events.filter((e) => e.type === 'turn.steered');
 
 describe('a message for a running turn', () => {
+  // Promise 20.8: Said while a tool runs, the next request ends with the tool results and then the message.
   it('that comes while a tool runs stands behind its result in the next request', async () => {
     const { door, slow } = slowTool();
     const t = await startEngine({
@@ -61,6 +62,7 @@ describe('a message for a running turn', () => {
     expect(await t.run(session, 'more')).toMatchObject({ output: 'the second turn' });
   });
 
+  // Promise 20.8: Said while the last answer streams, one more step.
   it('that comes while the last answer streams makes one more step of it', async () => {
     const t = await startEngine({
       scenario: scenario(planner({ text: 'finished', chunk_chars: 1 }, { text: 'one thing more' })),
@@ -126,6 +128,7 @@ describe('a message for a running turn', () => {
     expect(steered(second)).toHaveLength(1);
   });
 
+  // Promise 20.8: A worker can be steered, a turn of its own is still 409.
   it('joins a worker too, on which a turn of its own is still refused', async () => {
     const { door, slow } = slowTool();
     const t = await startEngine({
@@ -151,6 +154,7 @@ describe('a message for a running turn', () => {
     await expect(steer(t, session_id, 'too late')).rejects.toMatchObject({ code: 'session_already_ended' });
   });
 
+  // Promise 20.9: A cancelled turn with two waiting inputs counts them and shows their texts.
   it('is given back by a turn that is cancelled: counted by its end, its text readable', async () => {
     const { door, slow } = slowTool();
     const t = await startEngine({ tools: [slow], scenario: scenario(planner({ tool_calls: [call('slow', {})] })) });

@@ -14,6 +14,7 @@ import { gone } from '../tool/mcp/world.ts';
 const auto = { default: { none: 'auto', read: 'auto', write: 'auto', execute: 'auto', network: 'auto' } } as const;
 
 describe('a tool over its limit', () => {
+  // Promise 09.12: A tool that exceeds a limit of 1 s fails as `timeout` by the dispatcher's clock.
   it('fails by the clock of the dispatcher, and is told to stop', async () => {
     const clock = manualClock();
     let told = 0;
@@ -50,6 +51,7 @@ describe('a tool over its limit', () => {
     expect(told).toBe(1);
   });
 
+  // Promise 09.12: A command over its `timeout_seconds` hands back what it printed, its process group gone.
   it('hands back what a command had printed, and nothing of its process group is left', async () => {
     const clock = manualClock();
     const command = 'echo a; echo $$ > pid.new; mv pid.new pid; sleep 30';

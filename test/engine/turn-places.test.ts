@@ -51,6 +51,7 @@ describe('a node that runs as many turns as it may', () => {
     expect(it.engine.places.countTaken()).toBe(2);
   });
 
+  // Promise 16.15: full for 30 s is 503 server_busy.
   test('refuses one that has waited for 30 s with server_busy, and its place in the queue is free', async () => {
     const { test: it, clock, sessions, turns } = await full();
     const before = clock.pending(WAIT_MS);

@@ -106,6 +106,7 @@ describe('a tool cycle', () => {
     expect(order.map((p) => (p as { tool_use_id: string }).tool_use_id)).toEqual([ids[1], ids[0]]);
   });
 
+  // Promise 09.11: Never more tools at once than configured; results in block order.
   it('never runs more tools at once than configured', async () => {
     let running = 0;
     let most = 0;
@@ -128,6 +129,10 @@ describe('a tool cycle', () => {
     expect((await resultsOf(t, session.id)).map(textOf)).toEqual([0, 1, 2, 3, 4, 5].map((n) => `busy ${n}`));
   });
 
+  // Promise 09.2: An unknown or disabled tool is answered as not found without having been called.
+  // Promise 09.3: Input of a wrong type is answered with its path and the tool never runs.
+  // Promise 09.4: A path outside the workspace is refused before the tool is called, without naming the root.
+  // Promise 09.15: An unexpected tool fault stays opaque.
   it('answers an unknown tool, bad input and a broken tool without ending the turn', async () => {
     const t = await startEngine({
       tools: [
@@ -180,6 +185,7 @@ describe('a tool cycle', () => {
     );
   });
 
+  // Promise 04.18: A loop of tool calls ends at the call limit with a valid history.
   it('stops after the allowed number of model calls with a valid history', async () => {
     const t = await startEngine({
       config: { turn: { max_llm_calls: 3, max_output_tokens: 4096, timeout_seconds: null } },
@@ -210,6 +216,7 @@ describe('a tool cycle', () => {
 });
 
 describe('a provider that fails', () => {
+  // Promise 01.17: A provider failure ends the turn as failed, once, with the cost so far in the session.
   it('ends the turn as failed with the cost so far', async () => {
     const t = await startEngine({
       scenario: scenario(
@@ -234,6 +241,7 @@ describe('a provider that fails', () => {
     expect((await t.engine.store.sessions.view(session.id))!.cost_so_far_usd).toBe('0.0045');
   });
 
+  // Promise 04.18: A failing provider ends the turn as failed and retryable.
   it('keeps what was streamed before the break, with its cost', async () => {
     const t = await startEngine({
       scenario: scenario(
@@ -280,6 +288,7 @@ describe('choosing the model', () => {
     expect(texts).toEqual(['hi', 'hi']);
   });
 
+  // Promise 03.2: an override that cannot be read is refused and leaves no trace.
   it.each([
     ['@nope hi', 'unknown_alias'],
     ['@haiku', 'override_missing_body'],
@@ -292,6 +301,7 @@ describe('choosing the model', () => {
     expect((await t.run(session, 'hi')).status).toBe('completed');
   });
 
+  // Promise 01.20: Model changes during a turn wait for its end; the last one wins, null included.
   it('a change during a turn waits for its end, and the last one wins', async () => {
     const t = await startEngine({
       scenario: scenario([{ match: {}, times: 'inf', respond: { text: '{{model}}', delay_ms: 40 } }]),
@@ -318,6 +328,7 @@ describe('choosing the model', () => {
     });
   });
 
+  // Promise 02.12: A refused turn leaves its routing decision alone.
   it('never replaces an explicit choice that cannot serve: the turn is refused', async () => {
     const t = await startEngine({ scenario: echo });
     const session = await t.session({ initial_active_model: 'gpt' });

@@ -1,7 +1,9 @@
 // A tree that waits for money waits whole: no part of it makes a call, over a crash as well, until the limit is raised (14 §3).
+
 import { describe, expect, it } from 'vitest';
 import { cancelTurn } from '#core/engine/control-turn.ts';
 import { patchSession } from '#core/engine/manage-session.ts';
+import { toPusd } from '#protocol/money.ts';
 import { toolText } from '#protocol/tool.ts';
 import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
 import { at, gate, restart, turns } from '../support/moments.ts';
@@ -27,9 +29,12 @@ describe('a tree that waits for money', () => {
       config,
       tools: [slow],
       scenario: scenario(
-        planner({ tool_calls: [delegate('cheap'), delegate('dear', { tier: 'deep' })], usage }, { text: 'end', usage }),
+        planner(
+          { tool_calls: [delegate('cheap'), delegate('deep one', { tier: 'deep' })], usage },
+          { text: 'end', usage },
+        ),
         worker('cheap', { tool_calls: [call('slow', {})], usage }, { text: 'done', usage }),
-        worker('dear', { text: 'done', usage }),
+        worker('deep one', { text: 'done', usage }),
       ),
     });
     const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: LIMIT });
@@ -53,7 +58,10 @@ describe('a tree that waits for money', () => {
 
   it('is not taken up by a start after a crash, not even the part that still ran then', async () => {
     const said = scenario(
-      planner({ tool_calls: [delegate('stuck'), delegate('dear', { tier: 'deep' })], usage }, { text: 'end', usage }),
+      planner(
+        { tool_calls: [delegate('stuck'), delegate('deep one', { tier: 'deep' })], usage },
+        { text: 'end', usage },
+      ),
       [
         {
           match: { role: 'worker', user_contains: 'stuck' },
@@ -61,7 +69,7 @@ describe('a tree that waits for money', () => {
           respond: { text: 'done', usage, delay_ms: 3600_000 },
         },
       ],
-      worker('dear', { text: 'done', usage }),
+      worker('deep one', { text: 'done', usage }),
     );
     const first = await startEngine({ config, scenario: said });
     const session = await first.session({ initial_active_model: 'sonnet', max_cost_usd: LIMIT });
@@ -87,9 +95,9 @@ describe('a tree that waits for money', () => {
     const t = await startEngine({
       config,
       scenario: scenario(
-        planner({ tool_calls: [delegate('dear', { tier: 'deep' })], usage }),
+        planner({ tool_calls: [delegate('deep one', { tier: 'deep' })], usage }),
         [{ match: { turn: 2 }, respond: { text: 'on my own', usage } }],
-        worker('dear', { text: 'done', usage }),
+        worker('deep one', { text: 'done', usage }),
       ),
     });
     const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: LIMIT });
@@ -112,7 +120,7 @@ describe('a limit that is raised while something else moves', () => {
     const { commit } = journal;
     const [arrived, free] = [gate(), gate()];
     journal.commit = async (batch) => {
-      if (batch.writes?.some((w) => w.kind === 'session.set_limit' && w.max_cost_usd === '0.5')) {
+      if (batch.writes?.some((w) => w.kind === 'session.set_limit' && w.max_cost_pusd === toPusd('0.5'))) {
         arrived.open();
         await free.opened;
       }
@@ -135,12 +143,12 @@ describe('a limit that is raised while something else moves', () => {
     const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '1' });
     await patchSession(t.engine, session.id, { max_cost_usd: TINY });
     const { spend } = t.engine.store;
-    const { ofTree } = spend;
+    const { sumTree } = spend;
     let asked = 0;
     const raised = gate();
     Object.assign(spend, {
-      ofTree: async (root: typeof session.id) => {
-        const spent = await ofTree(root);
+      sumTree: async (root: typeof session.id) => {
+        const spent = await sumTree(root);
         // First for the message, then for its call.
         if (++asked === 2) {
           await patchSession(t.engine, session.id, { max_cost_usd: '0.5' });

@@ -16,7 +16,7 @@ describe("a worker's clock", () => {
   it('stands still until the last of several pauses is over, and goes on with what was left', () => {
     const time = manualClock();
     let expired = 0;
-    const clock = startWorkerClock(time, 10, 2, () => expired++);
+    const clock = startWorkerClock(time, 2, [{ seconds: 10, onReached: () => expired++ }]);
     time.advance(3000);
     clock.pause();
     time.advance(50_000);
@@ -36,7 +36,7 @@ describe("a worker's clock", () => {
     for (const paused of [false, true]) {
       const time = manualClock();
       let expired = 0;
-      const clock = startWorkerClock(time, 10, 0, () => expired++);
+      const clock = startWorkerClock(time, 0, [{ seconds: 10, onReached: () => expired++ }]);
       time.advance(4000);
       if (paused) clock.pause();
       clock.stop();
@@ -50,11 +50,12 @@ describe("a worker's clock", () => {
 
   it('without a limit counts and never expires', () => {
     const time = manualClock();
-    const clock = startWorkerClock(time, null, 2, () => expect.unreachable());
+    const clock = startWorkerClock(time, 2, []);
     time.advance(100_000_000);
     expect([clock.activeSeconds(), time.pending()]).toEqual([100_002, 0]);
   });
 
+  // Promise 04.28: null switches a worker's clock off, and a call may still set its own limit.
   it('is switched off by worker_timeout_seconds: null, where a call may still set its own limit', async () => {
     const time = manualClock();
     const door = gate();

@@ -7,6 +7,7 @@ import { call, delegate, planner, scenario, worker } from '../support/scenario.t
 import { resultsOf, textOf } from '../support/stored.ts';
 import { tool } from '../support/tools.ts';
 
+// Promise 09.14: A worker has what it was allowed and nothing else, and what was dropped is told.
 it('a worker has what it was allowed and nothing else, and what was dropped is told', async () => {
   const t = await startEngine({
     files: { 'a.txt': 'a' },
@@ -27,6 +28,7 @@ it('a worker has what it was allowed and nothing else, and what was dropped is t
   expect(t.adapter.requests[1]?.tools.map((offered) => offered.name)).toEqual(['_request_context', 'read_file']);
 });
 
+// Promise 09.4: One path of an array that may not be used refuses the whole call.
 it('one path of an array that may not be used refuses the whole call before it runs', async () => {
   let ran = 0;
   const many: ToolFactory = () => {

@@ -164,6 +164,9 @@ const GOLDEN: Golden[] = [
   },
 ];
 
+// Promise 02.12: Scripted runs give the normative sequences byte for byte.
+// Promise 02.12: repair, insufficient context and a worker's worker leave exactly the recorded events.
+// Promise 02.17: Each session is created once and ended once at most, each turn ends once.
 it.each(GOLDEN)('the event log of $name is byte for byte the recorded one', async (golden) => {
   const clock = manualClock();
   const t = await startEngine({

@@ -197,6 +197,7 @@ async function run(next: (known: Known) => FuzzCase, count: number, wrong: strin
   }
 }
 
+// Promise 05.23: requests and frames made worse are answered as documented, never with 500, and leave nothing behind.
 it(
   `${CASES} requests and frames are answered as documented, and what they took is given back (FUZZ_SEED=${SEED})`,
   async () => {

@@ -77,6 +77,7 @@ describe.each(WAYS)('over $road with $protocol', (way) => {
   });
   const oneWorker = async () => expect(await workersOf(shared.metis)).toBe(before + 1);
 
+  // Promise 19.18: accept decides as the form says.
   test('accept decides as the form says, for one worker', async () => {
     const { home, asked, call } = shared;
     const result = await call(() => ({ action: 'accept', content: { decision: 'approve' } }));
@@ -86,6 +87,7 @@ describe.each(WAYS)('over $road with $protocol', (way) => {
     await oneWorker();
   });
 
+  // Promise 19.18: decline rejects.
   test('decline rejects', async () => {
     const result = await shared.call(() => ({ action: 'decline' }));
     expect(result.structuredContent).toMatchObject({ output: 'The tool said: User denied this operation.' });
@@ -93,6 +95,7 @@ describe.each(WAYS)('over $road with $protocol', (way) => {
     await oneWorker();
   });
 
+  // Promise 19.18: cancel leaves the question open in the inbox.
   test('cancel leaves it to the inbox, where it waits', async () => {
     const { home, asked, metis, call } = shared;
     const called = call(() => ({ action: 'cancel' }));
@@ -105,6 +108,7 @@ describe.each(WAYS)('over $road with $protocol', (way) => {
     await oneWorker();
   });
 
+  // Promise 19.18: the inbox may be faster.
   test('who answers in the inbox first is right', async () => {
     let late: (answer: ElicitResult) => void = () => {};
     const { home, asked, metis, call } = shared;
@@ -124,6 +128,7 @@ describe.each(WAYS)('over $road with $protocol', (way) => {
   });
 });
 
+// Promise 19.18: without forms the progress says what waits and where.
 test('a client without forms is told what waits and where', async () => {
   const home = doorHome(WRITES);
   const { client, metis } = await mcpOver('stdio', home);
@@ -146,6 +151,7 @@ test('an answer without a decision approves nothing', async () => {
   expect(written(home)).toBe(false);
 });
 
+// Promise 19.18: what nobody answers ends with its time.
 test('a question that nobody answers ends with its time, and the worker goes on', async () => {
   const home = doorHome(WRITES, { tool_confirmation: { timeout_seconds: 1 } });
   let asked = 0;

@@ -31,6 +31,7 @@ describe.each(WAYS)('over $road with $protocol', ({ road, protocol }) => {
     shared = await mcpOver(road, home, { protocol });
   });
 
+  // Promise 19.17: both roads and both protocols: tools, structured result, progress in order, cost.
   test('tools, a valid structured result, progress in order, cost and the list of workers', async () => {
     const { client, metis } = shared;
     const { tools } = await client.listTools();
@@ -77,6 +78,7 @@ describe.each(WAYS)('over $road with $protocol', ({ road, protocol }) => {
     });
   });
 
+  // Promise 19.17: an abort cancels the worker, over both roads and both protocols.
   test('an aborted call cancels its worker', async () => {
     const { client, metis } = shared;
     const gone = new AbortController();
@@ -94,6 +96,7 @@ describe.each(WAYS)('over $road with $protocol', ({ road, protocol }) => {
     await until(async () => (await (await metis()).getSession(worker.id)).disposition === 'cancelled');
   });
 
+  // Promise 19.19: wait_seconds answers that it runs, and workers has the result.
   test('wait_seconds answers that it runs, and workers has the result', async () => {
     const { client } = shared;
     const early = await client.callTool({
@@ -123,6 +126,7 @@ describe.each(WAYS)('over $road with $protocol', ({ road, protocol }) => {
   });
 });
 
+// Promise 19.19: what is too long is cut in text and structure.
 test('300,000 characters come as 80,000 at most, in text and in structure', async () => {
   const home = doorHome(says('a lot', { text: '"\n'.repeat(150_000), usage, chunk_chars: 100_000 }));
   const { client } = await mcpOver('stdio', home);

@@ -12,6 +12,7 @@ interface Seen {
   readonly waits: boolean;
 }
 
+// Promise 19.17: a delegation is one worker and two requests, its result looked up only where it was not brought.
 test('a delegation is asked for once and its result comes by itself, without a look at any list', async () => {
   const { client, seen, metis } = await watched();
   const result = await client.callTool({ name: 'delegate', arguments: { tier: 'fast', task: 'slowly' } });

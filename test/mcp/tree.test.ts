@@ -5,6 +5,7 @@ import { doorHome, mcpOverStdio } from '../support/doors.ts';
 
 const MESSAGE = { model: 'claude-opus-4-7', max_tokens: 100, messages: [{ role: 'user', content: 'hi' }] };
 
+// Promise 19.20: a client's calls through the gateway and its workers over MCP are one tree under one cap.
 test('a session of Claude Code has its calls and its workers in one tree, under one cap', async () => {
   const { server, post } = await startGateway(() => ({ text: 'done', usage: { input: 100, output: 10 } }));
   const home = doorHome([]);

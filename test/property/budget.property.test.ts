@@ -9,6 +9,7 @@ import type { ProviderAdapter } from '#core/ports/provider.ts';
 import { parseScenario } from '#models/scripted/scenario.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { fromPusd, toPusd } from '#protocol/money.ts';
+import { type ReportedBill, STANDARD_TERMS, type TokenUsage } from '#protocol/usage.ts';
 import { must, startEngine, type TestEngine } from '../support/engine.ts';
 import { tableOf } from '../support/prices.ts';
 import { call, delegate } from '../support/scenario.ts';
@@ -83,11 +84,13 @@ const plan = fc.record({
   kill: fc.option(fc.integer({ min: 4, max: 60 }), { freq: 2 }),
 });
 
+// Promise 22.6: trees whose calls have rounds, declined fallbacks and discounts stay within their cap, and sum to the digit.
 it('the ledger of a tree, and of every capped delegation in it, stays within its cap', async () => {
   // Or nothing was put to the test.
   expect(await capsHold(Number(process.env.BUDGET_RUNS ?? 40), startEngine)).toBeGreaterThan(0);
 }, 120_000);
 
+// Promise 14.2: Without the check of a reservation the same plans outspend a cap, and are caught.
 it('an engine that does not hold what is reserved against a limit is found out', async () => {
   const careless: typeof startEngine = async (options) => {
     const t = await startEngine(options);
@@ -144,6 +147,7 @@ async function capsHold(numRuns: number, start: typeof startEngine): Promise<num
       }
       expect(spent(t, 'root_session_id = ?', id)).toBeLessThanOrEqual(toPusd(cap));
       for (const { worker, own } of cappedDelegations(t)) expect(spent(t, SUBTREE, worker)).toBeLessThanOrEqual(own);
+      checkBills(t, rest.rates);
       refused += t.db.db.prepare("SELECT 1 FROM events WHERE type = 'budget.exceeded'").all().length;
       await t.close();
     }),
@@ -190,12 +194,59 @@ function honest(adapter: ProviderAdapter): ProviderAdapter {
   return {
     ...adapter,
     async *stream(request, signal) {
-      for await (const event of adapter.stream(request, signal))
-        yield event.type === 'message.complete'
-          ? { ...event, usage: { ...event.usage, input_tokens: honestTokens(request) } }
-          : event;
+      for await (const event of adapter.stream(request, signal)) {
+        if (event.type !== 'message.complete') yield event;
+        else {
+          const usage = { ...event.usage, input_tokens: honestTokens(request) };
+          yield { ...event, usage, bill: billOf(request, usage) };
+        }
+      }
     },
   };
+}
+
+/** What the call is billed for: plainly, in two rounds, behind a model that declined, at a discount, or several of these. */
+function billOf(request: CanonicalRequest, usage: TokenUsage): ReportedBill | null {
+  const form = createHash('sha1').update(request.request_id).digest()[0]!;
+  const first = Math.floor(usage.input_tokens / 3);
+  const round = (kind: string, input: number, output: number, billed = true) => ({
+    kind,
+    model: null,
+    billed,
+    usage: { input, output, cached: 0, creation: 0, creation1h: 0, reasoning: 0 },
+  });
+  const rounds = [
+    [],
+    [round('message', first, 0), round('message', usage.input_tokens - first, usage.output_tokens)],
+    [round('message', 12_345, 0, false), round('fallback_message', usage.input_tokens, usage.output_tokens)],
+  ][form % 3]!;
+  const service_tier = [null, 'flex'][(form >> 4) % 2]!;
+  return { rounds, uses: new Map(), terms: { ...STANDARD_TERMS, service_tier }, rounds_unknown: false };
+}
+
+/** Each call of the ledger costs its tokens at its model's rates, halved where it has a discount; its rounds sum to it. */
+function checkBills(t: TestEngine, rates: Rates): void {
+  const perToken = new Map(
+    TIERS.map((tier) => [
+      MODELS[tier],
+      [rates[tier].input, rates[tier].output].map((usd) => BigInt(Math.round(usd * 100)) * 10_000n),
+    ]),
+  );
+  const read = <Row>(sql: string) => t.db.db.prepare(sql).safeIntegers().all() as Row[];
+  type Sums = { model: string; input_tokens: bigint; output_tokens: bigint; cost_pusd: bigint; half: bigint };
+  const calls = read<Sums>(
+    `SELECT model, input_tokens, output_tokens, cost_pusd, coalesce(bill_json LIKE '%flex%', 0) AS half FROM llm_calls`,
+  );
+  for (const { model, input_tokens, output_tokens, cost_pusd, half } of calls) {
+    const [input, output] = perToken.get(model)!;
+    expect(cost_pusd * (1n + half)).toBe(input_tokens * input! + output_tokens * output!);
+  }
+  const sums = read<Sums & { calls: bigint }>(
+    `SELECT c.model, c.input_tokens, c.output_tokens, c.cost_pusd - sum(r.cost_pusd) AS cost_pusd,
+      c.input_tokens - sum(r.input_tokens * r.billed) AS half
+     FROM llm_calls c JOIN llm_call_rounds r ON r.event_id = c.event_id GROUP BY c.event_id`,
+  );
+  for (const { cost_pusd, half } of sums) expect([cost_pusd, half]).toEqual([0n, 0n]);
 }
 
 function honestTokens(request: CanonicalRequest): number {
@@ -271,7 +322,11 @@ function priceTable(of: Rates) {
   const models = Object.fromEntries(
     TIERS.map((tier) => [
       MODELS[tier],
-      { input_per_mtok_usd: String(of[tier].input), output_per_mtok_usd: String(of[tier].output) },
+      {
+        input_per_mtok_usd: String(of[tier].input),
+        output_per_mtok_usd: String(of[tier].output),
+        multipliers: { service_tier: { flex: '0.5' } },
+      },
     ]),
   );
   return tableOf(JSON.stringify({ pricing_version: 'random', models }));

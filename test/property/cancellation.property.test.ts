@@ -192,6 +192,10 @@ async function oneTree(w: World, tree: readonly Step[], planned: readonly Action
   await checkTree(w, session.id, w.events.slice(first));
 }
 
+// Promise 02.4: parents come first and order is id order, whatever happens to a tree.
+// Promise 02.6: from any event of a worker's turn the parents lead to the planner's turn.
+// Promise 02.17: each turn ends once, each session is created once and ended at most once, under random cancels too.
+// Promise 04.12: whatever is cancelled, every call is answered in block order, the planner's end comes last, and the next turn works.
 it('a tree of workers comes to rest whole, whatever is done to it and in whatever order', {
   timeout: 600_000,
 }, async () => {

@@ -113,6 +113,7 @@ async function mayOf(t: TestEngine, sessionId: string, untold: number): Promise<
   return [rounds[0] ?? [], rounds[2] ?? []].map((calls) => calls.map((block) => rank(block.id)));
 }
 
+// Promise 09.14: A worker may nothing that the one who called it may not: every tool, path and scope, over random trees.
 it('is at most what the one who called may, for every worker of a random tree', async () => {
   let workers = 0;
   let held = 0;

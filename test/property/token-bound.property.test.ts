@@ -97,6 +97,7 @@ async function startWorld(): Promise<GatewayWorld> {
   return startGateway(answer, { config });
 }
 
+// Promise 14.13: No text passes a cap of the gateway, as a real tokenizer counts it.
 it('a client that sends whatever texts through the gateway, in turn and at once, never passes its cap', async () => {
   const world = await startWorld();
   const statuses = new Set<number>();
@@ -132,6 +133,7 @@ it('a client that sends whatever texts through the gateway, in turn and at once,
   expect([...statuses].sort()).toEqual([200, 402]);
 }, 120_000);
 
+// Promise 14.13: No text passes a cap of a session of our own, as a real tokenizer counts it.
 it('a session of our own that is given whatever texts never passes its cap', async () => {
   const world = await startWorld();
   const { server, folder } = world;

@@ -80,6 +80,7 @@ describe('what is configured', () => {
     expect((await drain(alone.get('scripted')!, request())).text).toBe('demo');
   });
 
+  // Promise 11.20: a bad scenario stops the start naming its rule.
   test('a scenario that is refused stops the start, naming file and rule', () => {
     const { create } = setup(
       { play: { type: 'scripted', scenario: '/s/bad.yaml' } },
@@ -98,6 +99,7 @@ describe('what is configured', () => {
     );
   });
 
+  // Promise 11.18: a configured address beats the environment's.
   test('an address in the registry beats the one from the environment, which beats the default', async () => {
     const asked: string[] = [];
     const refuse: Send = async (asking) => {
@@ -228,6 +230,7 @@ describe('record and replay', () => {
     expect((await converse(again, 'a.ts')).error).toMatchObject(noMatch);
   });
 
+  // Promise 11.22: recordings hold no key and no credential header.
   test('each attempt is a file of its own, private, without key and without headers that mean nothing', async () => {
     const adapter = recorded();
     const live = await converse(adapter, 'fail once');

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { silentLogger } from '#core/ports/logger.ts';
 import { createAnthropicEncoder } from '#models/wire/anthropic-request.ts';
 import { createOpenAiEncoder } from '#models/wire/openai-request.ts';
-import type { StoredMessage } from '#protocol/message.ts';
+import type { DocumentBlock, StoredMessage } from '#protocol/message.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { message, text, toolUse, toolUseId } from '../support/messages.ts';
 import { assistant, bodySend, drain, modelEntry, realAdapter, recordingLog, request, user } from './support.ts';
@@ -45,6 +45,7 @@ const marks = (body: WireBody) =>
   );
 
 describe('events', () => {
+  // Promise 11.1: a text and a tool call arrive in order, their fragments byte for byte.
   test('text and a tool call: order, indices, and input deltas byte for byte', async () => {
     const { events, complete } = await receive(
       sse(
@@ -84,6 +85,7 @@ describe('events', () => {
     expect(complete).toMatchObject({ stop_reason: 'tool_use', served_model: 'claude-x' });
   });
 
+  // Promise 11.4: cumulative counts replace earlier ones.
   test('later counts replace earlier ones, class by class', async () => {
     const { complete } = await receive(
       sse(
@@ -182,14 +184,24 @@ describe('events', () => {
   });
 
   test.each([
-    ['refusal', 'end_turn'],
-    ['pause_turn', 'end_turn'],
-    ['something_new', 'end_turn'],
-    ['model_context_window_exceeded', 'max_tokens'],
+    ['pause_turn', 'tool_use'],
     ['stop_sequence', 'stop_sequence'],
   ])('stop reason %s becomes %s and is kept raw', async (raw, mapped) => {
     const { complete } = await receive(sse(start(), ...end(raw)));
     expect(complete).toMatchObject({ stop_reason: mapped, raw_stop_reason: raw });
+  });
+
+  // Promise 22.7: a refusal, an overflow in mid-answer and a stop reason that is not known are failures, with their cost.
+  test.each([
+    ['refusal', 'invalid_request', 'content_refused', 'declined'],
+    ['model_context_window_exceeded', 'invalid_request', 'model_context_window_exceeded', 'context window'],
+    ['something_new', 'other', 'unknown_stop_reason', '"something_new"'],
+  ])('stop reason %s is a failure that keeps its usage', async (raw, error_class, error_detail, words) => {
+    const { error, complete } = await receive(sse(start(), ...end(raw)));
+    expect(error).toMatchObject({ error_class, error_detail, retryable: false });
+    expect(error!.message).toContain(words);
+    const usage = complete?.usage ?? error!.usage;
+    expect(usage).toMatchObject({ usage_estimated: false });
   });
 
   test('a delta for a block that was never opened is a fault, not lost text', async () => {
@@ -216,6 +228,7 @@ describe('thinking', () => {
     ...end('end_turn'),
   );
 
+  // Promise 11.2: thinking, signatures and redacted blocks survive the round trip to their provider.
   test('signature, redacted data and order survive the way in and the way out to the same provider', async () => {
     const { complete } = await receive(body);
     expect(complete!.final_content).toEqual([
@@ -236,6 +249,7 @@ describe('thinking', () => {
     });
   });
 
+  // Promise 11.2: another provider is not sent thinking; each dropped block is one warning.
   test('to another provider thinking is not sent, with one warning for each block', async () => {
     const { log, lines } = recordingLog();
     const history = [
@@ -280,6 +294,7 @@ describe('cache breakpoints', () => {
     request({ entry, messages, tools: ['a', 'b'], volatile: 'today', rest: { system_prompt: 'be good' } });
   const history = [user('one'), assistant(text('two')), user('three')];
 
+  // Promise 11.3: three cache breakpoints, never on the volatile text.
   test('exactly three marks: last tool, stable system, last block; none on the volatile text', () => {
     const body = encode(full(history));
     expect(marks(body)).toHaveLength(3);
@@ -291,17 +306,38 @@ describe('cache breakpoints', () => {
     expect(body.messages.at(-1)!.content.at(-1)).toMatchObject({ text: 'three', cache_control: { type: 'ephemeral' } });
   });
 
+  // Promise 11.3: prompt caching can be switched off.
   test('prompt_cache: false sends none, cache_ttl is passed on', () => {
     expect(marks(encode(full(history), { prompt_cache: false }))).toEqual([]);
     for (const block of marks(encode(full(history), { cache_ttl: '1h' })))
       expect(block.cache_control).toEqual({ type: 'ephemeral', ttl: '1h' });
   });
 
+  // Promise 11.3: a breakpoint never lands on thinking.
   test('a last block that cannot carry a mark passes it to the block before it, or nobody', () => {
     const thinking = { type: 'thinking', text: 'hm', signature: 's' } as const;
     const before = encode(full([user('q'), assistant(text('said'), thinking)]));
     expect(before.messages[1]!.content.map((b) => b.cache_control !== undefined)).toEqual([true, false]);
     expect(marks(encode(full([user('q'), assistant(thinking)])))).toHaveLength(2);
+  });
+
+  // Promise 22.7: nothing that the newer API version rejects is sent to it.
+  test('the newer version gets no temperature and no document of an assistant', () => {
+    const document = {
+      type: 'document',
+      media_type: 'application/pdf',
+      name: 'a',
+      source: { kind: 'base64', data: 'QQ==' },
+    };
+    const asked = request({
+      entry: modelEntry('anthropic:m', { capabilities: { accepted_document_media_types: ['application/pdf'] } }),
+      messages: [user('q'), assistant(text('said'), document as DocumentBlock), user('r')],
+      rest: { temperature: 0.5 },
+    });
+    const body = (api_version?: string) => JSON.stringify(encode(asked, { api_version }));
+    expect(body()).toContain('"temperature":0.5');
+    expect(body('2023-06-01')).toContain('"type":"document"');
+    expect(body('2026-10-21')).not.toMatch(/temperature|top_p|top_k|"type":"document"/);
   });
 
   test('a growing history keeps every byte before it, and marks leave no trace', () => {
@@ -329,6 +365,13 @@ describe('history', () => {
       },
     ]);
 
+  test('a call that may use no tool keeps the tools, and so the cached prefix, and forbids them', () => {
+    const one = { entry, messages: [user('q')], tools: ['t'] };
+    const forbidden = { ...encode(request(one)), tool_choice: { type: 'none' } };
+    expect(encode(request({ ...one, rest: { tool_choice: 'none' } }))).toEqual(forbidden);
+    expect(encode(request({ ...one, tools: [], rest: { tool_choice: 'none' } }))).not.toHaveProperty('tool_choice');
+  });
+
   test('results of one message and the user text after them form one user message, results first', () => {
     const body = encode(
       request({ entry, messages: [user('q'), calls, result(1, 'r1'), result(2, '', false), user('next')] }),
@@ -342,6 +385,7 @@ describe('history', () => {
     expect(body.messages[2]!.content[1]).not.toHaveProperty('content');
   });
 
+  // Promise 11.13: a call without result gets a synthetic one (Anthropic).
   test('a call without result gets a synthetic error result, before anything else', () => {
     const body = encode(request({ entry, messages: [user('q'), calls, result(1, 'r1'), user('next')] }));
     expect(body.messages[2]!.content).toMatchObject([
@@ -356,6 +400,7 @@ describe('history', () => {
     expect(encode(request({ entry, messages: [user('q'), calls] })).messages[2]!.content).toHaveLength(2);
   });
 
+  // Promise 11.14: a failed result is marked (Anthropic).
   test('a failed result says so', () => {
     const body = encode(request({ entry, messages: [user('q'), calls, result(1, 'bad', true), result(2, 'ok')] }));
     expect(body.messages[2]!.content.map((b) => b.is_error)).toEqual([true, false]);
@@ -420,5 +465,16 @@ describe('history', () => {
     expect(without).toMatchObject({ thinking: { type: 'enabled', budget_tokens: 1024 } });
     expect(without).not.toHaveProperty('output_config');
     expect(without).not.toHaveProperty('temperature');
+  });
+
+  // Promise 22.1: an effort is output_config.effort on Anthropic's wire.
+  test('an effort stands in output_config, beside a format, and with the thinking of the entry', () => {
+    const adaptive = modelEntry('anthropic:claude', { thinking: { type: 'adaptive' } });
+    const encoded = encode(request({ entry: adaptive, rest: { effort: 'low' } }));
+    expect(encoded).toMatchObject({ output_config: { effort: 'low' }, thinking: { type: 'adaptive' } });
+    const formatted = encode(request({ entry, rest: { effort: 'max', output_schema: { type: 'object' } } }));
+    const format = { type: 'json_schema', schema: { type: 'object' } };
+    expect(formatted).toMatchObject({ output_config: { effort: 'max', format } });
+    expect(encode(request({ entry }))).not.toHaveProperty('output_config');
   });
 });

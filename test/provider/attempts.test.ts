@@ -40,6 +40,7 @@ const inOrder =
     answers[Math.min(call.number, answers.length) - 1]!;
 
 describe('retries', () => {
+  // Promise 11.8: retry-after is obeyed.
   test('429 with retry-after: one sleep of that length, then the answer', async () => {
     const provider = await serve(
       inOrder(
@@ -59,6 +60,7 @@ describe('retries', () => {
     ]);
   });
 
+  // Promise 11.8: retry-after is capped and read in all its forms.
   test.each([
     [{ 'retry-after': '300' }, 60_000],
     [{ 'retry-after-ms': '1500', 'retry-after': '9' }, 1500],
@@ -66,13 +68,14 @@ describe('retries', () => {
     [{ 'retry-after': new Date(1_600_000_000_000).toUTCString() }, 0],
     [{ 'retry-after': 'soon' }, 1000],
     [{}, 1000],
-  ])('headers %j: %i ms', async (headers, expected) => {
+  ])('a wait by the headers %j lasts %i ms', async (headers, expected) => {
     const provider = await serve(inOrder({ status: 503, headers, error: { message: 'x' } }, fine));
     const clock = stepping();
     await drain(on(provider, { clock }), ask);
     expect(clock.sleeps()).toEqual([expected]);
   });
 
+  // Promise 11.8: overload is retried twice with jitter.
   test.each([
     [0, [750, 1500]],
     [0.999999, [1250, 2500]],
@@ -105,6 +108,7 @@ describe('retries', () => {
 });
 
 describe('classes', () => {
+  // Promise 11.9: errors that cannot heal are classified and asked once.
   test.each([
     [401, { type: 'authentication_error', message: 'no' }, 'auth', null],
     [403, { message: 'no' }, 'auth', 'forbidden'],
@@ -241,6 +245,7 @@ describe('a stream that breaks off', () => {
     'data: {"type":"message_start","message":{"model":"m","usage":{"input_tokens":12,"output_tokens":1}}}\n\ndata: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}\n\n';
   const said = 'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"partial"}}\n\n';
 
+  // Promise 11.10: a stream that breaks off keeps its partial message and is not retried.
   test.each([
     ['a reset', { raw: [head, said], ending: 'reset' }, 'network', undefined],
     ['an early end', { raw: [head, said] }, 'network', 'stream_truncated'],
@@ -268,6 +273,7 @@ describe('a stream that breaks off', () => {
     },
   );
 
+  // Promise 11.10: a failure before the first event is retried.
   test.each([
     ['a reset', { raw: [head], ending: 'reset' }],
     ['an early end', { raw: [head] }],
@@ -288,6 +294,7 @@ describe('a stream that breaks off', () => {
 });
 
 describe('timers', () => {
+  // Promise 11.11: a silent stream ends in its idle time.
   test('headers and then silence: idle timeout in its time', async () => {
     const provider = await serve(() => ({ raw: [], ending: 'stall' }));
     const begun = performance.now();
@@ -410,6 +417,7 @@ describe('texts that arrive together', () => {
 });
 
 describe('cancellation', () => {
+  // Promise 11.12: cancelling closes the open call and the socket within 100 ms.
   test.each(['anthropic', 'openai'] as const)(
     'in mid-call (%s): the open call is closed, the socket too, within 100 ms',
     async (type) => {
@@ -468,6 +476,7 @@ describe('cancellation', () => {
     expect(complete).toMatchObject({ stop_reason: 'cancelled', final_content: [{ text: 'aaaa' }] });
   });
 
+  // Promise 11.12: cancelling a retry sleep sends nothing more.
   test('during the sleep before a retry: no further request', async () => {
     const provider = await serve(() => ({ status: 503, error: { message: 'x' } }));
     const clock = fakeClock();
@@ -479,6 +488,7 @@ describe('cancellation', () => {
     expect(provider.calls).toHaveLength(1);
   });
 
+  // Promise 11.12: an aborted signal sends nothing.
   test('before the start: no request at all', async () => {
     const provider = await serve(() => fine);
     const { events, error } = await drain(on(provider), ask, AbortSignal.abort());
@@ -503,13 +513,14 @@ describe('cancellation', () => {
 });
 
 describe('on the wire', () => {
+  // Promise 11.18: no stray environment variable changes a request.
   test('exactly the configured address, key and version; extra headers are added', async () => {
     const provider = await serve(() => fine);
     vi.stubEnv('ANTHROPIC_CUSTOM_HEADERS', 'x-spy: 1');
     vi.stubEnv('OPENAI_ORG_ID', 'org-spy');
     try {
       await drain(
-        on(provider, { key: 'k-1', headers: { 'X-Title': 'metis' }, options: { anthropic_version: '2099-01-01' } }),
+        on(provider, { key: 'k-1', headers: { 'X-Title': 'metis' }, options: { api_version: '2099-01-01' } }),
         ask,
       );
       await drain(on(provider, { type: 'openai', key: 'k-2' }), request({ entry: modelEntry('openai:gpt') }));

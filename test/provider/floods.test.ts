@@ -5,9 +5,10 @@ import { createAnthropicDecoder } from '#models/wire/anthropic-stream.ts';
 import { createAssembly } from '#models/wire/assembly.ts';
 import { classify, readWireError, WireFault } from '#models/wire/fault.ts';
 import { createOpenAiDecoder } from '#models/wire/openai-stream.ts';
+import { createResponsesDecoder } from '#models/wire/responses-stream.ts';
 import { createIdGenerator } from '#protocol/ids.ts';
 
-const WIRES = { anthropic: createAnthropicDecoder, openai: createOpenAiDecoder };
+const WIRES = { anthropic: createAnthropicDecoder, openai: createOpenAiDecoder, responses: createResponsesDecoder };
 
 function decoder(wire: keyof typeof WIRES) {
   const assembly = createAssembly(
@@ -39,6 +40,10 @@ const call = (fragment: object) => ({ choices: [{ index: 0, delta: { tool_calls:
 const block = (i: number, content_block: object) => ({ type: 'content_block_start', index: i, content_block });
 const delta = (rest: object) => ({ type: 'content_block_delta', index: 0, delta: rest });
 
+const item = (i: number, one: object) => ({ type: 'response.output_item.done', output_index: i, item: one });
+const fragment = (text: string) => ({ type: 'response.output_text.delta', output_index: 0, delta: text });
+const added = (i: number, one: object) => ({ type: 'response.output_item.added', output_index: i, item: one });
+
 type Flood = readonly [string, keyof typeof WIRES, (i: number) => object];
 const FLOODS: readonly Flood[] = [
   ['redacted data', 'anthropic', (i) => block(i, { type: 'redacted_thinking', data: MIB })],
@@ -54,6 +59,9 @@ const FLOODS: readonly Flood[] = [
   ['names of tools', 'openai', (i) => call({ index: i, function: { name: MIB } })],
   ['ids of calls', 'openai', (i) => call({ id: `${i}${MIB}`, function: { name: 'a' } })],
   ['arguments', 'openai', (i) => call({ index: i, function: { name: 'a', arguments: MIB } })],
+  ['reasoning', 'responses', (i) => item(i, { type: 'reasoning', encrypted_content: MIB })],
+  ['one growing text', 'responses', (i) => (i === 0 ? added(0, { type: 'message' }) : fragment(MIB))],
+  ['names of tools', 'responses', (i) => added(i, { type: 'function_call', name: MIB })],
   ['arguments as values', 'openai', (i) => call({ index: i, function: { name: 'a', arguments: { a: MIB } } })],
 ];
 
@@ -81,10 +89,22 @@ describe('an answer of very many parts', () => {
     ['openai', (i: number) => call({ index: i, function: { name: 'a', arguments: '{}' } }), 501],
     ['anthropic', (i: number) => block(i, { type: 'tool_use', name: 'a' }), 501],
     ['anthropic', (i: number) => block(i, { type: 'text', text: 'a' }), 5001],
+    ['anthropic', (i: number) => block(i, { type: 'unknown' }), 262_145],
+    ['responses', (i: number) => item(i, { type: 'function_call', name: 'a', arguments: '{}' }), 501],
+    ['responses', (i: number) => item(i, { type: 'message', content: [{ text: 'a' }] }), 5001],
+    ['responses', (i: number) => added(1e9 - i, { type: 'reasoning' }), 262_145],
   ] as const)('is refused on the %s wire', (wire, made, parts) => {
     const { event } = decoder(wire);
     for (let i = 0; i < parts - 1; i++) event(made(i));
     expect(faultOf(() => event(made(parts)))).toEqual(['other', 'response_too_large']);
+  });
+
+  it('of reasoning keeps as much as is placed at once', () => {
+    const { assembly, event } = decoder('responses');
+    for (let i = 0; i < 4000; i++) event(item(i, { type: 'message', content: [{ text: 'a' }] }));
+    for (let i = 0; i < 10_000; i++) event(item(1e9 + i, { type: 'reasoning', encrypted_content: 'e' }));
+    expect(milliseconds(() => event({ type: 'response.completed', response: {} }))).toBeLessThan(500);
+    expect(assembly.providerRaw?.reasoning).toHaveLength(500);
   });
 
   it('is refused in one event too, at once', () => {
@@ -153,4 +173,53 @@ it("a failure's message is read as far as it is shown", () => {
     expect(error.message.length).toBeLessThan(5000);
   });
   expect(ms).toBeLessThan(100);
+});
+
+describe('hostile events of OpenAI Responses', () => {
+  const end = { type: 'response.completed', response: { status: 'completed' } };
+  const feed = (...events: readonly object[]) => {
+    const { assembly, event } = decoder('responses');
+    const fault = faultOf(() => {
+      for (const one of events) event(one);
+    });
+    return { fault, stop: assembly.stop?.reason, texts: assembly.slots.map(({ text }) => text) };
+  };
+
+  it.each<unknown>([-1, 1e9, 1e308, null, '0', {}, [], true])(
+    'an output_index of %j holds one text',
+    (output_index) => {
+      const events = [added(0, { type: 'message' }), fragment('a'), item(0, { type: 'message' }), end];
+      expect(feed(...events.map((one) => ({ ...one, output_index })))).toEqual({
+        fault: null,
+        stop: 'end_turn',
+        texts: ['a'],
+      });
+    },
+  );
+
+  it('deltas before their item, items without an end and a second end make one answer', () => {
+    const second = { ...end, response: { status: 'completed', usage: { output_tokens: 7 } } };
+    expect(
+      feed(fragment('early'), added(0, { type: 'message' }), fragment('a'), end, second, fragment('late')),
+    ).toEqual({
+      fault: null,
+      stop: 'end_turn',
+      texts: ['a'],
+    });
+  });
+
+  it.each<unknown>([null, 7, 'text', [], {}, { message: { a: 1 } }, { code: {}, message: null }, { message: MIB }])(
+    'a failure that reports %j is a failure',
+    (error) => {
+      const { fault } = feed({ type: 'response.failed', response: { status: 'failed', error } });
+      expect(fault?.[0]).toBe('other');
+    },
+  );
+
+  it.each<unknown>([7, 'text', true, [], { usage: 'x' }, { usage: { input_tokens_details: 3 } }, { output: { a: 1 } }])(
+    'an end with the response %j ends the answer',
+    (response) => {
+      expect(feed({ type: 'response.completed', response })).toMatchObject({ fault: null, stop: 'end_turn' });
+    },
+  );
 });

@@ -133,6 +133,7 @@ describe('the money bound of a request', () => {
       expect(boundRequest(carrying(data), within(200_000))).toBe(200_000);
     });
 
+    // Promise 14.11: A PDF document is bounded by what its pages may be billed, however few bytes they take.
     it('covers the bill by page of whatever pages, texts, pictures and window', () => {
       const made = fc.record({
         pages: fc.integer({ min: 1, max: 600 }),

@@ -102,6 +102,7 @@ describe('a request', () => {
     expect([response.status, await whole(response)]).toEqual([200, 'here']);
   });
 
+  // Promise 11.23: nobody reads: the provider is held up.
   test('an answer that nobody reads is not taken in', async () => {
     const total = 256 * 2 ** 20;
     const part = Buffer.alloc(2 ** 20, 'x');
@@ -178,6 +179,7 @@ describe('abort', () => {
     await until(gone);
   });
 
+  // Promise 11.12: cancelling closes a connection that is still being opened, to a proxy too.
   test('while the connection is being opened: it is closed, whatever the other side was asked for', async () => {
     const open = new Set<net.Socket>();
     let heard = 0;
@@ -288,6 +290,7 @@ describe('TLS and proxies', () => {
     return JSON.parse((await run).stdout) as { mark: string; url: string };
   }
 
+  // Promise 11.23: an unknown authority is refused, one the machine trusts is taken.
   test('a certificate of an unknown authority is refused; one that the machine trusts is taken', async () => {
     const url = await serveTls();
     await expect(createHttpClient({})(asking(url))).rejects.toMatchObject({
@@ -296,6 +299,7 @@ describe('TLS and proxies', () => {
     expect(await trusting(url, {})).toMatchObject({ mark: 'm', url: '/v1/x' });
   });
 
+  // Promise 11.23: a proxy of the environment is asked for a tunnel, and TLS goes through it.
   test('HTTPS_PROXY is asked for a tunnel, through which TLS is spoken with the provider itself', async () => {
     const url = await serveTls();
     const { port, asked } = await startTunnel();
@@ -320,6 +324,7 @@ describe('TLS and proxies', () => {
     ]);
   });
 
+  // Promise 11.23: what `NO_PROXY` names is reached directly.
   test.each(['127.0.0.1', 'elsewhere.test, 127.0.0.1', '*', ' * '])('NO_PROXY=%s goes by itself', async (NO_PROXY) => {
     const url = await serve(echo);
     const { port, asked } = await startTunnel();
@@ -339,6 +344,7 @@ describe('TLS and proxies', () => {
     );
   });
 
+  // Promise 11.23: a proxy that ends its connection unanswered fails the attempt, and is not asked again by it.
   test.each(['', 'HTTP/1.1 200 Conn', 'HTTP/1.1 100 Continue\r\n\r\n'])(
     'a proxy that answers "%s" and ends is a failure of the network, and is asked once',
     async (answer) => {

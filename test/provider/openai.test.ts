@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { silentLogger } from '#core/ports/logger.ts';
 import { createOpenAiEncoder, isStrict, type OpenAiOptions } from '#models/wire/openai-request.ts';
+import { createResponsesEncoder } from '#models/wire/responses-request.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { message, text, toolUse, toolUseId } from '../support/messages.ts';
 import { assistant, bodySend, drain, modelEntry, realAdapter, recordingLog, request, user } from './support.ts';
@@ -37,6 +38,7 @@ describe('chunks', () => {
     ['list', { depth: 2 }],
   ];
 
+  // Promise 11.6: interleaved calls are assembled whole, indices never fall.
   test('two interleaved calls, each in pieces, name first and id once, become two complete calls', async () => {
     const { calls, stop, events } = await tools(
       call({ index: 0, id: 'c0', function: { name: 'read', arguments: '' } }),
@@ -51,6 +53,7 @@ describe('chunks', () => {
     expect(events.flatMap((e) => (e.type === 'tool.use_start' ? [e.provider_tool_id] : []))).toEqual(['c0', 'c1']);
   });
 
+  // Promise 11.6: calls are assembled without index or id too.
   test.each([
     [
       'without index, by id',
@@ -172,6 +175,8 @@ describe('chunks', () => {
 });
 
 describe('usage', () => {
+  // Promise 01.10: cached prompt tokens reported inside the prompt count are taken out of it.
+  // Promise 11.5: the three input classes are disjoint.
   test('cached and written tokens are taken out of the prompt count; the last report wins', async () => {
     const { complete } = await receive(
       sse(
@@ -199,6 +204,7 @@ describe('usage', () => {
     });
   });
 
+  // Promise 11.5: an impossible cached count clamps with one warning.
   test('more cached than prompt tokens: none is left, with one warning', async () => {
     const { log, lines } = recordingLog();
     const { complete } = await receive(
@@ -212,6 +218,7 @@ describe('usage', () => {
     expect(lines.filter((l) => l.level === 'warn')).toHaveLength(1);
   });
 
+  // Promise 11.5: DeepSeek's cached count is taken out of the prompt count.
   test('cached tokens without details, as DeepSeek gives them, are taken out of the prompt count', async () => {
     const deepseek = {
       prompt_tokens: 100,
@@ -223,6 +230,7 @@ describe('usage', () => {
     expect(complete!.usage).toMatchObject({ input_tokens: 20, cached_input_tokens: 80, usage_estimated: false });
   });
 
+  // Promise 11.5: unreported usage is estimated and never zero.
   test('no usage is estimated, never zero, with one warning for each model', async () => {
     const { log, lines } = recordingLog();
     const adapter = realAdapter({
@@ -244,6 +252,15 @@ describe('request', () => {
       messages: Record<string, unknown>[];
     };
 
+  test('a call that may use no tool keeps the tools and forbids them', () => {
+    const one = { entry, messages: [user('q')], tools: ['t'] };
+    const open = encode(request(one));
+    expect(encode(request({ ...one, rest: { tool_choice: 'none' } }))).toEqual({ ...open, tool_choice: 'none' });
+    expect(encode(request({ ...one, tools: [], rest: { tool_choice: 'none' } }))).not.toHaveProperty('tool_choice');
+  });
+
+  // Promise 11.13: the same (Chat Completions).
+  // Promise 11.14: a failed result is prefixed (Chat Completions).
   test('roles, calls, results, images: the whole mapping', () => {
     const image = { type: 'image', source: { kind: 'base64', data: 'AAAA' }, media_type: 'image/png' } as const;
     const body = encode(
@@ -318,6 +335,25 @@ describe('request', () => {
     });
     expect(body).toMatchObject({ max_tokens: 1000, temperature: 1, reasoning_effort: 'low', stream: true });
     for (const key of ['n', 'stream_options', 'max_completion_tokens']) expect(body).not.toHaveProperty(key);
+  });
+
+  // Promise 22.1: an effort is reasoning_effort for OpenAI and reasoning.effort for OpenRouter.
+  test('an effort is reasoning_effort for OpenAI, and joins what else an entry says of reasoning for OpenRouter', () => {
+    expect(encode(request({ entry, rest: { effort: 'low' } }))).toMatchObject({ reasoning_effort: 'low' });
+    expect(encode(request({ entry }))).not.toHaveProperty('reasoning_effort');
+    const routed = modelEntry('openrouter:anthropic/claude', { extra_body: { reasoning: { exclude: true } } });
+    const body = encode(request({ entry: routed, rest: { effort: 'xhigh' } }), {}, 'openrouter');
+    expect(body).toMatchObject({ reasoning: { exclude: true, effort: 'xhigh' } });
+    expect(body).not.toHaveProperty('reasoning_effort');
+  });
+
+  // Promise 22.1: an effort is reasoning.effort over Responses.
+  test('over Responses an effort is reasoning.effort, beside what an entry has of reasoning', () => {
+    const thinking = modelEntry('openai:gpt', { extra_body: { reasoning: { summary: 'auto' } } });
+    const encodeResponses = (effort: 'low' | null) =>
+      JSON.parse(createResponsesEncoder(silentLogger)(request({ entry: thinking, rest: { effort } })).toString());
+    expect(encodeResponses('low').reasoning).toEqual({ summary: 'auto', effort: 'low' });
+    expect(encodeResponses(null).reasoning).toEqual({ summary: 'auto' });
   });
 
   test('a schema is strict only when every object in it is closed and complete', () => {

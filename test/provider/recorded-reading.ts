@@ -105,7 +105,7 @@ export function readAnthropic(body: string): Reading {
   const given = (u: AnthropicUsage) => Object.fromEntries(Object.entries(u).filter(([, v]) => v !== null));
   const usage: AnthropicUsage = Object.assign({}, ...reports.map(given));
   const rawStop = all.findLast((e) => e.type === 'message_delta')?.delta?.stop_reason ?? null;
-  const plain = rawStop === 'pause_turn' || rawStop === 'refusal' ? 'end_turn' : rawStop;
+  const plain = rawStop === 'pause_turn' ? 'tool_use' : rawStop;
   return {
     content,
     rawStop,

@@ -50,6 +50,7 @@ describe('streaming', () => {
     expect(given.complete!.usage).toMatchObject({ input_tokens: 900, cached_input_tokens: 40, output_tokens: 1 });
   });
 
+  // Promise 11.20: a scenario is deterministic.
   test('the same scenario twice gives the same events except ids', async () => {
     const yaml = scenario(
       'rules: [{ times: inf, respond: { text: "hello there, this is some text", chunk_chars: 5, tool_calls: [{ name: a }] } }]',
@@ -104,6 +105,9 @@ rules:
     );
     expect(await answer(adapter, { tools: ['delegate'] })).toBe('can delegate');
     expect(await answer(adapter, { messages: [user('go'), toolMessage('exit 1')] })).toBe('saw exit 1');
+    // What the server tells the model about its budget is no part of the result.
+    const told = 'exit 1\n[budget warning: $0.1 of $1 left]\n[budget: $0.1 of $1 left]';
+    expect(await answer(adapter, { messages: [user('go'), toolMessage(told)] })).toBe('saw exit 1');
     expect(await answer(adapter, { messages: [user('list')] })).toBe('one');
     expect(await answer(adapter, { messages: [user('list')] })).toBe('two');
     expect(await answer(adapter, { messages: [user('list')] })).toBe('invalid_request/scripted_no_match');
@@ -111,6 +115,7 @@ rules:
     expect(await answer(adapter, { messages: [user('once')] })).toBe('invalid_request/scripted_no_match');
   });
 
+  // Promise 11.20: parallel workers are told apart in either order.
   test('a worker is told apart by the task in its system text, in whatever order workers run', async () => {
     const yaml = scenario(`rules:
   - { match: { role: worker, user_contains: rename }, respond: { text: renamed } }
@@ -127,6 +132,7 @@ rules:
     }
   });
 
+  // Promise 11.20: an unmatched request fails.
   test('a request without a rule fails with its role, turn, call, model and the head of its text', async () => {
     const { error } = await drain(adapterOf(scenario('rules: []')), request({ messages: [user('x'.repeat(200))] }));
     expect(error).toMatchObject({ error_class: 'invalid_request', error_detail: 'scripted_no_match', retry_count: 0 });
@@ -142,6 +148,7 @@ rules:
 });
 
 describe('failures', () => {
+  // Promise 11.20: fails once, then succeeds.
   test('an error rule and then a normal one: one retry, then the answer', async () => {
     const clock = fakeClock();
     const adapter = adapterOf(
@@ -173,6 +180,7 @@ describe('failures', () => {
     expect(adapter.requests).toHaveLength(1);
   });
 
+  // Promise 11.20: a hanging answer can be cancelled.
   test('hang and cancel: the message is closed as cancelled; without content only the error comes', async () => {
     const silent = adapterOf(scenario('rules: [{ respond: { hang: true } }]'));
     const abort = new AbortController();

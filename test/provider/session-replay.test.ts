@@ -117,6 +117,7 @@ describe.each(WIRES)('recorded on the %s wire', (wire) => {
     return { workspace, recordings, fake, live, replay };
   }
 
+  // Promise 11.22: a recorded session replays the same in a fresh database with the network closed; a changed prompt finds nothing.
   test('a session with two tool cycles and two parallel workers, recorded, is the same when replayed in a fresh database', async () => {
     const { workspace, fake, live, replay } = await record();
     expect(live).toMatchObject({
@@ -135,6 +136,7 @@ describe.each(WIRES)('recorded on the %s wire', (wire) => {
     expect([fake.connections(), fake.calls.length]).toEqual([connections, 7]);
   });
 
+  // Promise 11.22: a changed prompt finds no recording; only recorded adapters serve.
   test('a changed prompt finds no recording, and an adapter without recordings serves nothing', async () => {
     const { workspace, replay } = await record();
     const server = await replay();
@@ -155,6 +157,7 @@ describe.each(WIRES)('recorded on the %s wire', (wire) => {
     });
   });
 
+  // Promise 11.22: recordings are private and hold no key and no sent header.
   test('the folder is private and holds no key and no header that was sent', async () => {
     const { recordings } = await record();
     const files = fs.readdirSync(recordings);

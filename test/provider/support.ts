@@ -2,7 +2,7 @@
 import { type Logger, silentLogger } from '#core/ports/logger.ts';
 import { AdapterError, type ProviderAdapter } from '#core/ports/provider.ts';
 import { type BaseOptions, createAdapter } from '#models/adapters/adapter-loop.ts';
-import { anthropicWire, openAiWire } from '#models/adapters/provider-wires.ts';
+import { anthropicWire, openAiWire, responsesWire } from '#models/adapters/provider-wires.ts';
 import { createHttpClient } from '#models/http/http-client.ts';
 import { createHttpTransport, type HttpResponse, type Send } from '#models/http/provider-http.ts';
 import { parseScenario } from '#models/scripted/scenario.ts';
@@ -44,6 +44,9 @@ export function modelEntry(
     thinking: null,
     tokenizer: null,
     extra_body: null,
+    efforts: null,
+    default_effort: null,
+    superseded_by: null,
     ...over,
     capabilities: {
       max_context_tokens: 200_000,
@@ -99,6 +102,7 @@ export function request(over: RequestOverrides = {}): CanonicalRequest {
     max_output_tokens: 1000,
     stop_sequences: [],
     temperature: null,
+    effort: null,
     output_schema: null,
     cache_ttl: '5m',
     caller: over.turn === undefined ? caller : { ...caller, turn_index: over.turn },
@@ -305,7 +309,9 @@ export interface RealOptions extends Partial<BaseOptions> {
   readonly baseUrl?: string;
   readonly send?: Send;
   readonly key?: string | null;
-  readonly options?: AnthropicOptions & OpenAiOptions & { readonly anthropic_version?: string };
+  readonly options?: AnthropicOptions & OpenAiOptions;
+  /** Of type openai: OpenAI Responses instead of Chat Completions. */
+  readonly responses?: boolean;
   readonly headers?: Record<string, string>;
 }
 
@@ -321,11 +327,22 @@ export function realAdapter(over: RealOptions): ProviderAdapter {
     key = 'k-test',
     options = {},
     headers = {},
+    responses = false,
     ...rest
   } = over;
   const base = { ...baseOptions(), name: type, ...rest };
-  const wire = type === 'anthropic' ? anthropicWire(key, options, base.log) : openAiWire(type, key, options, base.log);
+  const wire = createWire(type, responses, { key, options, log: base.log });
   return createAdapter(base, createHttpTransport(wire, { baseUrl, extraHeaders: headers, send, clock: base.clock }));
+}
+
+function createWire(
+  type: RealOptions['type'],
+  responses: boolean,
+  { key, options, log }: { key: string | null; options: AnthropicOptions & OpenAiOptions; log: BaseOptions['log'] },
+) {
+  if (type === 'anthropic') return anthropicWire(key, options, log);
+  if (responses) return responsesWire(key, log);
+  return openAiWire(type, key, options, log);
 }
 
 /** Answers every request with these pieces of a body. */

@@ -57,6 +57,7 @@ export function answerEvents(model: string, blocks: readonly AnswerBlock[], end:
     raw_stop_reason: end.rawStop,
     final_content,
     usage: end.usage ?? { ...NO_TOKENS, usage_estimated: true },
+    bill: null,
     latency_ms: 0,
     retry_count: 0,
     response_id: null,

@@ -5,7 +5,7 @@ import { draft, type EventDraft, type PayloadOf } from '#protocol/event.ts';
 import { getProvider } from '#protocol/model.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
-import { NO_TOKENS } from '#protocol/usage.ts';
+import { buildPlainCost, NO_TOKENS, PLAIN_BILL } from '#protocol/usage.ts';
 import { MODEL } from './messages.ts';
 import type { Source } from './records.ts';
 
@@ -41,6 +41,7 @@ export function turnCompleted(turn: TurnRecord, over: Partial<PayloadOf<'turn.co
       wall_time_seconds: 1.5,
       parent_session_id: null,
       unread_inputs: 0,
+      concluded: false,
       ...over,
     },
   });
@@ -60,6 +61,7 @@ export function callCompleted(
     payload: {
       model: MODEL,
       provider: getProvider(over.model ?? MODEL),
+      effort: null,
       stop_reason: 'end_turn',
       error_class: null,
       produced_tool_calls: 0,
@@ -73,7 +75,8 @@ export function callCompleted(
       ...NO_TOKENS,
       input_tokens: 100,
       output_tokens: 7,
-      cost_usd: '0.01',
+      ...PLAIN_BILL,
+      ...buildPlainCost(over.cost_usd ?? '0.01'),
       pricing_version: 'A',
       priced: true,
       latency_ms: 250,

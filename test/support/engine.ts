@@ -40,8 +40,10 @@ import { createJournal } from '#store/sqlite/write/journal.ts';
 import { builtinTools } from '#tools/builtin/builtin-tools.ts';
 import { schemaCompiler } from '#tools/schema-compiler.ts';
 import { createToolRegistry, createToolSet } from '#tools/tool-registry.ts';
+import { createTemporaryFolders } from '#tools/workspace/temporary-folders.ts';
 import { createWorkerLibrary } from '#tools/workspace/worker-files.ts';
 import { createWorkspaces } from '#tools/workspace/workspaces.ts';
+import { createWorktrees } from '#tools/worktree/worktrees.ts';
 import { newDatabase } from './new-database.ts';
 import { priceTableA } from './prices.ts';
 
@@ -174,9 +176,12 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
   const provider = options.provider?.(script) ?? adapter;
   const served = options.served ?? new Set(['scripted']);
   const library = createWorkerLibrary(log);
+  const temporary = createTemporaryFolders(path.join(folder, 'tmp'), log);
   const workspaces = createWorkspaces({
+    temporary,
     globalRoutingPath: config.routing.global_path,
     globalSkillsPath: config.skills.global_dir,
+    worktreesFolder: path.join(folder, 'worktrees'),
     library,
     log,
   });
@@ -204,7 +209,7 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
     clock,
     log,
     alone: true,
-    hasModel: (id: string) => registry.get(id) !== null,
+    hasModel: (id: string) => registry.findReference(id) !== null,
   };
   const learning =
     options.learning && createLearning({ ...around, ...options.learning, evalDisabled: config.eval.disabled });
@@ -224,7 +229,7 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
     tools: createToolRegistry(
       createToolSet(
         [
-          ...builtinTools({ shellEnv: { PATH: process.env.PATH ?? '' }, shell: config.tools.shell, clock }),
+          ...builtinTools({ shellEnv: { PATH: process.env.PATH ?? '' }, shell: config.tools.shell, temporary, clock }),
           ...(options.tools ?? []),
         ],
         { shipped: true },
@@ -235,6 +240,12 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
     schemas: schemaCompiler,
     relays: new Map(),
     gatewayFolder: path.join(workspace, 'gateway'),
+    worktrees: createWorktrees({
+      folder: path.join(folder, 'worktrees'),
+      links: config.delegation.worktree_links,
+      env: options.env ?? process.env,
+      log,
+    }),
     workspaces: options.still ? await readOnce(workspaces, workspace, config) : workspaces,
     library,
     recommender: learning?.recommender ?? null,

@@ -1,4 +1,5 @@
-// A real HTTP server on the loopback that speaks Anthropic Messages and Chat Completions, answering by a function of the request.
+// A real HTTP server on the loopback that speaks Anthropic Messages, Chat Completions and Responses, answering by a function
+// of the request.
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -8,6 +9,7 @@ import type { ToolUseId } from '#protocol/ids.ts';
 import { joinText, type StopReason } from '#protocol/message.ts';
 import { NO_TOKENS, type TokenUsage } from '#protocol/usage.ts';
 import { type AnswerBlock, answerEvents } from './answer-events.ts';
+import { renderResponses, toChatRequest } from './fake-responses.ts';
 
 const WIRES = {
   anthropic: { name: 'msg', read: readAnthropicRequest, encoder: createAnthropicEventEncoder },
@@ -22,7 +24,7 @@ export interface FakeCall {
   readonly path: string;
   readonly headers: IncomingMessage['headers'];
   readonly body: Json;
-  /** The body's bytes as text. */
+  /** The body's bytes as text; `body` of Responses is in the form of Chat Completions. */
   readonly text: string;
   /** From 1, over all calls of the server. */
   readonly number: number;
@@ -165,7 +167,8 @@ async function finish(res: ServerResponse, ending: Ending): Promise<void> {
 function describe(req: IncomingMessage, text: string, number: number, res: ServerResponse): FakeCall {
   const path = req.url ?? '';
   const wire = path.endsWith('/messages') ? 'anthropic' : 'openai';
-  const read = WIRES[wire].read(text, (id) => id as ToolUseId);
+  const chat = path.endsWith('/responses') ? toChatRequest(text) : text;
+  const read = WIRES[wire].read(chat, (id) => id as ToolUseId);
   if (!read.ok) throw new Error(read.error);
   const asked = read.value;
   const users = asked.messages.filter((m) => m.role === 'user').map((m) => joinText(m.content));
@@ -175,7 +178,7 @@ function describe(req: IncomingMessage, text: string, number: number, res: Serve
     wire,
     path,
     headers: req.headers,
-    body: JSON.parse(text),
+    body: JSON.parse(chat),
     text,
     number,
     model: asked.model,
@@ -193,6 +196,7 @@ function describe(req: IncomingMessage, text: string, number: number, res: Serve
 
 /** The writes of an answer. */
 function render(call: FakeCall, message: FakeMessage): readonly (string | Uint8Array)[] {
+  if (call.path.endsWith('/responses')) return renderWhole(call, message);
   const { encoder, name } = WIRES[call.wire];
   const usage = message.usage === null ? null : tokens(message.usage ?? {});
   const stop = message.stop_reason ?? (message.tool_calls?.length ? 'tool_use' : 'end_turn');
@@ -201,6 +205,20 @@ function render(call: FakeCall, message: FakeMessage): readonly (string | Uint8A
     .flatMap(encode)
     .slice(0, message.after);
   return message.split ? message.split(Buffer.from(events.join(''))) : events;
+}
+
+function renderWhole(call: FakeCall, { text, tool_calls = [], usage = {} }: FakeMessage): readonly string[] {
+  return renderResponses({
+    id: `resp_${call.number}`,
+    model: call.model,
+    text,
+    calls: tool_calls.map(({ name, input, json = JSON.stringify(input) }, i) => ({
+      id: `call_${call.number}_${i}`,
+      name,
+      json,
+    })),
+    usage: usage && { input: usage.input ?? 10, cached: usage.cached ?? 0, output: usage.output ?? 5 },
+  });
 }
 
 function tokens({ input = 10, cached = 0, creation = 0, output = 5, reasoning = 0 }: FakeUsage): TokenUsage {

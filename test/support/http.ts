@@ -10,6 +10,8 @@ import { createHttpServer } from '#http/http-server.ts';
 import type { Transient } from '#protocol/delta.ts';
 import { type Message, plainMetadata } from '#protocol/message.ts';
 import type { Session } from '#protocol/session.ts';
+import { createCredentials } from '#server/credentials.ts';
+import { describeSettings } from '#server/settings-report.ts';
 import { createMetrics } from '#server/telemetry/metrics.ts';
 import { createTraceRelay } from '#server/telemetry/trace-relay.ts';
 import { createPriceVersionReader } from '#store/read/store.ts';
@@ -85,6 +87,16 @@ export async function openDoor(test: TestEngine, options: DoorOptions = {}): Pro
       test.engine.bus,
       test.engine.registry.models.map(({ id }) => id),
     ).text,
+    settings: () =>
+      describeSettings({
+        config: test.engine.config,
+        dataDir: '/data',
+        keysFile: '/data/.env',
+        credentials: createCredentials({}),
+        adapters: new Map(),
+        env: {},
+        secrets: test.engine.secrets,
+      }),
     traces: createTraceRelay(test.engine.bus),
     version: '0.0.0-test',
     draining: () => draining,

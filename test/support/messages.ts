@@ -3,7 +3,7 @@
 import type { MessageId, SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
 import type { ContentBlock, MessageMetadata, Role, StoredMessage, ToolUseBlock } from '#protocol/message.ts';
 import { plainMetadata } from '#protocol/message.ts';
-import { NO_TOKENS } from '#protocol/usage.ts';
+import { buildPlainCost, NO_TOKENS } from '#protocol/usage.ts';
 
 /** The n-th valid ULID-shaped id. */
 export function ulidOf(n: number): string {
@@ -29,7 +29,7 @@ export function answerMetadata(overrides: Partial<MessageMetadata> = {}): Messag
       confidence: null,
       alternatives_considered: [],
     },
-    usage: { ...NO_TOKENS, cost_usd: '0', pricing_version: 'A', priced: true, latency_ms: 1 },
+    usage: { ...NO_TOKENS, ...buildPlainCost('0'), pricing_version: 'A', priced: true, latency_ms: 1 },
     ...overrides,
   };
 }

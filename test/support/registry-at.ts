@@ -22,12 +22,13 @@ models:
 ${rest}`;
 }
 
-const shippedFile = (name: string) => fs.readFileSync(new URL(`../../config/${name}`, import.meta.url), 'utf8');
+/** A file of the folder `config`. */
+export const shippedFile = (name: string) => fs.readFileSync(new URL(`../../config/${name}`, import.meta.url), 'utf8');
 
 /** The registry and the prices that ship with the package, its real adapters at the fake's addresses. */
 export function shippedAt({ anthropicUrl, openaiUrl }: Pick<FakeProvider, 'anthropicUrl' | 'openaiUrl'>) {
   const registry = shippedFile('registry.yaml')
     .replace('anthropic: { type: anthropic }', `anthropic: { type: anthropic, base_url: ${anthropicUrl} }`)
-    .replace('openai: { type: openai }', `openai: { type: openai, base_url: ${openaiUrl} }`);
+    .replace('openai: { type: openai,', `openai: { type: openai, base_url: ${openaiUrl},`);
   return { registry, prices: [shippedFile('prices.json')] };
 }

@@ -6,6 +6,7 @@ export function notApplicable(policy: SlotName, over: Partial<PolicyEvaluation> 
     policy,
     verdict: 'not_applicable',
     candidate_model: null,
+    candidate_effort: null,
     rule_name: null,
     reason: '',
     confidence: null,

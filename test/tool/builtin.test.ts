@@ -1,5 +1,6 @@
 // The set of built-in tools, and the two that only speak to the engine (09 §1, §13, 04 §4, §8).
 import { describe, expect, it } from 'vitest';
+import { getToolKind } from '#acp/editor-content.ts';
 import type { WorkerSpawner } from '#core/ports/tool-port.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { defaultConfig } from '#protocol/config.ts';
@@ -32,6 +33,11 @@ describe('the built-in tools', () => {
       ['worker_create', 'write', false, null],
       ['write_file', 'write', true, null],
     ]);
+  });
+
+  it('have the same kind in an editor before and after their call has started', () => {
+    for (const { name, side_effects } of createToolSet(factories).definitions())
+      expect(getToolKind(name), name).toBe(getToolKind(name, side_effects));
   });
 
   it('are made afresh for every call and share one definition, so that its bytes never change', () => {
@@ -76,6 +82,7 @@ describe('delegate', () => {
     expect(await run(delegate, root, input, { spawner })).toBe('done: count');
   });
 
+  // Promise 04.16: the body of delegate refuses a worker.
   it('refuses by itself where there is no spawner', async () => {
     const error = await failure(call(delegate, workspace(), input, { is_worker: true }).output);
     expect([error.error_class, error.message]).toEqual(['permission_denied', 'workers cannot delegate']);

@@ -140,6 +140,7 @@ describe('write_file', () => {
     expect(fs.readFileSync(path.join(root, 'a'), 'utf8')).toBe('newer');
   });
 
+  // Promise 09.5: write_file to trust.yaml or MEMORY.md is refused, the file unchanged.
   it.each(['.metis/trust.yaml', '.metis/MEMORY.md'])('leaves %s unchanged', async (file) => {
     const root = workspace({ [file]: 'before' });
     const error = await failure(call(writeFile, root, { path: file, content: 'after' }).output);
@@ -164,6 +165,7 @@ describe('edit_file', () => {
     expect(fs.readFileSync(path.join(root, 'a'), 'utf8')).toBe('$& $1 $$ x+y');
   });
 
+  // Promise 09.15: An edit whose text is not unique says how often it stands there and changes nothing.
   it.each([
     ['z', 'text to replace not found in a'],
     ['ab', 'text to replace appears 2 times in a; must be unique'],
@@ -174,6 +176,7 @@ describe('edit_file', () => {
     expect(fs.readFileSync(path.join(root, 'a'), 'utf8')).toBe('ab ab aaa');
   });
 
+  // Promise 09.11: Parallel edits of one file all take effect.
   it('loses none of many edits of one file at once', async () => {
     const names = Array.from({ length: 20 }, (_, i) => `<${i}>`);
     const root = workspace({ a: names.join('') });

@@ -73,6 +73,7 @@ describe('grep', () => {
     expect(c).toBe(`c:1: mxx${'😀'.repeat(148)}...`);
   });
 
+  // Promise 09.17: A pattern that backtracks elsewhere is answered at once.
   it('answers a pattern that would be exponential elsewhere at once', async () => {
     const root = workspace({ a: `${'a'.repeat(100_000)}b` });
     const began = performance.now();
@@ -95,6 +96,7 @@ describe('grep', () => {
     expect(await run(tool, workspace({ a: '--files x' }), { pattern: '--files' })).toBe('1 match(es)\na:1: --files x');
   });
 
+  // Promise 09.17: A search that is aborted is killed, and others were served meanwhile.
   it('is killed on abort while it searches, and others were served meanwhile', async () => {
     const root = workspace();
     // A program that never comes to an end, in the place of the search.

@@ -80,6 +80,7 @@ async function told(act: () => Promise<string | Buffer>): Promise<string> {
 }
 
 describe('200 hostile paths', () => {
+  // Promise 09.4: 200 hostile paths read, write and list nothing outside the workspace and nothing protected in it.
   it('read, write and list nothing outside the workspace and nothing protected in it', async () => {
     const { root, base, outside, guarded } = world();
     const paths = hostilePaths(root, outside);
@@ -107,6 +108,7 @@ describe('200 hostile paths', () => {
     }
   });
 
+  // Promise 09.4: A folder that is swapped for a link to the outside all the time leads nowhere.
   it('hold although somebody swaps a folder for a link to the outside all the time', async () => {
     const { root, outside } = world();
     fs.writeFileSync(path.join(root, 'dir', 'secret'), 'inside');

@@ -39,6 +39,7 @@ describe('a write of memory', () => {
     expect(fs.readdirSync(path.dirname(memory(root)))).toEqual(['MEMORY.md']);
   });
 
+  // Promise 10.5: each writer waits for the one before it and its event.
   it('waits for the one before it, also until that one was told', async () => {
     const root = workspace();
     const { told, emit } = listener();
@@ -88,6 +89,7 @@ describe('a write of memory', () => {
     expect(read(root)).toBe('- a\n- b\n');
   });
 
+  // Promise 10.6: above the soft cap a hint, above the hard cap an error, no write and no event, counted in bytes.
   it('above the soft cap says so, and above the hard cap leaves the file alone, in bytes', async () => {
     const root = workspace({ '.metis/MEMORY.md': `${'é'.repeat(1020)}\n` });
     const { told, emit } = listener();

@@ -64,6 +64,7 @@ describe('confinement', () => {
     expect(await refused(path)).toBe(`Path '${path}' escapes workspace boundary`);
   });
 
+  // Promise 09.4: Paths that leave the workspace, by dots, absolute or through a link, are refused without naming the root.
   it.each(['link/../x', 'link/secret', 'link', 'link/new.txt'])(
     'refuses %s where link points outside',
     async (path) => {
@@ -72,6 +73,7 @@ describe('confinement', () => {
     },
   );
 
+  // Promise 09.4: A dangling link is refused and nothing is created behind it.
   it('refuses a dangling link, also one in the middle of a path, and writes nothing through it', async () => {
     await symlink(join(base, 'outside', 'created'), join(root, 'dangling'));
     expect(await refused('dangling', 'write')).toContain('escapes');
@@ -126,6 +128,7 @@ describe('protected paths', () => {
     }
   });
 
+  // Promise 09.5: File tools may write nothing under .metis.
   it.each([
     '.metis/trust.yaml',
     '.metis/MEMORY.md',

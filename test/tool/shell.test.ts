@@ -6,11 +6,14 @@ import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { silentLogger } from '#core/ports/logger.ts';
 import { Cancelled } from '#protocol/abort.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';
+import type { SessionId } from '#protocol/ids.ts';
 import { shell } from '#tools/builtin/shell.ts';
 import { createSandbox } from '#tools/sandbox/bubblewrap.ts';
 import { createOutputWindow, shellEnvironment } from '#tools/sandbox/command.ts';
+import { createTemporaryFolders } from '#tools/workspace/temporary-folders.ts';
 import { until } from '../support/until.ts';
 import { call, failure, run, textOf, workspace } from './call.ts';
 
@@ -76,6 +79,7 @@ describe('shell', () => {
     expect(await run(tool, workspace(), { command: "printf 'a\\377b'" })).toContain('\n\na\ufffdb');
   });
 
+  // Promise 09.16: A large output keeps its first and last 128 KiB around the number of omitted bytes.
   it('keeps the first and the last 128 KiB of a large output, whole characters only', async () => {
     const half = 128 * 1024;
     const whole = Array.from({ length: 100_000 }, (_, i) => `line ${i}\n`).join('');
@@ -101,6 +105,7 @@ describe('shell', () => {
     expect(Buffer.byteLength(text)).toBeLessThan(262_144 + 100);
   });
 
+  // Promise 09.16: A command sees no key of the server.
   it('hands on no key of the server, and its own terminal', async () => {
     const text = await run(tool, workspace(), { command: 'env' });
     expect(text).not.toContain('sk-secret');
@@ -120,6 +125,7 @@ describe('shell', () => {
     await gone(fs.readFileSync(path.join(root, 'group'), 'utf8'));
   });
 
+  // Promise 09.12: A command that is aborted ends with its whole process group and hands back what it printed.
   it('ends the whole group on abort and hands back what it printed', async () => {
     const root = workspace();
     const stop = new AbortController();
@@ -134,6 +140,7 @@ describe('shell', () => {
     expect(await started.cancel()).toBe(false);
   });
 
+  // Promise 09.13: A command that ignores SIGTERM is killed after the grace period.
   it('kills a command that ignores SIGTERM after the grace period', async () => {
     const root = workspace();
     const stop = new AbortController();
@@ -200,6 +207,7 @@ describe('the shell sandbox', () => {
   const caged = (dataFolder: string | null = null, network = false) =>
     shell({ env, sandbox: createSandbox({ network, dataFolder, projectFiles: false, env }), clock: systemClock });
 
+  // Promise 09.19: Without bubblewrap a sandboxed command answers one error and does not run.
   it('without bubblewrap answers one error and runs nothing', async () => {
     const root = workspace();
     const nowhere = { PATH: path.join(root, 'nowhere') };
@@ -216,6 +224,7 @@ describe('the shell sandbox', () => {
     expect(fs.existsSync(path.join(root, 'x'))).toBe(false);
   });
 
+  // Promise 09.19: In the sandbox a command writes the workspace without .metis and nothing else.
   it.skipIf(!bubblewrapWorks())('(bubblewrap) lets a command write the workspace and nothing else', async () => {
     const root = workspace();
     const outside = path.dirname(root);
@@ -236,6 +245,27 @@ describe('the shell sandbox', () => {
     expect(fs.existsSync('/usr/x')).toBe(false);
   });
 
+  it.skipIf(!bubblewrapWorks())(
+    '(bubblewrap) keeps the temporary folder of a worker between its commands, in a data folder that stays hidden',
+    async () => {
+      const root = workspace();
+      const data = path.join(path.dirname(root), 'data');
+      fs.mkdirSync(data);
+      fs.writeFileSync(path.join(data, 'secret'), 'secret');
+      const sandbox = createSandbox({ network: false, dataFolder: data, projectFiles: false, env });
+      const temporary = createTemporaryFolders(path.join(data, 'tmp'), silentLogger);
+      const tool = shell({ env, sandbox, temporary, clock: systemClock });
+      const asWorker = async (command: string) =>
+        textOf(await call(tool, root, { command }, { is_worker: true }).output);
+      expect(await asWorker('echo kept > $TMPDIR/x')).toContain('exit_code=0');
+      expect(await asWorker(`cat $TMP/x; ls ${data}; touch ${data}/y`)).toMatch(/exit_code=1\n\nkept\ntmp\n/);
+      expect(fs.readdirSync(data).sort()).toEqual(['secret', 'tmp']);
+      await temporary.remove('sess_01' as SessionId);
+      expect(fs.readdirSync(path.join(data, 'tmp'))).toEqual([]);
+    },
+  );
+
+  // Promise 09.24: In the sandbox of a server that runs as root no setting of the kernel can be written.
   it.skipIf(!bubblewrapWorks())('(bubblewrap) lets no command write a setting of the kernel', async () => {
     const root = workspace();
     const ofProcesses = "-path '/proc/[0-9]*' -o -path /proc/self -o -path /proc/thread-self";
@@ -258,6 +288,7 @@ describe('the shell sandbox', () => {
     }
   });
 
+  // Promise 13.8: under the shell sandbox no command changes who the workers are.
   it.skipIf(!bubblewrapWorks())(
     '(bubblewrap) lets no command change who the workers of the workspace are',
     async () => {
@@ -308,6 +339,7 @@ describe('the shell sandbox', () => {
     },
   );
 
+  // Promise 13.8: under the shell sandbox no command is the first to make a worker.
   it.skipIf(!bubblewrapWorks())(
     '(bubblewrap) lets no command be the first to make a worker, its prompt or its schema',
     async () => {
@@ -339,6 +371,7 @@ describe('the shell sandbox', () => {
     },
   );
 
+  // Promise 13.8: no second name of a file opens what the shell sandbox protects.
   it.skipIf(!bubblewrapWorks())(
     '(bubblewrap) runs nothing where a second name of a file would open what it protects',
     async () => {
@@ -367,6 +400,7 @@ describe('the shell sandbox', () => {
     },
   );
 
+  // Promise 09.19: In the sandbox a command has no network unless it is configured.
   it.skipIf(!bubblewrapWorks())('(bubblewrap) reaches the network only when it is configured', async () => {
     const root = workspace();
     const server = net.createServer((socket) => socket.end('hello'));

@@ -32,6 +32,7 @@ function world(files: Readonly<Record<string, string>>) {
 }
 
 describe('the skills of a workspace', () => {
+  // Promise 10.10: broken skills are passed over with one warning each, what is no skill in silence.
   it('leave out what is broken, each with one warning, and what is no skill in silence', async () => {
     const t = world({
       '.metis/skills/good/SKILL.md': skill('good'),
@@ -59,6 +60,7 @@ describe('the skills of a workspace', () => {
     );
   });
 
+  // Promise 10.20: one of 257 KiB is passed over with one warning.
   it('pass over a file above 256 KiB with one warning that says what to do', async () => {
     const t = world({ '.metis/skills/fine/SKILL.md': skill('fine', { body: 'x'.repeat(200_000) }) });
     for (const [name, bytes] of [
@@ -76,6 +78,7 @@ describe('the skills of a workspace', () => {
     expect(t.warnings).toHaveLength(2);
   });
 
+  // Promise 10.11: of two skills of one name the workspace's is listed and used.
   it('replace those of the same name that all workspaces have, and .metis those of .claude', async () => {
     const t = world({
       '../skills/shared/SKILL.md': skill('shared', { description: 'global' }),

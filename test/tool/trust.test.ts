@@ -53,6 +53,7 @@ describe('reading trust.yaml', () => {
     expect((await workspaces.readTrust(root)).always_deny).toEqual(['grep']);
   });
 
+  // Promise 09.9: A malformed trust file allows nothing and stays byte-identical.
   it.each([
     ['bad YAML', 'always_allow: [shell\n'],
     ['a list at the top', '- shell\n'],

@@ -102,6 +102,7 @@ describe('memory text', () => {
     expect(await workspaces.memoryText(root)).toBe('## Workspace memory (MEMORY.md)\nx');
   });
 
+  // Promise 10.8: An oversized memory file is shown up to its cap with a marker.
   it('shows an oversized file up to its cap, between characters, with a marker and one warning', async () => {
     await writeFile(join(root, '.metis/USER.md'), `x${'é'.repeat(5000)}`);
     const expected = `## User context (USER.md)\nx${'é'.repeat(1535)}\n[truncated: file exceeds its 3072-byte cap]`;

@@ -9,8 +9,8 @@ import {
   decideApproval,
   inputSummary,
   projectedModifications,
+  resolveToolMode,
   type TrustEntries,
-  toolMode,
   trustMatches,
 } from '#core/policy/tools/approval.ts';
 import { defaultConfig, type ToolMode } from '#protocol/config.ts';
@@ -58,6 +58,7 @@ function expected(inputs: Row): ApprovalDecision {
 }
 
 describe('the approval decision', () => {
+  // Promise 09.21: Rule, mode, trust entries, approval mode and earlier answers decide a call by one ordered list, every combination checked.
   it('gives the outcome of the first matching line for every combination of its inputs', () => {
     const seen = new Set<ApprovalDecision>();
     let combinations = 0;
@@ -119,30 +120,32 @@ describe('the mode of a tool', () => {
   const shell = { name: 'shell', side_effects: 'execute' } as const;
 
   it('is that of its class unless per_tool names it', () => {
-    expect(toolMode(config, shell)).toBe('prompt');
-    expect(toolMode(config, { name: 'read_file', side_effects: 'read' })).toBe('auto');
-    expect(toolMode({ ...config, per_tool: { shell: 'deny' } }, shell)).toBe('deny');
-    expect(toolMode(config, { name: 'delegate', side_effects: 'execute' })).toBe('auto');
+    expect(resolveToolMode(config, shell)).toBe('prompt');
+    expect(resolveToolMode(config, { name: 'read_file', side_effects: 'read' })).toBe('auto');
+    expect(resolveToolMode({ ...config, per_tool: { shell: 'deny' } }, shell)).toBe('deny');
+    expect(resolveToolMode(config, { name: 'delegate', side_effects: 'execute' })).toBe('auto');
   });
 
   it('takes the own name before the group, and the group before the class', () => {
     const write = { name: 'write_file', side_effects: 'write', group: 'sandbox.write' } as const;
-    expect(toolMode({ ...config, per_tool: { 'sandbox.write': 'auto' } }, write)).toBe('auto');
-    expect(toolMode({ ...config, per_tool: { 'sandbox.write': 'auto', write_file: 'deny' } }, write)).toBe('deny');
+    expect(resolveToolMode({ ...config, per_tool: { 'sandbox.write': 'auto' } }, write)).toBe('auto');
+    expect(resolveToolMode({ ...config, per_tool: { 'sandbox.write': 'auto', write_file: 'deny' } }, write)).toBe(
+      'deny',
+    );
   });
 
   it('is auto for worker calls and attachments that no key covers', () => {
     const call = { name: 'evaluator', side_effects: 'execute' } as const;
-    expect(toolMode(config, { ...call, group: 'worker.call' })).toBe('auto');
-    expect(toolMode(config, { ...call, group: 'sandbox.read' })).toBe('auto');
-    expect(toolMode(config, { ...call, group: 'worker.create' })).toBe('prompt');
-    expect(toolMode({ ...config, per_tool: { 'worker.call': 'prompt' } }, { ...call, group: 'worker.call' })).toBe(
-      'prompt',
-    );
+    expect(resolveToolMode(config, { ...call, group: 'worker.call' })).toBe('auto');
+    expect(resolveToolMode(config, { ...call, group: 'sandbox.read' })).toBe('auto');
+    expect(resolveToolMode(config, { ...call, group: 'worker.create' })).toBe('prompt');
+    expect(
+      resolveToolMode({ ...config, per_tool: { 'worker.call': 'prompt' } }, { ...call, group: 'worker.call' }),
+    ).toBe('prompt');
   });
 
   it('is not fooled by a tool named like a member of every object', () => {
-    expect(toolMode(config, { name: 'constructor', side_effects: 'network' })).toBe('prompt');
+    expect(resolveToolMode(config, { name: 'constructor', side_effects: 'network' })).toBe('prompt');
   });
 });
 

@@ -12,6 +12,7 @@ import type { SessionId } from '#protocol/ids.ts';
 const session = (n: number) => `s${n}` as SessionId;
 const decision = (n: number) => ({ root_session_id: session(n) }) as StandingDecision;
 
+// Promise 19.30: decisions are evicted by use.
 test('a decision in use outlives 4 096 newer sessions, one that is not goes first', () => {
   const memory = createGatewayMemory();
   for (let n = 0; n < 4096; n++) keepDecision(memory, session(n), 'opus', decision(n));
@@ -33,6 +34,7 @@ test('the name that a session asks for most recently stays among its 64', () => 
   expect(readDecision(memory, session(0), 'm1')).toBeNull();
 });
 
+// Promise 19.30: counters are evicted by use.
 test('a count in use outlives 4 096 newer ones', () => {
   const memory = createGatewayMemory();
   for (let n = 0; n < 12_000; n++) {

@@ -1,6 +1,6 @@
 // Image intake: kinds, sizes and signatures (10 §8).
 import { describe, expect, it } from 'vitest';
-import { checkImage, decodedBytes, imageType, MAX_IMAGE_BYTES } from '#core/policy/context/image-blocks.ts';
+import { checkImage, countDecodedBytes, imageType, MAX_IMAGE_BYTES } from '#core/policy/context/image-blocks.ts';
 
 const PNG = Buffer.concat([Buffer.from('89504e470d0a1a0a', 'hex'), Buffer.alloc(8)]);
 const JPEG = Buffer.concat([Buffer.from('ffd8ffe0', 'hex'), Buffer.alloc(8)]);
@@ -29,6 +29,7 @@ describe('an image block', () => {
     expect(imageType(new Uint8Array(0))).toBeNull();
   });
 
+  // Promise 10.16: An image whose bytes are of another kind, or above 5 MiB, is refused.
   it('may have 5 MiB decoded and no byte more', () => {
     const sized = (bytes: number) => Buffer.concat([PNG, Buffer.alloc(bytes - PNG.length)]).toString('base64');
     expect(checkImage(sized(MAX_IMAGE_BYTES), 'image/png')).toBeNull();
@@ -88,6 +89,6 @@ describe('an image block', () => {
   });
 
   it.each([0, 1, 2, 3, 4, 5, 6])('of %i bytes knows its decoded size from its text', (size) => {
-    expect(decodedBytes(Buffer.alloc(size).toString('base64'))).toBe(size);
+    expect(countDecodedBytes(Buffer.alloc(size).toString('base64'))).toBe(size);
   });
 });

@@ -15,6 +15,7 @@ describe('messageViolations', () => {
     expect(messageViolations(message(4, 'system', []))).toEqual([]);
   });
 
+  // Promise 01.3: A message that breaks rules is refused with every violation listed.
   it('lists every violation of one message at once', () => {
     expect(messageViolations(message(1, 'assistant', [image], { usage: null }))).toEqual([
       'content[0]: a block of type image is not allowed in a message of role assistant',
@@ -30,6 +31,7 @@ describe('messageViolations', () => {
     }
   });
 
+  // Promise 01.4: A tool message must hold one result and name its call.
   it('refuses a tool message with two blocks, without its call, or naming another call', () => {
     expect(messageViolations(message(1, 'tool', [toolResult(1), toolResult(2)]))).toEqual([
       'content: a tool message holds exactly one tool_result, not 2',

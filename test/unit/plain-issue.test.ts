@@ -1,7 +1,7 @@
 // What a person reads when a value does not fit a schema.
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
+import { describeIssues } from '#core/policy/parsing/plain-issue.ts';
 
 const Block = z.discriminatedUnion('type', [
   z.strictObject({ type: z.literal('text'), text: z.string().min(1).max(5) }),
@@ -19,7 +19,7 @@ const Form = z.strictObject({
 
 function lines(value: unknown): string[] {
   const { error } = Form.safeParse(value);
-  return error === undefined ? [] : plainIssues(error).map((i) => `${i.path.join('.')}: ${i.message}`);
+  return error === undefined ? [] : describeIssues(error).map((i) => `${i.path.join('.')}: ${i.message}`);
 }
 
 test.each<[string, unknown, string[]]>([

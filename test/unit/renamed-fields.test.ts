@@ -1,11 +1,11 @@
 // Fields of events that had another name in an earlier version: what is stored is read by today's (02 §9.3).
 import { expect, test } from 'vitest';
-import { wholePayload } from '#core/policy/journal/stored-payload.ts';
+import { unpackPayload } from '#core/policy/journal/stored-payload.ts';
 import { CATALOG } from '#protocol/event.ts';
 
 const PLACE = { session_id: 'sess_01KR3ZH48KGGGGGGGGGGGGGGGG', turn_id: null };
 const STORED = { chosen_model: 'a:b', winner_index: 4, elapsed_ms: 1, chain: [] };
-const read = (stored: Readonly<Record<string, unknown>>) => wholePayload('route.decided', stored, PLACE);
+const read = (stored: Readonly<Record<string, unknown>>) => unpackPayload('route.decided', stored, PLACE);
 
 test('a stored fallback_dearer is read as fallback_costlier', () => {
   const payload = read({ ...STORED, fallback_dearer: true });

@@ -1,7 +1,7 @@
 // The limits of a tool's answer (09 §10).
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { alreadyCut, cutUtf8, MAX_OUTPUT_BYTES, truncateOutput } from '#core/policy/tools/tool-output.ts';
+import { createCutOutput, cutUtf8, MAX_OUTPUT_BYTES, truncateOutput } from '#core/policy/tools/tool-output.ts';
 import type { ToolResultContent } from '#protocol/message.ts';
 import { toolText } from '#protocol/tool.ts';
 
@@ -52,7 +52,7 @@ describe('a tool output', () => {
   });
 
   it('that its tool has cut is left as it is', () => {
-    const cut = alreadyCut('x'.repeat(MAX_OUTPUT_BYTES + 100));
+    const cut = createCutOutput('x'.repeat(MAX_OUTPUT_BYTES + 100));
     expect(truncateOutput(cut)).toEqual(cut);
   });
 });

@@ -71,6 +71,7 @@ describe('the schema compiler', () => {
     expect(problems({ type: 'object', properties: { s: { pattern: '(' } } })).toHaveLength(1);
   });
 
+  // Promise 01.6: anyOf, $defs and local references are accepted and enforced.
   it('enforces anyOf, oneOf, $defs and local references', () => {
     const schema = {
       type: 'object',
@@ -299,6 +300,8 @@ describe('the schema compiler', () => {
 });
 
 describe('the tool registry', () => {
+  // Promise 01.6: A tool whose schema has a remote reference, a wrong root or 33 KiB is refused with tool and path.
+  // Promise 09.1: A tool with a remote reference, a root that is not an object or a duplicate name is refused by name, and none is registered.
   it('throws one error that names tool and path for a remote reference, a bad root and 33 KiB', () => {
     const bad = [
       tool('remote', { type: 'object', properties: { a: { $ref: 'http://x/' } } }),
@@ -315,6 +318,7 @@ describe('the tool registry', () => {
     ]);
   });
 
+  // Promise 09.1: A duplicate tool name is refused by name.
   it('refuses a duplicate and a malformed name', () => {
     const error = catchError(() => createToolSet([tool('twice'), tool('twice'), tool('No-Good')]));
     expect((error as StartupError).problems).toEqual([
@@ -330,6 +334,7 @@ describe('the tool registry', () => {
     expect(registry.definition('constructor')).toBeNull();
   });
 
+  // Promise 09.1: A schema with oneOf is registered and enforced.
   it('registers and enforces a schema with oneOf', () => {
     const schema = { type: 'object', properties: { x: { oneOf: [{ type: 'string' }, { type: 'integer' }] } } };
     const registry = createToolSet([tool('pick', schema)]);

@@ -19,6 +19,7 @@ const counts = (world: World) => Promise.all(['events', 'llm_calls', ...ROLLUPS]
 
 export function exactnessSuite(openWorld: OpenWorld): void {
   describe('sums', () => {
+    // Promise 07.3: Ten thousand tiny costs sum exactly.
     it('of ten thousand tiny costs are exact', async () => {
       const world = await openWorld();
       await world.record(
@@ -31,6 +32,8 @@ export function exactnessSuite(openWorld: OpenWorld): void {
       expect((await world.cost('group_by=model&pricing=stamped')).totals.call_count).toBe(10_000);
     });
 
+    // Promise 01.12: A sum above 9007 dollars keeps its last digit.
+    // Promise 07.3: The last digit survives where a double loses it.
     it('keep the last digit where a double would lose it', async () => {
       const world = await openWorld();
       await world.record(await costing(world, ['9007.199254740993', '0.000000000001']));
@@ -38,6 +41,7 @@ export function exactnessSuite(openWorld: OpenWorld): void {
       expect((await world.rows('group_by=session'))[0]?.cost_usd).toBe('9007.199254740994');
     });
 
+    // Promise 07.3: A sum out of range is an explicit error.
     it('beyond the range of a column are an error, never a rounded or negative figure', async () => {
       const world = await openWorld();
       // Two trees in two workspaces, so that each rollup row is in range by itself.
@@ -47,6 +51,7 @@ export function exactnessSuite(openWorld: OpenWorld): void {
       await expect(world.rows('group_by=model')).rejects.toThrow(OVERFLOW);
     });
 
+    // Promise 01.28: A money column never holds a float; the batch fails as a whole.
     it('that would overflow a rollup row fail the batch, and no column ever holds a float', async () => {
       const world = await openWorld();
       const [first, second] = await costing(world, ['5000000', '5000000']);
@@ -62,6 +67,7 @@ export function exactnessSuite(openWorld: OpenWorld): void {
   });
 
   describe('the projection', () => {
+    // Promise 07.4: An event id counts once.
     it('takes an event id once', async () => {
       const world = await openWorld();
       const session = await world.planner();
@@ -86,6 +92,7 @@ export function exactnessSuite(openWorld: OpenWorld): void {
       expect(await world.differences()).toEqual([]);
     });
 
+    // Promise 07.4: A batch with an invalid second event leaves nothing behind.
     it('leaves no trace of a batch whose second event is invalid', async () => {
       const world = await openWorld();
       const [good, bad] = await costing(world, ['1', '1.0']);

@@ -57,6 +57,34 @@ export function reportsSuite(openWorld: OpenWorld): void {
       );
     });
 
+    // Promise 07.21: Simulated calls are apart from real ones, and reported where there are no others.
+    it('keeps simulated calls apart from real ones, and reports them where there are no others', async () => {
+      const world = await openWorld();
+      const [real, played] = [await world.planner(), await world.planner()];
+      const scripted = { model: 'scripted:deep', over: { provider: 'scripted', cost_usd: '9', priced: true } };
+      await world.record([call(played, scripted), call(played, scripted)]);
+      const alone = await world.cost('group_by=model');
+      expect(alone.simulated).toEqual({ call_count: 2, cost_usd: '18', included: true });
+      expect(alone.totals).toMatchObject({ cost_usd: '18', call_count: 2 });
+
+      await world.record([call(real, { over: { cost_usd: '0.5' } })]);
+      for (const group of ['model', 'parent_session', 'root_session', 'day', 'none']) {
+        const both = await world.cost(`group_by=${group}`);
+        expect(both.simulated).toEqual({ call_count: 2, cost_usd: '18', included: false });
+        expect(both.totals).toMatchObject({ cost_usd: '0.5', call_count: 1 });
+      }
+      expect(await world.rows('group_by=model')).toMatchObject([{ model: HAIKU }]);
+      expect((await world.cost('group_by=none', A)).totals).toMatchObject({ call_count: 1 });
+      const own = await world.cost(`group_by=none&parent_session=${played.id}`);
+      expect([own.simulated.included, own.totals.cost_usd]).toEqual([true, '18']);
+      const saved = await world.analytics.savings(
+        { window: { from: 0, to: NOW }, filter: NO_FILTER, baseline: OPUS },
+        A,
+      );
+      expect(saved).toMatchObject({ rows_total: 1, simulated: { call_count: 2, included: false } });
+    });
+
+    // Promise 07.6: Trees sum to the whole, planner and workers to their tree.
     it('of trees sums to the whole, and planner and workers to each tree', async () => {
       const world = await openWorld();
       for (const calls of [1, 2, 3]) {
@@ -75,6 +103,8 @@ export function reportsSuite(openWorld: OpenWorld): void {
       expect((await world.none()).cost_usd).toBe('0.0765');
     });
 
+    // Promise 07.15: A grandchild lies under its parent, all under their root.
+    // Promise 13.11: A tree of three is one row by root and told apart by worker name.
     it('puts a grandchild under its parent and all under their root', async () => {
       const world = await openWorld();
       const planner = await world.planner();
@@ -121,6 +151,7 @@ export function reportsSuite(openWorld: OpenWorld): void {
       expect(await calls(`parent_session=${first.id}&include_workers=false&model=${HAIKU}`)).toBe(1);
     });
 
+    // Promise 07.7: A tampered derived cost moves no report.
     it('is not moved by what other events say about it', async () => {
       const world = await openWorld();
       const planner = await world.planner();
@@ -172,6 +203,7 @@ export function reportsSuite(openWorld: OpenWorld): void {
   });
 
   describe('a model without a price', () => {
+    // Promise 07.12: A call without a price is shown, and priced by a version that knows it.
     it('is shown with its calls, and priced again by a version that knows it', async () => {
       const world = await openWorld();
       const session = await world.planner();
@@ -249,6 +281,7 @@ export function reportsSuite(openWorld: OpenWorld): void {
       expect((await world.analytics.reliability(TRACE)).map((row) => row.model)).toEqual([HAIKU, OPUS]);
     });
 
+    // Promise 07.13: A cancelled call costs but is not timed; a failed one is only in reliability.
     it('counts a cancelled call in cost but not in its average latency, a failed one nowhere in cost', async () => {
       const world = await openWorld();
       const session = await world.planner();
@@ -311,11 +344,12 @@ export function reportsSuite(openWorld: OpenWorld): void {
         session_id: session.id,
         turn_id: null,
         parent: null,
-        payload: { chosen_model, ...payload },
+        payload: { chosen_model, chosen_effort: null, ...payload },
       });
     }
     const rejected = { verdict: 'rejected', candidate_model: OPUS, validation_failure: 'no_tool_support' } as const;
 
+    // Promise 07.14: A turn nobody could serve is one hard failure with its rejections and no win.
     it('counts a turn that no slot could serve once, with a rejection per slot and no win', async () => {
       const world = await openWorld();
       const session = await world.planner();
@@ -331,12 +365,14 @@ export function reportsSuite(openWorld: OpenWorld): void {
       expect(stats.wins_by_policy.every((win) => win.count === 0)).toBe(true);
     });
 
+    // Promise 07.14: Two tried rules and a choice are two rejections and one win.
     it('counts two tried rules and then a choice as two rejections and one win of the rule slot', async () => {
       const world = await openWorld();
       const session = await world.planner();
       const tried_rules = ['r1', 'r2'].map((rule_name) => ({
         rule_name,
         candidate_model: OPUS,
+        candidate_effort: null,
         validation_failure: 'no_tool_support' as const,
       }));
       await world.emit(EARLIER, [

@@ -181,6 +181,7 @@ export function workedExampleSuite(openWorld: OpenWorld): void {
       actual_stamped_usd: '0.5189166',
       rows_total: 8,
       rows_missing_from_price_table: 0,
+      simulated: { call_count: 0, cost_usd: '0', included: false },
     });
     expect(await savings(OPUS)).toMatchObject({
       baseline_repriced_usd: '0.385287',
@@ -196,6 +197,7 @@ export function workedExampleSuite(openWorld: OpenWorld): void {
       actual_stamped_usd: '0.0446466',
       rows_total: 4,
       rows_missing_from_price_table: 0,
+      simulated: { call_count: 0, cost_usd: '0', included: false },
     });
     const last = await world.cost('group_by=model&from=2026-05-31T23:59:59.999Z&to=2026-06-01T00:00:00Z');
     expect(last.totals).toMatchObject({ cost_usd: '0.035625', call_count: 1 });
@@ -218,18 +220,22 @@ export function workedExampleSuite(openWorld: OpenWorld): void {
       ]);
     });
 
+    // Promise 07.1: The worked example gives every figure to the last digit when all calls arrive in one batch.
     it('holds when the calls are appended in one batch', async () => {
       const example = await prepare();
       await example.world.record(example.calls);
       await expectTable(example);
     });
 
+    // Promise 07.1: The worked example holds when the calls arrive one by one.
     it('holds when the calls are appended one by one', async () => {
       const example = await prepare();
       for (const call of example.calls) await example.world.record([call]);
       await expectTable(example);
     });
 
+    // Promise 01.23: Rebuilt rollups equal the ledger.
+    // Promise 07.1: The worked example holds in reverse order and after the rollups were rebuilt.
     it('holds when the calls are appended in reverse order, and again after a rebuild', async () => {
       const example = await prepare();
       await example.world.record(example.calls.toReversed());
@@ -243,6 +249,7 @@ export function workedExampleSuite(openWorld: OpenWorld): void {
       await expectTable(example);
     });
 
+    // Promise 07.16: A purge moves no figure, and the rollups still agree.
     it('holds after the planner and its workers were purged, and the rollups still agree', async () => {
       const example = await prepare();
       const { world, calls } = example;

@@ -1,4 +1,4 @@
-// Answers that a provider makes in the background: refused under a limit, otherwise relayed and booked when fetched (19 §2.2).
+// Answers that a provider makes in the background: relayed, and booked when fetched; a limit holds their money (19 §2.2).
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { manualClock } from '../../support/manual-clock.ts';
@@ -40,31 +40,40 @@ const fetchIt = (world: GatewayWorld, init: RequestInit = {}, action = '') =>
   fetch(`${world.server.url}/v1/responses/${ID}${action}`, init);
 
 describe('a background answer', () => {
-  test('is refused under a limit with the reason, and nothing is sent', async () => {
-    const keys = {
-      ci: { token_sha256: hash('a-token-of-ci'), daily_usd: '5' },
-      me: { token_sha256: hash('a-token-of-mine'), daily_usd: null },
-    };
-    const world = await startGateway(provider().answer, { config: { gateway: { keys } } });
-    const refusals = [
-      await world.post('/v1/responses', ASKED, { 'x-api-key': 'a-token-of-mine', 'x-metis-budget-usd': '1.5' }),
-      await world.post('/v1/responses', { ...ASKED, stream: true }, { 'x-api-key': 'a-token-of-ci' }),
-    ];
-    for (const refused of refusals) {
-      expect([refused.status, refused.headers.get('x-should-retry')]).toEqual([400, 'false']);
-      expect((await jsonOf(refused)).error.message).toMatch(
-        /^background: not possible under the (session|key's daily) limit of \d\.?\d* USD: .* send the request without background/,
-      );
-    }
-    expect(world.provider.received).toEqual([]);
-    const plain = { ...ASKED, background: false };
-    const allowed = await world.post('/v1/responses', plain, {
-      'x-api-key': 'a-token-of-mine',
-      'x-metis-session': 'b',
-    });
-    expect(allowed.status).toBe(200);
+  // Promise 19.27: a background answer under a limit holds its money until its end is fetched.
+  test('holds its reservation under a limit until its end is fetched', async () => {
+    const { state, answer } = provider();
+    const world = await startGateway(answer);
+    const limited = { 'x-metis-session': 'a', 'x-metis-budget-usd': '1.5' };
+    const bounded = { ...ASKED, max_output_tokens: 5000 };
+    expect((await world.post('/v1/responses', bounded, limited)).status).toBe(200);
+    const readBudget = async () => (await world.server.client.listSessions({ door: 'gateway' })).sessions[0]!.budget!;
+    expect(Number((await readBudget()).reserved_usd)).toBeGreaterThan(0.05);
+    await (await fetchIt(world)).text();
+    expect(Number((await readBudget()).reserved_usd)).toBeGreaterThan(0.05);
+    state.fetched = DONE;
+    await (await fetchIt(world)).text();
+    expect(await readBudget()).toMatchObject({ reserved_usd: '0', spent_usd: '0.0045' });
   });
 
+  // Promise 19.27: under a limit an answer that is never fetched is booked at its bounds.
+  test('is booked at its bounds under a limit when it is deleted before its end, and needs to be stored', async () => {
+    const world = await startGateway(provider().answer);
+    const limited = { 'x-metis-session': 'a', 'x-metis-budget-usd': '1.5' };
+    await world.post('/v1/responses', { ...ASKED, max_output_tokens: 5000 }, limited);
+    await (await fetchIt(world, { method: 'DELETE' })).text();
+    const booked = await world.server.event('llm.call_completed');
+    expect(booked.payload).toMatchObject({ usage_estimated: true, output_tokens: 5000, stop_reason: 'cancelled' });
+    const [session] = (await world.server.client.listSessions({ door: 'gateway' })).sessions;
+    expect(session!.budget!.reserved_usd).toBe('0');
+    const refused = await world.post('/v1/responses', { ...ASKED, store: false }, limited);
+    const { code, message } = (await jsonOf(refused)).error;
+    expect([refused.status, code]).toEqual([400, 'unbounded_request']);
+    expect(message).toMatch(/^store: not possible under the session limit .* leave store out/);
+    expect(world.provider.received).toHaveLength(2);
+  });
+
+  // Promise 19.27: a background answer is booked once, when its end is fetched.
   test.each([false, true])('is booked once, when a client fetches its end (stream: %s)', async (stream) => {
     const { state, answer } = provider();
     const world = await startGateway(answer);
@@ -102,6 +111,7 @@ describe('a background answer', () => {
     expect((await world.server.client.getSession(session!.id)).status).not.toBe('running');
   });
 
+  // Promise 19.27: a background answer that is cancelled or deleted costs nothing.
   test.each([
     ['cancelled', { method: 'POST' }, '/cancel', 'the provider answered 200 (cancelled)'],
     ['deleted', { method: 'DELETE' }, '', 'its answer was deleted before its end'],
@@ -116,6 +126,7 @@ describe('a background answer', () => {
     ]);
   });
 
+  // Promise 19.27: a background answer that is not fetched is closed with its session or server.
   test('is closed by the stop button of its session, and by the end of the server', async () => {
     const world = await startGateway(provider().answer);
     await world.post('/v1/responses', ASKED, { 'x-metis-session': 'a' });
@@ -176,6 +187,7 @@ describe('a background answer', () => {
     expect([...answers.keys()]).toEqual(['other', ID]);
   });
 
+  // Promise 19.27: a background answer is fetched by its own caller alone.
   test('is fetched by its own caller alone; one from before a restart is relayed', async () => {
     const keys = {
       ci: { token_sha256: hash('a-token-of-ci'), daily_usd: null },

@@ -2,7 +2,7 @@
 import http from 'node:http';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { applySplices, objectMembers } from '#core/policy/gateway/json-members.ts';
+import { applySplices, findObjectMembers } from '#core/policy/gateway/json-members.ts';
 import { readRequestFacts } from '#core/policy/gateway/request-facts.ts';
 import { CLIENT_BODY } from '#core/policy/parsing/text-limits.ts';
 import { claudeCode, jsonOf, startGateway } from './world.ts';
@@ -18,7 +18,7 @@ describe('the members of an object', () => {
       fc.property(fc.dictionary(fc.string(), json, { maxKeys: 6 }), spaces, (object, gap) => {
         const entries = Object.entries(object);
         const text = `${gap}{${entries.map(([key, value]) => `${gap}${JSON.stringify(key)}${gap}:${gap}${value}${gap}`).join(',')}}${gap}`;
-        const found = objectMembers(bytes(text), CLIENT_BODY);
+        const found = findObjectMembers(bytes(text), CLIENT_BODY);
         if (!found.ok) throw new Error(found.error);
         expect(
           found.value.map(({ key, from, to }) => [key, JSON.parse(bytes(text).subarray(from, to).toString())]),
@@ -112,6 +112,7 @@ test('a path written with escapes goes to the same path, and no other', async ()
   expect(provider.received.map(({ path }) => path)).toEqual(['/v1/messages?beta=true', '/v1/messages/count_tokens']);
 });
 
+// Promise 19.15: 33 MiB are 413.
 test('33 MiB are too much, 31 MiB pass', async () => {
   const { post, provider } = await startGateway();
   const of = (mebibytes: number) => `{"model":"${OPUS}","max_tokens":5,"x":"${'x'.repeat(mebibytes * 1024 * 1024)}"}`;
@@ -152,6 +153,7 @@ test('both official clients read one model, and a name that is not listed is 404
   expect((await jsonOf(await fetch(`${server.url}/v1/models/a/b`))).error.message).toBe(message);
 });
 
+// Promise 19.30: a model by each of its names.
 test('a model is read by each name that a call may ask for it by', async () => {
   const { anthropic, openai } = await startGateway();
   const names = ['opus', `${OPUS}-20260101`, `${OPUS}[1m]`, `${OPUS}-20260101[1m]`, `anthropic:${OPUS}`];
@@ -164,6 +166,7 @@ test('a model is read by each name that a call may ask for it by', async () => {
   await expect(openai().models.retrieve('gpt-5-2026')).rejects.toMatchObject({ status: 404 });
 });
 
+// Promise 19.30: WebSockets.
 test.each([
   ['/v1/responses', {}, { error: { code: 'validation_error', type: 'invalid_request_error', param: null } }],
   ['/v1/messages', {}, { type: 'error', error: { type: 'invalid_request_error' } }],
@@ -185,6 +188,7 @@ test.each([
   expect([answer.status, JSON.parse(answer.body)]).toMatchObject([400, expected]);
 });
 
+// Promise 19.30: other paths.
 test('other paths are 404 in the envelope of the wire, and 0 streams switch the gateway off', async () => {
   const { post, server, provider } = await startGateway();
   const embeddings = await post('/v1/embeddings', { model: 'x' });
@@ -227,6 +231,7 @@ test('one call more than gateway.max_streams is told to come again', async () =>
   expect((await first).status).toBe(200);
 });
 
+// Promise 19.15: both SDKs read /v1/models, count_tokens leaves no row.
 test('both official clients read the models; counting tokens leaves no row', async () => {
   const { anthropic, openai, server, provider } = await startGateway();
   const names = async (list: AsyncIterable<{ readonly id: string }>) => {

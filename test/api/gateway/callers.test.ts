@@ -16,6 +16,7 @@ const MARK = 'the-marked-string';
 const hash = (token: string) => createHash('sha256').update(token).digest('hex');
 const BODY = { model: OPUS, max_tokens: 50, messages: [{ role: 'user', content: MARK }] };
 
+// Promise 19.10: in mode server the client's credential is nowhere.
 test("the server's key goes to the provider, and what the client sent is nowhere", async () => {
   const world = await startGateway();
   const headers = {
@@ -31,6 +32,7 @@ test("the server's key goes to the provider, and what the client sent is nowhere
   expect(await everything(world)).not.toContain('of-the-client');
 });
 
+// Promise 19.10: in mode client it goes to that address alone.
 test("in the client's own mode its credential goes to that address alone, unchanged, and is kept nowhere", async () => {
   const config = {
     gateway: { credentials: 'client' as const, keys: { me: { token_sha256: hash('ours'), daily_usd: null } } },
@@ -52,6 +54,7 @@ test("in the client's own mode its credential goes to that address alone, unchan
   expect(await everything(world)).not.toContain('of-the-client');
 });
 
+// Promise 19.10: an unknown key is 401 in the wire's envelope, a foreign origin 403.
 test('a configured key closes /v1 to calls without one, in the envelope of each wire, and opens nothing else', async () => {
   const config = {
     server: { auth_tokens: ['0123456789abcdef0123456789abcdef'] },
@@ -76,6 +79,7 @@ test('a configured key closes /v1 to calls without one, in the envelope of each 
   expect(world.provider.received).toHaveLength(2);
 });
 
+// Promise 19.13: a marked string of prompt and answer is nowhere.
 test('what is said is kept nowhere, whichever way a call ends', async () => {
   const world = await startGateway((call) => {
     if (call.body.max_tokens === 3) return { status: 500, raw: `{"error":{"type":"cannot read ${MARK}"}}` };
@@ -100,6 +104,7 @@ test('what is said is kept nowhere, whichever way a call ends', async () => {
   expect(await everything(world)).not.toContain(MARK);
 });
 
+// Promise 19.13: with gateway.record it is in files of mode 0600.
 test('with gateway.record each exchange is a file of its own that others cannot read', async () => {
   const folder = fs.mkdtempSync('/tmp/metis-record-');
   const world = await startGateway(() => ({ text: MARK }), {
@@ -123,6 +128,7 @@ test('with gateway.record each exchange is a file of its own that others cannot 
 });
 
 describe('a call that is stopped', () => {
+  // Promise 19.11: a client that closes closes the provider's socket, one cancelled row.
   test('by its client closes the connection to the provider, and is booked once as cut off', async () => {
     const world = await startGateway(() => ({ midway: new Promise(() => {}) }));
     const gone = new AbortController();
@@ -157,6 +163,7 @@ describe('a call that is stopped', () => {
     expect((await world.server.event('llm.call_failed')).payload).toMatchObject({ error_class: 'cancelled' });
   });
 
+  // Promise 19.11: DELETE of the root aborts its tree, the next call is 400.
   test('by the stop button: every call of the tree ends, its sub-agents end, and the next call is refused', async () => {
     const world = await startGateway(() => ({ midway: new Promise(() => {}) }));
     const stream = { ...BODY, stream: true };
@@ -180,26 +187,28 @@ describe('a call that is stopped', () => {
     expect(world.provider.received).toHaveLength(2);
   });
 
+  // Promise 19.11: a sub-agent's first call that comes beside the DELETE of its root is refused.
   test("by the stop button, a sub-agent's first call that was on its way to the store", async () => {
     const world = await startGateway();
     expect((await world.post('/v1/messages', BODY, claudeCode('s1'))).status).toBe(200);
     const { sessions } = world.server.engine.store;
     const { id } = (await world.server.client.listSessions({})).sessions[0]!;
-    const read = sessions.workerOfClient;
-    const mutable = sessions as { workerOfClient: typeof read };
-    mutable.workerOfClient = async (...asked) => {
+    const read = sessions.findWorkerInTree;
+    const mutable = sessions as { findWorkerInTree: typeof read };
+    mutable.findWorkerInTree = async (...asked) => {
       const found = await read(...asked);
       // The root has been looked at; it ends before the call is known to be there.
       expect((await world.server.call('DELETE', `/sessions/${id}`)).status).toBe(200);
       return found;
     };
     const late = await world.post('/v1/messages', BODY, claudeCode('s1', 'a'));
-    mutable.workerOfClient = read;
+    mutable.findWorkerInTree = read;
     expect([late.status, (await jsonOf(late)).error.message]).toEqual([400, expect.stringContaining('ended')]);
     expect((await world.server.client.listSessions({ include_workers: true })).sessions).toHaveLength(1);
     expect(world.provider.received).toHaveLength(1);
   });
 
+  // Promise 19.11: DELETE ends the call of a client that takes nothing of its answer.
   test('by the stop button, of a client that takes nothing of its answer', async () => {
     let sent = 0;
     const piece = `data: {"type":"content_block_delta","delta":{"text":"${'x'.repeat(64 * 1024)}"}}\n\n`;

@@ -24,6 +24,8 @@ const BODIES = {
 } as const;
 
 describe.each(Object.entries(BODIES))('%s', (path, { body, model }) => {
+  // Promise 19.1: each wire, stream and not, with unknown fields and headers, escapes and `1.0`: same bytes at the provider and at the client.
+  // Promise 19.2: each wire's counts give the exact row, and group_by=door sums it.
   test.each([true, false])(
     'same bytes at the provider, same bytes at the client, one exact row (stream: %s)',
     async (stream) => {
@@ -99,6 +101,7 @@ test('the official clients read their answers, streamed and whole', async () => 
   expect(types.at(-1)).toBe('response.completed');
 });
 
+// Promise 19.3: a chat stream without include_usage is set upstream, not shown downstream, and booked exactly.
 test('a chat stream without include_usage is asked for counts that its client does not see', async () => {
   const { provider, post, server } = await startGateway(() => ({ usage: { input: 5, output: 6 } }));
   const bodies = [
@@ -123,6 +126,7 @@ test('a chat stream without include_usage is asked for counts that its client do
       expect(event.payload).toMatchObject({ input_tokens: 5, output_tokens: 6, usage_estimated: false });
 });
 
+// Promise 19.2: an answer cut by the provider is a destroyed socket and a cancelled row by estimate.
 test('an answer that the provider breaks off reaches the client as broken off, and is booked by estimate', async () => {
   const { post, server } = await startGateway(() => ({ breaks: true, usage: null }));
   const body = { model: 'gpt-5', stream: true, messages: [{ role: 'user', content: 'x'.repeat(400) }] };
@@ -133,6 +137,7 @@ test('an answer that the provider breaks off reaches the client as broken off, a
   expect(booked.payload.output_tokens).toBe(Math.ceil('hello'.length / 4));
 });
 
+// Promise 19.12: the provider's 429, its retry-after and body arrive unchanged after one request.
 test("a provider's refusal arrives unchanged after one request, and counts for routing", async () => {
   const raw = '{"type":"error","error":{"type":"rate_limit_error","message":"slow down, you"}}';
   const { provider, post, server } = await startGateway(() => ({

@@ -77,6 +77,7 @@ describe.each(EACH)('$name, stream: $stream', ({ wire, stream }) => {
     return { payload, faults: warned.flatMap((line) => line.faults as string[]) };
   }
 
+  // Promise 19.34: an impossible input count beside a valid cached count is estimated.
   test.each([[-100], [2 ** 53], [1.5], ['100']])(
     'an input count of %j beside a valid cached count is estimated, with a warning',
     async (input) => {
@@ -115,6 +116,7 @@ test.each([true, false])('DeepSeek names cached tokens beside the prompt (stream
 });
 
 describe('an answer that is none', () => {
+  // Promise 19.34: a redirect fails the call.
   test.each(EACH)('a redirect is passed on and fails the call ($name, stream: $stream)', async ({ wire, stream }) => {
     for (const status of [302, 307]) {
       const world = await startGateway(() => ({
@@ -139,6 +141,7 @@ describe('an answer that is none', () => {
     }
   });
 
+  // Promise 19.34: an error of status 200 fails the call.
   test.each(EACH)(
     'an error in an answer of status 200 fails the call ($name, stream: $stream)',
     async ({ wire, stream }) => {

@@ -34,6 +34,7 @@ models:
   return { world, vendor, other, rule };
 }
 
+// Promise 19.35: a client's own key goes to the origin that it is meant for alone.
 test.each([OPUS, 'auto'])(
   "a client's own key with %s goes to the origin that it is meant for, whatever a rule says",
   async (model) => {

@@ -21,6 +21,7 @@ const REQUESTS = {
   '/v1/responses': { model: 'gpt-5', input: 'hi' },
 };
 
+// Promise 19.2: a stream that ends unfinished is booked as cut off.
 test.each(Object.entries(UNFINISHED))(
   'a stream that ends in order before its answer does is booked as cut off, by estimate: %s',
   async (path, raw) => {
@@ -68,6 +69,7 @@ function created(world: GatewayWorld) {
   return world.server.events.filter(({ type }) => type === 'session.created');
 }
 
+// Promise 19.4: an ended or too deep parent agent is passed over for the root.
 test('an agent below one that has ended belongs to the main agent', async () => {
   const world = await startGateway();
   await call(world, null);
@@ -103,5 +105,5 @@ test('a call that is over leaves nothing in memory but what is bounded', async (
   const { gateway, budget } = world.server.engine;
   await until(() => gateway.arrived === 0);
   expect([gateway.calls.size, gateway.openings.size, gateway.waiting.length]).toEqual([0, 0, 0]);
-  expect([budget.reserved.size, budget.settled.size, budget.paused.size]).toEqual([0, 0, 0]);
+  expect([budget.reserved.size, budget.waiters.size, budget.paused.size]).toEqual([0, 0, 0]);
 });

@@ -13,6 +13,7 @@ const ask = (model: string, rest: object = {}) => ({
 });
 const ends = (type: string) => type === 'llm.call_completed' || type === 'llm.call_failed';
 
+// Promise 19.32: a name that no header can hold is refused before anything is sent.
 test.each([
   ['of another script', '模型-1'],
   ['with a control character', `${OPUS}\u0000`],
@@ -60,6 +61,7 @@ function answerWith(headers: HttpResponse['headers'], status = 200): HttpRespons
   };
 }
 
+// Promise 19.32: an answer that cannot be handed on ends, settled and logged.
 test('an answer whose head cannot be written ends for the client, and its call is settled and logged', async () => {
   const world = await startGateway(undefined, { send: async () => answerWith([['bad name', 'x']]) });
   for (const path of ['/v1/messages', '/v1/messages/count_tokens'])
@@ -70,6 +72,7 @@ test('an answer whose head cannot be written ends for the client, and its call i
   expect(world.server.log.filter(({ msg }) => msg === 'an answer broke off')).toHaveLength(2);
 });
 
+// Promise 19.32: a provider's headers do not speak for this server.
 test('headers of a provider that speak for an address or its pages stay away, those about the answer pass', async () => {
   const bad = {
     'access-control-allow-origin': '*',

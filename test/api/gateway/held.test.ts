@@ -50,6 +50,7 @@ test('a client that leaves in its body is no error of the log', async () => {
   expect(server.log.filter(({ level }) => level === 'error')).toEqual([]);
 });
 
+// Promise 19.25: a call holds nothing of its request once that is sent.
 test('while an answer streams, nothing of the request is held', async () => {
   const provider = await startDiscarding();
   const { server } = await startGateway(undefined, {

@@ -27,6 +27,7 @@ const HEAD = `{"model":"${OPUS}","max_tokens":50,"messages":[{"role":"user","con
 const keys = (n: number) => Array.from({ length: n }, (_, i) => `"k${i}":1`).join(',');
 
 describe('a request', () => {
+  // Promise 19.36: keys, values and levels of a request are bounded before it is parsed.
   test.each([
     ['1,001 members', `${HEAD},${keys(998)},"k998":1}`, 'has more than 1000 keys'],
     ['300,000 members', `${HEAD},${keys(300_000)}}`, 'has more than 1000 keys'],
@@ -60,6 +61,7 @@ describe('a request', () => {
     expect([refused.status, (await jsonOf(refused)).error.message]).toEqual([400, expect.stringContaining('JSON')]);
   });
 
+  // Promise 19.36: a large request is parsed on a thread.
   test('above 256 kB is parsed on a thread: the loop never sees it', async () => {
     const world = await startGateway();
     const { bodies } = world.server.engine;
@@ -79,6 +81,7 @@ describe('a request', () => {
 describe('under a limit', () => {
   const capped = () => startGateway(() => ({}), { config: { budgets: { session_default_usd: '5000' } } });
 
+  // Promise 19.36: under a limit the prompt of a large request is read on a thread.
   test('the prompt of a large request is read on a thread, the same as here', async () => {
     const world = await capped();
     const bodies = world.server.engine.bodies!;
@@ -104,6 +107,7 @@ describe('under a limit', () => {
     expect(world.provider.received[1]!.bytes.equals(Buffer.from(body))).toBe(true);
   });
 
+  // Promise 19.36: many messages or tools count as one part.
   test('more than 5,000 messages or tools are one part, and such tools are bounded by the window alone', () => {
     const list = (count: number, item: string) => `[${Array(count).fill(item).join(',')}]`;
     const promptOf = (messages: string, tools: string) => {
@@ -151,6 +155,7 @@ test('large options of a stream are read once, where the request is', async () =
   expect([body.subarray(from, to).toString(), text]).toEqual(['false', 'true']);
 });
 
+// Promise 19.36: the file of a large exchange is made on a thread.
 test('the file of a large exchange is made on a thread, without credentials', async () => {
   const record = fs.mkdtempSync(path.join(os.tmpdir(), 'metis-record-'));
   const world = await startGateway(() => ({}), { config: { gateway: { record } } });
@@ -180,6 +185,7 @@ describe('an answer', () => {
       usage: { input_tokens: 7, output_tokens: 9 },
     });
 
+  // Promise 19.36: an answer of brackets passes and is counted by its size.
   test('of 31 MB of brackets passes and is counted by its size', async () => {
     const raw = '['.repeat(31 * MB);
     const world = await startGateway(() => ({ raw }));

@@ -16,6 +16,7 @@ const refusal = (status: number, type: string, message: string) => ({
 });
 
 describe('a provider that refuses', () => {
+  // Promise 03.24: a 403 for one model leaves the others, and the refusal says how long.
   test('one model with a 403 closes that model, in a sentence that clients show at once, and no other', async () => {
     const denied = refusal(403, 'permission_error', `Your account does not have access to ${OPUS}`);
     const world = await startGateway(({ body }) => (body.model === OPUS ? denied : {}));
@@ -46,6 +47,7 @@ describe('a provider that refuses', () => {
     expect(world.provider.received).toHaveLength(1);
   });
 
+  // Promise 03.24: a client's own bad request closes nothing for others.
   test.each([
     [
       'a name that the client made up for a listed model',

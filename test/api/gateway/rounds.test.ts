@@ -127,7 +127,16 @@ const CASES: Readonly<Record<string, readonly [asked: string, Answer, row: objec
       served: HAIKU,
       iterations: [round('message', OPUS, [900, 0]), round('fallback_message', HAIKU, [1000, 500])],
     },
-    { model: 'anthropic:claude-opus-4-7', input_tokens: 1000, output_tokens: 500, cost_usd: '0.0035' },
+    {
+      model: 'anthropic:claude-opus-4-7',
+      input_tokens: 1000,
+      output_tokens: 500,
+      cost_usd: '0.0035',
+      rounds: [
+        expect.objectContaining({ kind: 'message', input_tokens: 900, cost_usd: '0', billed: false }),
+        expect.objectContaining({ kind: 'fallback_message', model: 'anthropic:claude-haiku-4-5', cost_usd: '0.0035' }),
+      ],
+    },
   ],
   'a fallback behind a model that declined in mid-answer': [
     OPUS,
@@ -149,7 +158,39 @@ const CASES: Readonly<Record<string, readonly [asked: string, Answer, row: objec
   ],
 };
 
+// Promise 22.3: the calls of a session are listed with their rounds, page by page.
+test('the calls of a session are listed with rounds, fees and parts of their cost, page by page', async () => {
+  const [asked, answer] = CASES['an advice of another model']!;
+  const world = await startGateway(({ body }) => ({ raw: answerOf(answer, body.stream === true) }), {
+    prices: [PRICES],
+  });
+  const headers = { 'x-claude-code-session-id': 'listed' };
+  for (const stream of [true, false])
+    await (await world.post('/v1/messages', { model: asked, max_tokens: 100, stream, messages: [] }, headers)).text();
+  await world.server.until(() => world.server.events.filter((e) => e.type === 'llm.call_completed')[1]);
+  const { session_id } = await world.server.event('llm.call_completed');
+  const first = await world.server.client.listCalls(session_id, { limit: 1 });
+  const second = await world.server.client.listCalls(session_id, { limit: 1, cursor: first.next_cursor! });
+  for (const { calls } of [first, second])
+    expect(calls).toEqual([
+      expect.objectContaining({
+        model: 'anthropic:claude-haiku-4-5',
+        cost_usd: '0.0375',
+        cost_breakdown: { tokens: '0.0375', fees: '0', surcharge: '0' },
+        rounds: [
+          expect.objectContaining({ kind: 'message', cost_usd: '0.0015', billed: true }),
+          expect.objectContaining({ kind: 'advisor_message', model: 'anthropic:claude-opus-4-7', cost_usd: '0.0335' }),
+          expect.objectContaining({ kind: 'message', model: 'anthropic:claude-haiku-4-5', cost_usd: '0.0025' }),
+        ],
+      }),
+    ]);
+  expect([first.calls[0]!.id < second.calls[0]!.id, second.next_cursor]).toEqual([true, null]);
+  const missing = await world.server.call('GET', '/sessions/sess_01KR3ZH48KGGGGGGGGGGGGGGGG/calls');
+  expect(missing.status).toBe(404);
+});
+
 const BOTH = Object.entries(CASES).flatMap(([name, one]) => [true, false].map((stream) => ({ name, stream, one })));
+// Promise 19.31: each round of a call has its own price, streamed and whole.
 test.each(BOTH)('each round has its own price: $name (stream: $stream)', async ({ stream, one }) => {
   const [asked, answer, row] = one;
   expect(await bookedRow(asked, answer, stream)).toMatchObject({ usage_estimated: false, priced: true, ...row });

@@ -39,6 +39,7 @@ function bodyOf(wire: keyof typeof WIRES, stream: boolean) {
 describe.each(Object.keys(WIRES) as (keyof typeof WIRES)[])('on the wire %s', (wire) => {
   const { path: target, key } = WIRES[wire];
 
+  // Promise 01.31: the server's key in any field of a relayed answer or error.
   test.each([false, true])(
     "the server's key in any field of an answer is kept nowhere; streamed: %s",
     async (stream) => {
@@ -77,6 +78,7 @@ describe.each(Object.keys(WIRES) as (keyof typeof WIRES)[])('on the wire %s', (w
     expect(await everything(world)).not.toContain(key);
   });
 
+  // Promise 01.31: a client's key in any field of an error, in a recording too.
   test("a client's own key in any field of an error comes back to it and is kept nowhere, in a recording neither", async () => {
     const errors = errorsWith(CLIENTS_KEY);
     let next = 0;

@@ -40,6 +40,8 @@ describe('a main agent with two sub-agents, one of them with one of its own', ()
     ...(session === 'b' ? {} : { 'x-session-id': session, 'session-id': session }),
     ...(above === undefined ? {} : { 'x-parent-session-id': above }),
   });
+  // Promise 19.4: main agent, two sub-agents, one nested: four sessions, parents, depths, sums; a restart continues them; Codex likewise.
+  // Promise 19.29: opencode's tree, also after a restart.
   test.each([
     ['Claude Code', 'claude-cli', [claude(), claude('a', undefined, 'Explore'), claude('b'), claude('c', 'a')]],
     ['Codex', 'codex_cli_rs', [codex('s1'), codex('a', 's1'), codex('b', 's1'), codex('c', 'a')]],
@@ -85,6 +87,7 @@ describe('a main agent with two sub-agents, one of them with one of its own', ()
   );
 });
 
+// Promise 19.29: sessions of pi, goose and older Codex.
 test.each([
   ['pi', { session_id: 's1', 'x-client-request-id': 's1', 'user-agent': 'pi/0.60.0' }],
   ['pi behind an aggregator', { 'x-session-id': 's1', 'user-agent': 'pi/0.60.0' }],
@@ -104,6 +107,7 @@ test.each([
   expect((await ask(world, second)).status).toBe(200);
 });
 
+// Promise 19.29: a session above that has not called yet.
 test('a session below one that has not called yet, and one below itself', async () => {
   const world = await startGateway();
   await ask(world, { 'x-session-id': 'a', 'x-parent-session-id': 's1' });
@@ -117,6 +121,7 @@ test('a session below one that has not called yet, and one below itself', async 
   ]);
 });
 
+// Promise 19.29: the stop of a main session.
 test('the stop of a main session refuses the calls of a sub-agent that names only the session above it', async () => {
   const world = await startGateway();
   const nested = { 'x-session-id': 'b', 'x-parent-session-id': 'a' };
@@ -174,6 +179,7 @@ test('a session of the gateway takes no turns, and runs while a call of it is op
   expect((await world.server.call('GET', '/healthz')).body).toMatchObject({ active_workers: 0 });
 });
 
+// Promise 19.16: a session of the gateway takes delegations only with a workspace.
 test('a session of the gateway takes delegations where its client named a workspace, and there alone', async () => {
   const world = await startGateway();
   expect((await ask(world, claudeCode('s1'))).status).toBe(200);
@@ -195,6 +201,7 @@ describe('the model', () => {
     'rules:\n  - name: cheap\n    when: { is_worker: true, requested_model: "claude-opus-*" }\n    use: haiku\n';
   const policy = (world: GatewayWorld, text: string) => fs.writeFileSync(path.join(world.folder, 'routing.yaml'), text);
 
+  // Promise 19.5: a rule for workers under rules_apply_to none changes nothing.
   test('without rules_apply_to a rule changes nothing: the model asked for, by slot 1 of seven', async () => {
     const world = await startGateway();
     policy(world, RULE);
@@ -205,6 +212,7 @@ describe('the model', () => {
     expect(world.provider.received[0]!.body.model).toBe(OPUS);
   });
 
+  // Promise 19.5: under workers only the name differs, slot 3 chose, savings show it, the main agent's does not differ.
   test('for workers a rule replaces the name and not another byte; savings show it, and the main agent keeps its model', async () => {
     const world = await startGateway(undefined, { config: { gateway: { rules_apply_to: 'workers' } } });
     policy(world, RULE);
@@ -232,6 +240,7 @@ describe('the model', () => {
     expect(Number(data.savings_usd)).toBeGreaterThan(0);
   });
 
+  // Promise 19.6: an edited rule: a running sub-agent keeps its model without a second decision, a new one follows.
   test('a decision stands for its session when the rule is edited; a new sub-agent and a changed session follow the edit', async () => {
     const world = await startGateway(undefined, { config: { gateway: { rules_apply_to: 'all' } } });
     policy(world, RULE);
@@ -248,6 +257,7 @@ describe('the model', () => {
     expect(models().at(-1)).toBe(OPUS);
   });
 
+  // Promise 19.7: dated, windowed and unlisted names pass.
   test('dated, windowed and unlisted names pass as they are; ids and aliases become names of the wire', async () => {
     const world = await startGateway();
     const names = ['claude-opus-4-7-20260101', 'claude-opus-4-7[1m]', 'claude-unheard-of', 'opus', `anthropic:${OPUS}`];
@@ -263,6 +273,7 @@ describe('the model', () => {
     ]);
   });
 
+  // Promise 19.7: unlisted under a limit refused, another wire rejected with wrong_wire.
   test('an unlisted name under a limit, and a model of another wire, are refused and nothing is sent', async () => {
     const world = await startGateway();
     const limited = await ask(world, { ...claudeCode('s1'), 'x-metis-budget-usd': '1' }, 'claude-unheard-of');
@@ -277,6 +288,7 @@ describe('the model', () => {
     expect((decided!.payload.chain as { validation_failure: string }[])[0]!.validation_failure).toBe('wrong_wire');
   });
 
+  // Promise 19.30: models named by a refusal.
   test('an unlisted name under a limit is told where it is served, or that it is not listed', async () => {
     const { post } = await startGateway();
     const limit = { 'x-metis-budget-usd': '1' };

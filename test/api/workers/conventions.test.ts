@@ -11,6 +11,7 @@ import { call, planner, scenario, worker } from '../../support/scenario.ts';
 const AGENT = '---\nname: y\ndescription: Reads code.\ntools: Read, Grep\nmodel: haiku\n---\nYou read code.\n';
 
 describe('a workspace with only CLAUDE.md, a skill and an agent of .claude', () => {
+  // Promise 18.4: a workspace with only CLAUDE.md, a skill and an agent of .claude: instructions in the prompt, skill in the index, agent a worker.
   it('has its instructions and its skill in the prompt, and its agent as a worker that can be called', async () => {
     const t = await startServer({
       config: { workers: { planner_allow_workers: ['*'] } as never },

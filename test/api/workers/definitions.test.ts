@@ -14,6 +14,7 @@ const named = async (server: TestServer, name: string): Promise<Parsed> =>
   (await list(server)).workers.find((worker: Parsed) => worker.name === name);
 
 describe('the workers of a workspace', () => {
+  // Promise 13.1: an unknown key is told with its line, and disturbs no other worker.
   test('come from three folders, the first that has a name wins, an invalid one disturbs no other', async () => {
     const server = await startServer({
       files: {
@@ -65,16 +66,23 @@ describe('the workers of a workspace', () => {
 });
 
 describe('a name', () => {
-  test.each(['shell', 'Delegate', 'mcp__x', '_x', 'Read_File', 'web_search'])('%s is refused', async (name) => {
-    const server = await startServer({ files: { [`workers/${name}.yaml`]: 'instructions: x' } });
-    expect(await named(server, name)).toMatchObject({ valid: false, errors: [{ path: 'name' }] });
-  });
+  // Promise 13.3: reserved names are refused.
+  test.each(['shell', 'Delegate', 'mcp__x', '_x', 'Read_File', 'web_search'])(
+    '%s is reserved and refused',
+    async (name) => {
+      const server = await startServer({ files: { [`workers/${name}.yaml`]: 'instructions: x' } });
+      expect(await named(server, name)).toMatchObject({ valid: false, errors: [{ path: 'name' }] });
+    },
+  );
 
+  // Promise 13.3: a name is no path and has a length.
   test.each(['a b', 'x'.repeat(65), 'a.b'])('%j of a file is no name of a worker', async (name) => {
     const server = await startServer({ files: { [`workers/${name}.yaml`]: 'instructions: x' } });
     expect((await named(server, name)).valid).toBe(false);
   });
 
+  // Promise 13.3: two forms of one name in a folder are ambiguous.
+  // Promise 13.40: of names that differ in case alone one is the worker, the error stands at the others.
   test('in two forms in one folder is ambiguous, and two that differ in case are not two', async () => {
     const server = await startServer({
       files: {
@@ -106,6 +114,7 @@ describe('a name', () => {
 });
 
 describe('what a definition refers to', () => {
+  // Promise 13.4: a prompt template brings in files of its folder alone and knows nothing else.
   test('a prompt file is its prompt; a template brings in others of its folder and no other file', async () => {
     const server = await startServer({
       files: {
@@ -160,6 +169,7 @@ describe('what a definition refers to', () => {
     expect((await named(server, 'd')).valid).toBe(true);
   });
 
+  // Promise 18.4: an agent of .claude/agents is a worker of the workspace.
   test('an agent of .claude/agents keeps its tools and its model; what is unknown is a warning', async () => {
     const server = await startServer({
       files: {
@@ -189,6 +199,7 @@ describe('what a definition refers to', () => {
 });
 
 describe('agents in folders of .claude/agents', () => {
+  // Promise 13.45: Agents in folders have the name in their head.
   test('are found under the name in their head, followed when it changes, and ambiguous when two have one', async () => {
     const agent = (name: string) => `---\nname: ${name}\ntools: Read\n---\nWork.`;
     const server = await startServer({
@@ -271,6 +282,8 @@ test('Skill in the tools of a definition, of an agent file too, is skill_load', 
 });
 
 describe('metis workers', () => {
+  // Promise 13.40: show of a worker that cannot be called exits 1.
+  // Promise 17.10: metis workers check prints every problem on a line and exits 1.
   test('lists, shows, and fails a check with every problem by file and line', async () => {
     const server = await startServer({
       files: {
@@ -323,6 +336,8 @@ describe('metis workers', () => {
     }
     const missing = screen();
     expect(await printWorker(missing, address, 'ghost', {})).toBe(1);
-    expect(missing.written.stderr).toBe('metis: no worker named ghost\n');
+    expect(missing.written.stderr).toBe(
+      'metis: no worker named ghost (metis workers list shows the workers of this folder)\n',
+    );
   });
 });

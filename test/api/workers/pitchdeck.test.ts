@@ -24,6 +24,8 @@ test('the decks are what their script writes, byte for byte', () => {
 });
 
 describe.each(WIRES)('the definitions of the example over the %s wire', (wire) => {
+  // Promise 05.4: a worker's name lists its sessions alone, planner or not.
+  // Promise 17.10: the same definitions run over both wires.
   test('list, evaluate and write: each deck reaches its evaluator as a document, the answers come back checked', async () => {
     const folder = tempFolder();
     const workspace = path.join(folder, 'decks');
@@ -104,6 +106,7 @@ describe.each(WIRES)('the definitions of the example over the %s wire', (wire) =
 });
 
 describe('metis demo --workers', () => {
+  // Promise 17.10: the demo of named workers runs without a key and shows its cost.
   test('needs no key: it judges three decks, shows it, and says what it cost', async () => {
     const home = temporaryHome();
     try {
@@ -118,7 +121,7 @@ describe('metis demo --workers', () => {
       const sums = stdout.split(/^─+$/m).at(-1)!;
       expect(sums).toMatch(/^orchestrator +4 .*\$[\d.]+$/m);
       expect(sums).toMatch(/^evaluator +3 .*\$[\d.]+$/m);
-      expect(stdout).toMatch(/^Saved by delegating: \$/m);
+      expect(stdout).toMatch(/^Saved by delegating, at example prices: \$/m);
       expect(fs.existsSync(path.join(EXAMPLE, 'evaluations'))).toBe(false);
     } finally {
       home.remove();

@@ -46,6 +46,7 @@ describe.skipIf(url === null)(`a storm of ${SECONDS} s${missing && `, skipped: $
 
   afterAll(() => run?.close());
 
+  // Promise 16.1: a storm of kills: every turn has one end, a completed one, and afterwards nothing is wanted or owned.
   test('every turn has one end, a completed one, and nothing is wanted or owned any more', async () => {
     expect(run.kills).toBeGreaterThan(0);
     expect(run.turns.length).toBeGreaterThanOrEqual(SESSIONS);
@@ -54,6 +55,7 @@ describe.skipIf(url === null)(`a storm of ${SECONDS} s${missing && `, skipped: $
     expect(await run.nodes.rows('SELECT 1 FROM trees WHERE wanted OR owner_node IS NOT NULL')).toEqual([]);
   });
 
+  // Promise 16.2: a storm: each stored answer is in the ledger once with its cost, rollups equal facts, and only calls open when their node was lost were asked again.
   test('each stored answer is paid once with its cost, and only calls that were open when their node was lost were asked again', async () => {
     expect(account.paidTwice).toEqual([]);
     expect(account.unpaid).toBeLessThanOrEqual(run.openAtLosses);
@@ -83,6 +85,7 @@ describe.skipIf(url === null)(`a storm of ${SECONDS} s${missing && `, skipped: $
     }
   });
 
+  // Promise 16.2: a storm: one worker a call, no command twice, every call answered.
   test('one worker a call, no command twice, every tool call answered', async () => {
     expect(account.strayWorkers).toEqual([]);
     expect(await run.nodes.rows('SELECT id FROM tool_calls WHERE result_message_id IS NULL')).toEqual([]);
@@ -93,6 +96,7 @@ describe.skipIf(url === null)(`a storm of ${SECONDS} s${missing && `, skipped: $
     }
   });
 
+  // Promise 16.3: a storm: each subscriber, reconnecting to any node, saw its tree's stored events ascending and once.
   test('each subscriber saw the stored events of its tree, ascending and once', async () => {
     const rows = await run.nodes.rows(
       'SELECT s.root_session_id AS root, e.id FROM events e JOIN sessions s ON s.id = e.session_id ORDER BY e.id',
@@ -107,6 +111,7 @@ describe.skipIf(url === null)(`a storm of ${SECONDS} s${missing && `, skipped: $
     }
   });
 
+  // Promise 16.4: a storm with clocks an hour ahead and behind: ids rise with the commits of a tree, parents are smaller, no cursor expires.
   test('with clocks an hour apart, ids rise with the commits of each tree, and causes come first', async () => {
     const [noted] = await run.nodes.rows('SELECT count(*) AS n FROM storm_seq');
     expect(Number(noted!.n)).toBeGreaterThan(run.turns.length * 10);

@@ -22,13 +22,19 @@ async function startWith(sizes: Readonly<Record<string, number>>) {
   }
   return (paths: readonly string[], callee: object, own: object | null = null) => {
     const worker_definition = own === null ? null : { definition: define('lead', own), output_schema: null };
-    return readAttachments(t.engine, { workspace_path: t.workspace, worker_definition }, define('w', callee), paths);
+    return readAttachments(
+      t.engine,
+      { workspace_path: t.workspace, tree_path: null, worker_definition },
+      define('w', callee),
+      paths,
+    );
   };
 }
 
 const boxed = (over: object = {}) => ({ sandboxes: { in: { name: 'in', path: 'data', ...over } } });
 
 describe('attachments', () => {
+  // Promise 13.12: count and total bytes hold at exactly the limit of either policy, one more is refused.
   test.each([
     ['the count', { max_attachments: 2 }, '3 attachments, the attachment policy of WHO takes 2 (max_attachments)'],
     [
@@ -89,6 +95,7 @@ describe('attachments', () => {
     );
   });
 
+  // Promise 13.12: no call takes more than 32 MiB.
   test('are 32 MiB at most, whatever a policy says', async () => {
     const attach = await startWith({ most: MOST - 1, one: 1, two: 2 });
     const callee = { attachment_policy: { max_total_bytes: 10 * MOST } };

@@ -72,6 +72,7 @@ describe('attachments', () => {
     });
   });
 
+  // Promise 13.17: a model that cannot serve falls through the chain.
   it('a PDF takes a model that reads none out of the choice', async () => {
     const t = await startServer(handing('', ['deck.pdf'], { 'deck.pdf': PDF }));
     fs.writeFileSync(path.join(t.workspace, 'workers/w.yaml'), 'instructions: x\nmodel: haiku\n');
@@ -80,6 +81,7 @@ describe('attachments', () => {
     expect(route.chain[4]).toMatchObject({ verdict: 'rejected', validation_failure: 'no_document_support' });
   });
 
+  // Promise 14.11: A call with a PDF leaves only where its limit holds the price of the window.
   it.each([
     ['2.999', 'budget_exceeded', 0],
     ['3.5', null, 1],
@@ -91,6 +93,7 @@ describe('attachments', () => {
     expect(t.adapter.requests.filter((r) => r.caller.is_worker)).toHaveLength(calls);
   });
 
+  // Promise 14.12: A call with images leaves only where its limit holds what its model bills for each at most.
   it.each([
     // At 15 USD per million, and 0.31 for the answer.
     ['max_image_tokens: 100000, ', '1.7', 'budget_exceeded', 0],
@@ -106,6 +109,8 @@ describe('attachments', () => {
     expect(t.adapter.requests.filter((r) => r.caller.is_worker)).toHaveLength(calls);
   });
 
+  // Promise 13.12: too many, too large, denied suffixes, and a stricter caller: the error names whose policy, and there is no session.
+  // Promise 13.42: thousands of names are refused before any is looked up.
   it.each([
     [
       'five of four',
@@ -162,6 +167,7 @@ describe('attachments', () => {
     expect(await refused(options)).toBe(error);
   });
 
+  // Promise 13.42: pipes, devices and endless files are refused without reading on.
   it.each([
     ['a FIFO', 'execution_error not a regular file: workspace/odd', ''],
     ['a link to a device', "permission_denied path_escape: 'odd' is not below workspace", ''],
@@ -199,6 +205,7 @@ describe('attachments', () => {
     expect(of(t, 'tool.failed')[0].error_message).toMatch(/^unsupported_attachment_type: workspace\/blob is neither/);
   });
 
+  // Promise 13.12: the caller's own policy counts where it is written.
   it('of a worker come from its own sandboxes, under its own policy too', async () => {
     const t = await startServer({
       config,
@@ -246,6 +253,7 @@ describe('consent to share', () => {
   };
   const files = { 'a.md': 'approved', 'b.md': 'other' };
 
+  // Promise 13.13: each file is asked about in order, and the approved bytes are what is sent.
   it('is asked file by file, in order; what was approved is what is sent, whatever becomes of the file', async () => {
     const t = await startServer({ ...handing('', ['a.md', 'b.md'], files), config: asks });
     const turn = await t.submit(await t.session(), 'go');
@@ -272,6 +280,7 @@ describe('consent to share', () => {
     expect(worked(t)!.messages[0]!.content[1]).toEqual({ type: 'text', text: 'Attachment workspace/a.md:\napproved' });
   });
 
+  // Promise 13.13: refusing one file refuses the call: no session.
   it('refused for one is refused for all: no session', async () => {
     const t = await startServer({ ...handing('', ['a.md', 'b.md'], files), config: asks });
     const turn = await t.submit(await t.session(), 'go');
@@ -287,6 +296,7 @@ describe('consent to share', () => {
     expect(t.rows()).toMatchObject({ sessions: 1, delegations: 0 });
   });
 
+  // Promise 13.14: free calls and asked files ask about the files alone.
   it('by a rule of the caller asks for the file alone where calls are free, and not at all where it says so', async () => {
     const lead = (rule: string) => ({
       config,

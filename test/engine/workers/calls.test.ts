@@ -20,6 +20,7 @@ const of = (server: TestServer, type: string) =>
   server.events.filter((e) => e.type === type).map((e) => e.payload as Parsed);
 
 describe('calling a worker by name', () => {
+  // Promise 13.10: a call is a session of its definition whose answer is all the planner reads.
   it('runs a session of its definition, and the planner reads its answer alone', async () => {
     const t = await startServer({
       config: allow('evaluator'),
@@ -84,6 +85,7 @@ describe('calling a worker by name', () => {
     expect(cost).toContainEqual(expect.objectContaining({ worker_name: 'evaluator', cost_usd: child.cost_so_far_usd }));
   });
 
+  // Promise 13.9: a worker is a tool of its name, with attachments only where it takes some.
   it('takes input_data and objects for input, and refuses what the schema does not have', async () => {
     const t = await startServer({
       config: allow('evaluator'),
@@ -112,6 +114,7 @@ describe('calling a worker by name', () => {
     expect(messages[1].content.at(-1).input).toEqual({ input_data: { b: 1, a: ['x'] } });
   });
 
+  // Promise 13.15: without a list or without a model that may delegate there are no worker tools.
   it('needs the name in its list: without it there is no tool, and the name is not found', async () => {
     const t = await startServer({
       files: { 'workers/evaluator.yaml': DEFINITION },
@@ -123,6 +126,7 @@ describe('calling a worker by name', () => {
     expect(t.rows().sessions).toBe(1);
   });
 
+  // Promise 13.15: without a model that may delegate there are no worker tools.
   it('needs a model that may delegate', async () => {
     const t = await startServer({
       config: allow('*'),
@@ -135,6 +139,7 @@ describe('calling a worker by name', () => {
     expect(offered).toEqual([false, true]);
   });
 
+  // Promise 13.39: a call uses the file as it is then; an invalid one is an error without a session.
   it('uses the file as it is at the call; one that has become invalid or is gone is an error and makes no session', async () => {
     const t = await startServer({
       config: allow('a', 'b', 'c'),
@@ -176,6 +181,7 @@ describe('calling a worker by name', () => {
 });
 
 describe('the model of a named worker', () => {
+  // Promise 13.16: a definition without a model does not run on its caller's.
   it('is never its caller: without a model the defaults decide, and slot 5 says why it did not', async () => {
     const t = await startServer({
       config: { ...allow('evaluator'), routing: { global_default_model: 'haiku' } as never },
@@ -215,6 +221,7 @@ describe('the model of a named worker', () => {
 });
 
 describe('workers that call workers', () => {
+  // Promise 13.11: three levels are one row by root and three by worker name.
   it('each see whom their own file allows, and never delegate; the root pays for all', async () => {
     const t = await startServer({
       config: allow('orchestrator'),
@@ -248,6 +255,7 @@ describe('workers that call workers', () => {
     ]);
   });
 
+  // Promise 13.18: a worker that calls itself ends at the depth limit, and the chain completes.
   it('end at the depth limit with an error, and the chain still completes', async () => {
     const t = await startServer({
       config: allow('self'),
@@ -270,6 +278,7 @@ describe('workers that call workers', () => {
     expect(failed[0].error_message).toMatch(/^worker_depth_exceeded: .* 5 deep, .* depth 5; 'self'/);
   });
 
+  // Promise 13.19: a cancelled planner ends grandchild, child and itself, in that order.
   it('end from below when the planner is cancelled: grandchild, child, planner last', async () => {
     const t = await startServer({
       config: allow('parent'),
@@ -302,6 +311,7 @@ describe('workers that call workers', () => {
     expect(t.events.at(-1)!.type).toBe('turn.cancelled');
   });
 
+  // Promise 13.19: four parents with a child each finish in four slots.
   it('run side by side without waiting for each other: four parents with a child each, four slots', async () => {
     const t = await startServer({
       config: { ...allow('parent'), tools: { max_concurrent_per_session: 4 } as never },
@@ -350,6 +360,7 @@ describe('a worker of delegate', () => {
 });
 
 describe('a structured answer', () => {
+  // Promise 13.31: a structured answer is repaired, given back as JSON, or fails with its raw text.
   it('is asked for by the schema of the definition, repaired, and given back as JSON', async () => {
     const t = await startServer({
       config: { ...allow('evaluator'), delegation: { schema_repair_attempts: 1 } as never },

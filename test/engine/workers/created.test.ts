@@ -28,6 +28,8 @@ const playing = (...calls: object[]) => ({
 });
 
 describe('create and call in one answer of the model', () => {
+  // Promise 13.20: create and call in one answer work in order.
+  // Promise 13.21: the prompt holds the complete YAML, byte for byte the row.
   it('works in order: the worker is made first, then called, and a person has seen the whole of it', async () => {
     const t = await startServer(playing(CREATE, CALL));
     const session = await t.session();
@@ -71,6 +73,7 @@ describe('create and call in one answer of the model', () => {
     expect(shown.body).toMatchObject({ origin: 'session', yaml: row.yaml, root_session_id: session.id, valid: true });
   });
 
+  // Promise 13.20: reversed or denied there is nothing to call, no row and no file.
   it('in the other order, or denied, there is nothing to call: no row, no file', async () => {
     const first = await startServer(playing(CALL, CREATE));
     const one = await first.session({ approval_mode: 'approve_all' });
@@ -97,6 +100,7 @@ describe('a worker that is made again', () => {
     ),
   });
 
+  // Promise 13.46: A session refines a worker that it made: created, run, replaced and run again.
   it('by the session that made it is replaced: created, run, refined and run again', async () => {
     const t = await startServer(again(CREATE, CALL, REFINED, CALL));
     const session = await t.session({ approval_mode: 'approve_all' });
@@ -111,6 +115,7 @@ describe('a worker that is made again', () => {
     expect(made.map(({ replaced }) => replaced)).toEqual([false, true]);
   });
 
+  // Promise 13.46: A locked or kept worker stays as it is.
   it('stays as it is where a person has locked or kept it, or another session of the tree asks', async () => {
     const locked = await startServer(again(CREATE, REFINED));
     const turn = await locked.submit(await locked.session(), 'go');
@@ -138,6 +143,7 @@ describe('a worker that is made again', () => {
       expect(rows(t)).toMatchObject([{ name: 'x', yaml: expect.stringContaining('You count.') }]);
   });
 
+  // Promise 13.46: A worker of another session of the tree is not replaced.
   it('by another session of the tree is refused', async () => {
     const t = await startServer({
       config,
@@ -154,6 +160,7 @@ describe('a worker that is made again', () => {
 });
 
 describe('what a person changes before it is made', () => {
+  // Promise 13.22: the YAML of a person is what is made, a broken one leaves the question open.
   it('is what is made: the YAML may set anything, a broken one leaves the question open, another name is told', async () => {
     const t = await startServer(playing(CREATE, CALL));
     const session = await t.session();
@@ -178,6 +185,7 @@ describe('what a person changes before it is made', () => {
 });
 
 describe('a proposal', () => {
+  // Promise 13.23: taken and reserved names and foreign tools are refused without a question.
   it.each([
     ['the name of a worker of the project', { ...SPEC, name: 'Taken' }, 'name: worker_exists'],
     ['the name of a tool', { ...SPEC, name: 'Shell' }, 'name: "Shell" is the name of a tool'],
@@ -199,6 +207,7 @@ describe('a proposal', () => {
     expect(rows(t)).toEqual([]);
   });
 
+  // Promise 13.21: a copy that cannot be written is a warning.
   it('may be made where the copy for people cannot be written: that is a warning', async () => {
     const t = await startServer(playing(CREATE, CALL));
     fs.writeFileSync(t.config.workers.generated_dir, 'in the way');
@@ -216,6 +225,7 @@ describe('a proposal', () => {
 });
 
 describe('a created worker', () => {
+  // Promise 13.24: a created worker is there for its own tree until a person keeps it.
   it('is there for its own tree alone, until a person keeps it; then it is a tool of a new session', async () => {
     const t = await startServer({
       config,
@@ -252,6 +262,7 @@ describe('a created worker', () => {
     expect((await t.call('GET', `/workers/x?workspace_path=${t.workspace}`)).status).toBe(200);
   });
 
+  // Promise 13.34: a question about a worker that a crash cut is cancelled: no row, no file.
   it('asked for when the server died is not made: the question is cancelled, no row, no file', async () => {
     const t = await startServer(playing(CREATE));
     await t.submit(await t.session(), 'go');
@@ -282,6 +293,8 @@ describe('a locked worker', () => {
     expect((await t.call('PUT', '/workers/safe', { ...body, force: true })).status).toBe(200);
   });
 
+  // Promise 13.25: a locked worker is changed by force alone, and running sessions keep theirs.
+  // Promise 13.35: an agent file is read only.
   it('is changed over HTTP by force alone, and by no tool; running it works', async () => {
     const t = await startServer({
       config,
@@ -326,6 +339,7 @@ describe('a locked worker', () => {
     expect(fs.existsSync(file)).toBe(false);
   });
 
+  // Promise 13.41: locked and unlocked, a file keeps its comments, behind links of the workspace too.
   it('locked and unlocked over HTTP keeps the comments of its file, also behind links of the workspace', async () => {
     const text = '# Ask Anna.\ninstructions: old # for now\n';
     const t = await startServer({ files: { 'defs/a.yaml': text, 'texts/b.txt': text } });
@@ -352,6 +366,7 @@ describe('a locked worker', () => {
     expect(fs.readFileSync('/etc/hostname', 'utf8')).toBe(hostname);
   });
 
+  // Promise 13.41: a file that cannot be written is told by name.
   it('that cannot be written is told with its file, and nothing else is touched', async () => {
     const outside = tempFolder();
     const t = await startServer({ files: { 'defs/x.yaml/in': '', '.claude/keep': '' } });
@@ -380,6 +395,7 @@ describe('a locked worker', () => {
     expect((await t.call('DELETE', `/workers/pipe?workspace_path=${t.workspace}&force=true`)).status).toBe(204);
   });
 
+  // Promise 13.2: a definition with a prompt file, fetched and put back, keeps its prompt in the file.
   it('a definition that is not valid, or renames, is refused with its problems, and nothing is written', async () => {
     const t = await startServer({ files: { 'workers/a.json': '{"description": "d"}', 'prompts/a.md': 'prompt' } });
     const put = (definition: object) => t.call('PUT', '/workers/a', { workspace_path: t.workspace, definition });

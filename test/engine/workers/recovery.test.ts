@@ -34,6 +34,7 @@ const results = async (t: TestEngine, id: string) =>
   );
 
 describe('a call with attachments', () => {
+  // Promise 13.37: a call with attachments that had started and has no worker is not made again.
   it('that had started and has no worker yet is not made again after a crash', async () => {
     const first = await startEngine(options);
     heldAtTheDoor(first);
@@ -46,6 +47,7 @@ describe('a call with attachments', () => {
     expect(second.rows()).toMatchObject({ sessions: 1, delegations: 0 });
   });
 
+  // Promise 13.37: a worker made before a restart gets the same bytes or fails with the name of the file.
   it.each([
     ['unchanged runs with what was attached', 'approved', '"ok"'],
     ['changed fails and names the file', 'swapped', 'workspace/a.md has changed since it was attached'],
@@ -73,6 +75,7 @@ describe('a call with attachments', () => {
 });
 
 describe('the time of a named worker', () => {
+  // Promise 13.30: a worker does not time out while its prompt is open.
   it('stands still while a person is asked', async () => {
     const time = manualClock();
     const t = await startEngine({

@@ -26,6 +26,7 @@ const OUT = 'sandboxes: { out: { path: data, mode: rw } }\n';
 const WRITE = call('write_file', { path: 'out/a.txt', content: 'hello' });
 
 describe('a rule', () => {
+  // Promise 13.36: an empty rule frees nothing.
   it('that leaves open what is required frees nothing: shell prompts as without it', async () => {
     const t = await startServer(playing('tools: [shell]\ntool_rules: { shell: {} }', SHELL));
     const turn = await t.submit(await t.session(), 'go');
@@ -35,6 +36,7 @@ describe('a rule', () => {
     expect(of(t, 'tool.failed')).toMatchObject([{ error_class: 'user_denied' }]);
   });
 
+  // Promise 13.28: a rule that asks beats always_allow, always_deny beats a rule.
   it('that asks beats always_allow; always_deny beats one that does not ask; one that forbids takes the tool away', async () => {
     const asks = await startServer(
       playing('tools: [shell]\ntool_rules: { shell: { approval_required: true } }', SHELL),
@@ -75,6 +77,7 @@ describe('a rule', () => {
 });
 
 describe('strict', () => {
+  // Promise 13.27: strict refuses what would be asked and runs what a rule frees.
   it('refuses what would be asked, and runs what a rule frees', async () => {
     const one = await startServer(playing(OUT, WRITE));
     await one.run(await one.session({ approval_mode: 'strict' }), 'go');
@@ -88,6 +91,7 @@ describe('strict', () => {
 });
 
 describe('approve_all', () => {
+  // Promise 13.27: approve_all needs permission and leaves both events.
   it('needs the permission of the server; then it approves, with both events', async () => {
     const closed = await startServer({ ...playing(OUT, WRITE), config: {} });
     const refused = await closed.call('POST', '/sessions', {
@@ -104,6 +108,7 @@ describe('approve_all', () => {
 });
 
 describe('an answer for identical calls', () => {
+  // Promise 13.26: an identical answer holds for the same call and definition alone.
   it('holds for the same call of a worker with the same definition, and for no other content or definition', async () => {
     const again = (name: string, task: string) => call(name, { input: task });
     const write = (content: string) => ({ tool_calls: [call('write_file', { path: 'out/a.txt', content })] });

@@ -68,6 +68,7 @@ describe('a path that leads out of its sandbox', () => {
   });
   afterEach(() => expect(disk()).toBe(before));
 
+  // Promise 13.5: no path leaves a sandbox: dots, links, other spellings, absolute ones; the error names the sandboxes and no other folder.
   it.each([
     'input/../other/x.md',
     'input/link.md',
@@ -95,6 +96,7 @@ describe('a path that leads out of its sandbox', () => {
     },
   );
 
+  // Promise 13.6: a suffix holds for the name and for what it leads to.
   it.each([
     'input/b.exe',
     'input/innocent.md',
@@ -107,6 +109,7 @@ describe('a path that leads out of its sandbox', () => {
     expect(await refusal(given, 'read')).toMatch(/^permission_denied suffix_not_allowed: 'input' holds \.md, \.txt$/);
   });
 
+  // Promise 13.6: a dangling link creates nothing outside; what is only read is not written.
   it('is not created through a dangling link, and nothing is written where only reading is allowed', async () => {
     expect(await refusal('out/dangling.md', 'write')).toMatch(/path_escape/);
     expect(await refusal('input/new.md', 'write')).toBe(
@@ -125,6 +128,7 @@ describe('a path that leads out of its sandbox', () => {
 });
 
 describe('a path in its sandbox', () => {
+  // Promise 13.5: a path may go up inside its sandbox.
   it('may go up inside it, and is shown from its sandbox on', async () => {
     expect(await files.resolve('input/deep/../a.md', 'read')).toMatchObject({
       given: 'input/a.md',
@@ -135,6 +139,7 @@ describe('a path in its sandbox', () => {
     expect((await files.entries(await files.resolve('.', 'list'))).map(({ name }) => name)).toEqual(['input', 'out']);
   });
 
+  // Promise 13.6: suffixes and sizes hold, by whatever name.
   it('holds files up to its size, for reading and for writing', async () => {
     fs.writeFileSync(path.join(root, 'data/large.md'), 'x'.repeat(101));
     const large = await files.resolve('input/large.md', 'read');
@@ -151,6 +156,7 @@ describe('a path in its sandbox', () => {
     expect(fs.readFileSync(path.join(root, 'results/sub/x.md'), 'utf8')).toHaveLength(50);
   });
 
+  // Promise 13.6: a file swapped for a link between check and use is refused.
   it('that is swapped for a link between its check and its use is refused', async () => {
     const reading = await files.resolve('input/a.md', 'read');
     fs.rmSync(path.join(root, 'data/a.md'));
@@ -217,6 +223,7 @@ describe('the file tools of a worker', () => {
     expect(prompt).toContain('- input (read only, .md, at most 1000 bytes a file)\n- out (read and write, all files,');
   });
 
+  // Promise 13.36: file tools come with sandboxes, delegate never.
   it('are there as its sandboxes allow, whatever its list of tools says', async () => {
     const t = await startServer({
       config: config(),
@@ -244,6 +251,7 @@ describe('the file tools of a worker', () => {
     expect(t.rows()).toMatchObject({ sessions: 1, delegations: 0 });
   });
 
+  // Promise 13.35: an agent reads with and without the name of its sandbox.
   it('an agent of .claude/agents may leave the name of its one sandbox out', async () => {
     const t = await startServer({
       config: config(),
@@ -289,6 +297,7 @@ describe('what a worker is made of', () => {
     'schemas/s',
   ];
 
+  // Promise 13.8: no file tool writes what a worker is made of.
   it('is written by no file tool, of a planner or of a worker whose sandbox holds it', async () => {
     const write = (prefix: string) =>
       attempts.map((given) => call('write_file', { path: `${prefix}${given}`, content: 'locked: false' }));

@@ -26,6 +26,7 @@ const FILES = {
 };
 
 describe('a session with a worker', () => {
+  // Promise 13.32: a session on a worker has its model, its files and a checked output.
   it('is configured by its definition, calls whom it may, and ends with a checked object', async () => {
     const t = await startServer({
       registry: REGISTRY,
@@ -67,6 +68,7 @@ describe('a session with a worker', () => {
     expect((await t.call('GET', url)).body.turns.map((r: Parsed) => r.output)).toEqual(['three', { n: 3 }]);
   });
 
+  // Promise 13.32: an unknown or invalid worker opens no session.
   it('that is not there, not valid, or beside a list of workers is refused; a tier gives its model', async () => {
     const t = await startServer({ registry: REGISTRY, files: FILES });
     const open = (body: object) => t.call('POST', '/sessions', { workspace_path: t.workspace, ...body });
@@ -112,6 +114,7 @@ describe('a planner with a list of its own', () => {
 });
 
 describe('files of a message', () => {
+  // Promise 13.38: files of a message reach the worker, within its policy and in its sessions alone.
   it('reach the worker; over its policy, outside, or in another session they are refused and nothing is stored', async () => {
     const t = await startServer({
       registry: REGISTRY,

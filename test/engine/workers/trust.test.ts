@@ -27,6 +27,7 @@ const listed = async (t: TestServer, query = ''): Promise<Parsed[]> =>
   (await t.call('GET', `/workspaces/trust?workspace_path=${t.workspace}${query}`)).body.files;
 
 describe('a worker whose file lets a command run without an approval', () => {
+  // Promise 13.44: A hostile repository's worker runs nothing without a question until a person has trusted its bytes.
   it('runs nothing until a person trusts the file, and nothing again once a byte of it has changed', async () => {
     const t = await startServer(hostile({ [FILE]: `instructions: x\n${UNASKED}` }));
     const session = await t.session();
@@ -65,6 +66,7 @@ describe('a worker whose file lets a command run without an approval', () => {
     expect((await listed(t))[0]).toMatchObject({ trusted: false, trusted_by: 'user' });
   });
 
+  // Promise 13.44: The prompt of such a worker needs trust too.
   it('needs trust in its prompt file too, and in each file that the prompt is made of', async () => {
     const t = await startServer(
       hostile({
@@ -120,6 +122,7 @@ it('a file that widens nothing needs no trust: rules that ask, groups that are a
   );
 });
 
+// Promise 13.44: Other bytes, missing files and paths out of the workspace are never trusted.
 it('other bytes, a file that is missing and a path out of the workspace are refused, and nothing is trusted', async () => {
   const t = await startServer({ files: { [FILE]: `instructions: x\n${UNASKED}` } });
   const post = (over: object) =>

@@ -113,7 +113,7 @@ describe.skipIf(url === null)(`reports on PostgreSQL${missing && `, skipped: ${m
     const columns = [everywhere('parent_key')];
     const segments = [{ source: 'parent_days', from: 0, to: 90 }] as const;
     const parents = Array.from({ length: 101 }, (_, i) => `sess_${i}`);
-    const page = groupsSql(segments, columns, whereIn({ sql: '', values: [] }, 'parent_key', parents));
+    const page = groupsSql({ segments, billed: [] }, columns, whereIn({ sql: '', values: [] }, 'parent_key', parents));
     const { rows } = await pool.send<{ 'QUERY PLAN': string }>(`EXPLAIN ${page.sql}`, page.values);
     const plan = rows.map((row) => row['QUERY PLAN']).join('\n');
     expect(plan).toContain('rollup_parent_day_parent');

@@ -83,6 +83,7 @@ function checksIn(sql: string): [string, string[]][] {
 }
 
 describe.skipIf(url === null)(`the schema on PostgreSQL${missing && `, skipped: ${missing}`}`, () => {
+  // Promise 16.18: both schemas have the same tables, columns, CHECKs and unique indexes.
   test('has the tables, columns, CHECKs and unique indexes of the embedded database, and those of the cluster', async () => {
     const schema = await ownSchema(url!);
     onTestFinished(() => schema.drop());
@@ -130,6 +131,7 @@ describe.skipIf(url === null)(`the schema on PostgreSQL${missing && `, skipped: 
     expect([...new Set(columns.filter((c) => c.type === 'text').map((c) => c.collation))]).toEqual(['C']);
   });
 
+  // Promise 16.13: two nodes that start on an empty database migrate it once.
   test('is made once when two nodes start on an empty database', async () => {
     const schema = await ownSchema(url!);
     onTestFinished(() => schema.drop());
@@ -138,6 +140,7 @@ describe.skipIf(url === null)(`the schema on PostgreSQL${missing && `, skipped: 
     expect(ran.toSorted((a, b) => a.length - b.length)).toEqual([[], files]);
   });
 
+  // Promise 16.13: a schema that needs a newer version is schema_too_new.
   test('of a newer version is served when that version says so, else refused; tables of another program are refused', async () => {
     const schema = await ownSchema(url!);
     onTestFinished(() => schema.drop());
@@ -191,6 +194,7 @@ describe.skipIf(url === null)(`the schema on PostgreSQL${missing && `, skipped: 
     expect((await client.query('SELECT id FROM events ORDER BY id')).rows).toEqual([{ id: 'e_1' }, { id: 'e_2' }]);
   });
 
+  // Promise 16.24: a breaking migration changes nothing while older nodes run, and names them.
   test('a migration that older nodes could not outlive is refused with their names and changes nothing', async () => {
     const schema = await ownSchema(url!);
     onTestFinished(() => schema.drop());
@@ -207,6 +211,7 @@ describe.skipIf(url === null)(`the schema on PostgreSQL${missing && `, skipped: 
     expect(await migrate(schema.url, next, own)).toEqual(['9999_more.sql']);
   });
 
+  // Promise 16.24: a start waits for older nodes, or ends as older_nodes_running.
   test('a start waits for nodes of a version before their schema was stored, or ends as older_nodes_running', async () => {
     const { schema, client } = await schemaBeforeCompactEvents();
     await client.query(`INSERT INTO nodes (id, name, url, version, places, config_hash, lease_until)

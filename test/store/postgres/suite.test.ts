@@ -28,6 +28,7 @@ const suites = [
   sharedSuite,
   trustedFileSuite,
 ];
+// Promise 16.18: the store promises the same on both databases.
 describe.skipIf(url === null)(`the store on PostgreSQL${missing && `, skipped: ${missing}`}`, () => {
   afterAll(dropSchemas);
   for (const suite of suites) suite(() => openWorld(url!));

@@ -1,9 +1,11 @@
 // What SQLite's store keeps decoded: it is what the rows say, and it is bounded (01 §11.1).
+import { inspect } from 'node:util';
 import { expect, test } from 'vitest';
 import type { Write } from '#core/ports/journal-writer.ts';
 import type { Store } from '#core/ports/store-reader.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { StoredMessage } from '#protocol/message.ts';
+import { toPusd } from '#protocol/money.ts';
 import { createHistoryCache, NO_CACHES } from '#store/read/caches.ts';
 import { createStore } from '#store/read/store.ts';
 import { createReadDatabase } from '#store/sqlite/connection/reads.ts';
@@ -33,7 +35,7 @@ test('the kept histories stay below their bound, the least recently used goes fi
 
 test('what is kept of a session is its row, after every change and after one that was rolled back', async () => {
   const world = openWorld();
-  const session = await storedSession(world, { active_model: 'openai:x', max_cost_usd: '1' });
+  const session = await storedSession(world, { active_model: 'openai:x', max_cost_pusd: toPusd('1') });
   const { id } = session;
   const read = async ({ sessions }: Pick<Store, 'sessions'>) => ({
     record: await sessions.record(id),
@@ -43,20 +45,20 @@ test('what is kept of a session is its row, after every change and after one tha
   const kept = () => read(world.store);
   const asRead = () => read(uncached);
   expect(await kept()).toEqual(await asRead());
-  const seen = new Set([JSON.stringify(await asRead())]);
+  const seen = new Set([inspect(await asRead(), { depth: null })]);
   async function change(...writes: Write[]): Promise<void> {
     world.time.now += 1000;
     await world.journal.commit({ writes, emit: [] });
     expect(await kept(), writes[0]!.kind).toEqual(await asRead());
-    seen.add(JSON.stringify(await asRead()));
+    seen.add(inspect(await asRead(), { depth: null }));
   }
   const at = () => world.time.now + 1000;
   const changes: (() => Write)[] = [
     () => ({ kind: 'session.set_model', session_id: id, model: 'openai:y', at: at() }),
     () => ({ kind: 'session.queue_model', session_id: id, pending: { model: 'openai:z' }, at: at() }),
-    () => ({ kind: 'session.set_limit', session_id: id, max_cost_usd: '2', at: at() }),
+    () => ({ kind: 'session.set_limit', session_id: id, max_cost_pusd: toPusd('2'), at: at() }),
     () => ({ kind: 'session.set_on_reached', session_id: id, on_reached: 'stop', at: at() }),
-    () => ({ kind: 'session.warned', session_id: id, limit_usd: '2' }),
+    () => ({ kind: 'session.warned', session_id: id, limit_pusd: toPusd('2') }),
     () => ({ kind: 'session.set_policy_version', session_id: id, version: 'b'.repeat(64) }),
   ];
   for (const make of changes) await change(make());

@@ -16,10 +16,16 @@ import * as memory from '#store/schema/memory.ts';
 import { REPORTED_TYPES, type ReportedType, type TypeRow, typeIs } from '#store/schema/words.ts';
 import { migrate } from '#store/sqlite/connection/migrate.ts';
 import { createReadDatabase } from '#store/sqlite/connection/reads.ts';
+import { COLUMNS } from '#store/write/sessions.ts';
 import { MIGRATIONS, openWorld, tempFolder } from './world.ts';
 
 const ROOT = resolve(import.meta.dirname, '../../..');
 const TABLES: readonly SQLiteTable[] = Object.values({ ...conversation, ...ledger, ...memory });
+
+test('a new session is stored with every column of its table, except the limit of its last budget warning', () => {
+  const names = getTableConfig(conversation.sessions).columns.map(({ name }) => name);
+  expect([...COLUMNS, 'budget_warned_pusd'].sort()).toEqual(names.sort());
+});
 
 test('drizzle-kit finds nothing to add to the migrations (else: npx drizzle-kit generate --name <noun>)', () => {
   const copy = join(tempFolder(), 'migrations');
@@ -172,6 +178,7 @@ test('what reports read by type and time has its index, by the very words of the
   }
 });
 
+// Promise 01.30: what may be open is found by an index, however much has ended.
 test('what is open is found by its index, however much has ended', async () => {
   const { handle } = openWorld();
   const asked: (() => readonly { readonly detail: string }[])[] = [];
@@ -194,7 +201,26 @@ test('what is open is found by its index, however much has ended', async () => {
   const turn = 'turn_1' as TurnId;
   const sessions = { workspace_path: null, include_workers: true, parent_session_id: null, worker_name: null };
   for (const status of [['running'], ['running', 'interrupted']] as const)
-    await store.sessions.list({ ...sessions, status, door: null, calling: [], before: null, limit: 1 });
+    await store.sessions.list({
+      ...sessions,
+      status,
+      door: null,
+      search: null,
+      failed: false,
+      running_without_turn: [],
+      before: null,
+      limit: 1,
+    });
+  await store.sessions.list({
+    ...sessions,
+    status: null,
+    door: null,
+    search: null,
+    failed: true,
+    running_without_turn: [],
+    before: null,
+    limit: 1,
+  });
   await store.turns.allOpen();
   await store.delegations.allOpen();
   await store.delegations.open(turn);
@@ -206,10 +232,11 @@ test('what is open is found by its index, however much has ended', async () => {
   await store.events.openGatewayCalls('');
   await store.events.openGatewayCalls('', 'sess_1' as SessionId);
   const steps = asked.flatMap((explain) => explain().map((step) => step.detail));
-  expect(asked).toHaveLength(12);
+  expect(asked).toHaveLength(13);
   // A scan is one of an index that holds nothing else.
   for (const scan of steps.filter((step) => /^SCAN (?!tree|CONSTANT)/.test(step)))
-    expect(scan).toMatch(/USING (COVERING )?INDEX (turns|delegations|confirmations)_open/);
+    expect(scan).toMatch(/USING (COVERING )?INDEX ((turns|delegations|confirmations)_open|turns_failed)/);
+  expect(steps.join()).toContain('USING COVERING INDEX turns_failed');
   expect(steps).toContain('SEARCH s USING INDEX sessions_active (is_worker=? AND door=?)');
   const using = (index: string) => steps.filter((step) => step.includes(index)).length;
   expect([using('turns_open'), using('delegations_open'), using('confirmations_open')], steps.join('\n')).toEqual([

@@ -66,3 +66,33 @@ test.each(versions)('%s: messages, costs and open turns are those it was left wi
   expect(held.open_turns).toHaveLength(2);
   expect(verifySqliteRollups(handle.reader)).toEqual([]);
 });
+
+// Promise 12.28: an outcome of before is summed again over its turns, those of workers and top-level ones apart.
+test('0.2.0: what was learned is split by the kind of session, to the last picodollar', () => {
+  const file = join(tempFolder(), 'metis.db');
+  writeFileSync(file, gunzipSync(readFileSync(join(FIXTURES, '0.2.0.db.gz'))));
+  const before = new Database(file);
+  before.exec(`
+    INSERT INTO pattern_fingerprints VALUES ('f', '/w', '{}', 'sig', 1);
+    INSERT INTO pattern_outcomes SELECT 'f', 'm', count(*), 0.5, count(*), 1, 1.0, 'v', 7 FROM turns;
+    INSERT INTO pattern_turns (turn_id, session_id, workspace_path, fingerprint_id, primary_model, score, recorded_at)
+    SELECT id, session_id, '/w', 'f', 'm', 0.5, 7 FROM turns;`);
+  const expected = before
+    .prepare(
+      `SELECT s.is_worker, count(*) AS n,
+        CAST(sum((SELECT coalesce(sum(c.cost_pusd), 0) FROM llm_calls c WHERE c.turn_id = t.id)) AS TEXT) AS cost
+      FROM turns t JOIN sessions s ON s.id = t.session_id GROUP BY s.is_worker ORDER BY s.is_worker`,
+    )
+    .all() as { readonly is_worker: number; readonly n: number; readonly cost: string }[];
+  before.close();
+  expect(expected.map(({ is_worker }) => is_worker)).toEqual([0, 1]);
+  const { handle } = openWorld(file);
+  const kept = handle.db
+    .prepare(
+      `SELECT is_worker, sample_size AS n, cost_count, CAST(sum_cost_pusd AS TEXT) AS cost, success_score_mean AS mean,
+        (SELECT count(*) FROM pattern_turns p WHERE p.is_worker = o.is_worker AND p.has_cost = 1) AS turns
+      FROM pattern_outcomes o ORDER BY is_worker`,
+    )
+    .all();
+  expect(kept).toEqual(expected.map((one) => ({ ...one, cost_count: one.n, turns: one.n, mean: 0.5 })));
+});

@@ -45,14 +45,21 @@ test('a missing folder is created, and the file has every table of the model, al
   const tables = await world.rows(
     "SELECT name, strict, wr FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite_%'",
   );
-  expect(tables).toHaveLength(25);
+  expect(tables).toHaveLength(28);
   expect(tables.filter((table) => table.strict !== 1n)).toEqual([]);
   expect(
     tables
       .filter((table) => table.wr === 1n)
       .map((table) => table.name)
       .sort(),
-  ).toEqual(['rollup_day', 'rollup_parent', 'rollup_parent_day', 'rollup_session_hour']);
+  ).toEqual([
+    'llm_call_rounds',
+    'rollup_bill_hour',
+    'rollup_day',
+    'rollup_parent',
+    'rollup_parent_day',
+    'rollup_session_hour',
+  ]);
 });
 
 test.skipIf(process.platform === 'win32')(
@@ -139,6 +146,7 @@ test('the connection for reports sees what was committed and cannot write', asyn
   other.close();
 });
 
+// Promise 01.2: the owner goes on undisturbed after a refused second opening.
 test('a second opening of the same file is refused with database_in_use; the first goes on', async () => {
   const world = openWorld();
   expect(isOwned(world.path)).toBe(true);
@@ -152,6 +160,7 @@ test('a second opening of the same file is refused with database_in_use; the fir
   expect(await openWorld(world.path).count('sessions')).toBe(1);
 });
 
+// Promise 01.2: one owner per database file, also against another process, until it is gone.
 test('a process that holds the lock keeps others out until it dies, also by kill -9', async () => {
   const path = join(tempFolder(), 'metis.db');
   const script = `const db = new (require('better-sqlite3'))(${JSON.stringify(`${path}-owner`)});
@@ -164,6 +173,7 @@ test('a process that holds the lock keeps others out until it dies, also by kill
   expect(await openWorld(path).count('sessions')).toBe(0);
 });
 
+// Promise 01.27: a newer database is refused and left as it is.
 test('a database of a newer schema is refused with schema_too_new and left as it is', () => {
   const path = join(tempFolder(), 'metis.db');
   const db = new Database(path);
@@ -299,7 +309,9 @@ test('a named value that is missing is an error, not a NULL', () => {
   const tx = createTx(openWorld().handle.db);
   expect(() => tx.run('SELECT @a, @b', { a: 1 })).toThrow('no value for b');
   const found: unknown[] = [];
-  tx.run('SELECT @a AS a, @b AS b, @a AS c', { a: 1, b: null, more: 2 }, ({ rows }) => found.push(...rows));
+  tx.run('SELECT @a AS a, @b AS b, @a AS c', { a: 1, b: null, more: 2 }, ({ rows }) => {
+    found.push(...rows);
+  });
   expect(found).toEqual([{ a: 1, b: null, c: 1 }]);
 });
 

@@ -21,6 +21,7 @@ const conflict = (code: string) => expect.objectContaining({ name: 'JournalConfl
 
 export function conditionSuite(openWorld: OpenStore): void {
   describe('conditions', () => {
+    // Promise 01.14: one open turn per session, whoever submits at once.
     test('two turns submitted at once on one session: one is accepted, one is turn_in_flight', async () => {
       const world = await openWorld();
       const session = await storedSession(world);
@@ -135,6 +136,7 @@ export function conditionSuite(openWorld: OpenStore): void {
       expect(last[2]).toMatchObject({ reason: conflict('session_ended') });
     });
 
+    // Promise 02.17: a turn has one terminal event, and nothing after it.
     test('within one batch nothing follows the terminal event of its turn, so a turn ends once', async () => {
       const world = await openWorld();
       const session = await storedSession(world);
@@ -179,6 +181,7 @@ export function conditionSuite(openWorld: OpenStore): void {
             parent: null,
             payload: {
               chosen_model: '',
+              chosen_effort: null,
               winner_index: -1,
               elapsed_ms: 0.2,
               refused: 'routing_failed',
@@ -295,6 +298,7 @@ export function conditionSuite(openWorld: OpenStore): void {
       });
     });
 
+    // Promise 01.20: a model queued during a turn lands at its end, the last one wins, clearing included.
     test('a queued model lands with the end of the turn; the last one queued wins, and clearing is a value too', async () => {
       const world = await openWorld();
       const session = await storedSession(world, { active_model: 'openai:old' });

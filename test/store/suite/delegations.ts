@@ -43,6 +43,7 @@ export function delegationSuite(openWorld: OpenStore): void {
       expect(await world.store.delegations.get(plain.tool_use_id)).toEqual(delegation);
     });
 
+    // Promise 04.28: a delegation without a time limit is stored and read as such.
     test.each([null, 0.5, 300])('with the time limit %s has it', async (timeout_seconds) => {
       const world = await openWorld();
       const turn = await storedTurn(world, await storedSession(world));

@@ -27,6 +27,8 @@ function draftOf(type: EventType, session_id: string, payload: unknown): EventDr
 
 export function eventSuite(openWorld: OpenStore): void {
   describe('events', () => {
+    // Promise 02.1: every event type is stored and read back equal.
+    // Promise 02.7: an event has the sensitivity of its type.
     test('a valid payload of every catalog type is stored and read back equal, with the sensitivity of its type', async () => {
       const world = await openWorld();
       for (const type of EVENT_TYPES) {
@@ -76,6 +78,7 @@ export function eventSuite(openWorld: OpenStore): void {
         policy,
         verdict: verdictOf(policy),
         candidate_model: policy === 'rule' ? 'a:b' : null,
+        candidate_effort: policy === 'rule' ? ('low' as const) : null,
         rule_name: policy === 'rule' ? ',"x":null' : null,
         reason: verdictOf(policy) === 'not_evaluated' ? 'decided by rule' : 'says ,"rule_name":null, and goes on',
         confidence: null,
@@ -83,14 +86,20 @@ export function eventSuite(openWorld: OpenStore): void {
         validation_failure: null,
         tried_rules: null,
       }));
-      const decided = { chosen_model: 'a:b', winner_index: 2, elapsed_ms: 1, refused: null, fallback_costlier: false };
-      const payload = { ...decided, chain, requested_model: null };
+      const decided = { chosen_model: 'a:b', chosen_effort: 'low' as const, winner_index: 2, elapsed_ms: 1 };
+      const payload = { ...decided, refused: null, fallback_costlier: false, chain, requested_model: null };
       const [event] = await world.journal.commit({ emit: [draftOf('route.decided', session.id, payload)] });
       const [stored] = await world.rows('SELECT payload_json FROM events');
       expect(JSON.parse(String(stored?.payload_json)).chain).toEqual([
         { verdict: 'not_applicable', reason: chain[0]?.reason },
         { verdict: 'not_applicable', reason: chain[1]?.reason },
-        { verdict: 'chose', candidate_model: 'a:b', rule_name: ',"x":null', reason: chain[2]?.reason },
+        {
+          verdict: 'chose',
+          candidate_model: 'a:b',
+          candidate_effort: 'low',
+          rule_name: ',"x":null',
+          reason: chain[2]?.reason,
+        },
       ]);
 
       const query = { ...EVERYTHING, session_id: session.id };
@@ -160,6 +169,7 @@ export function eventSuite(openWorld: OpenStore): void {
       }
     });
 
+    // Promise 02.1: a payload that breaks its schema is refused and nothing is stored.
     test('a missing field, an unknown key and money as a number are refused for every catalog type, and nothing is stored', async () => {
       const world = await openWorld();
       const session = await storedSession(world);
@@ -204,6 +214,7 @@ export function eventSuite(openWorld: OpenStore): void {
       world: { planner: { id: string } },
     ) => events.map((event) => `${event.session_id === world.planner.id ? 'p' : 'w'}:${event.type.split('.')[0]}`);
 
+    // Promise 02.10: a replay is the live sequence, field by field.
     test('a replay is the live sequence, field by field, and its payload text is the one that was published', async () => {
       const world = await openWorld();
       await family(world);
@@ -214,6 +225,7 @@ export function eventSuite(openWorld: OpenStore): void {
       );
     });
 
+    // Promise 02.10: after the last id there is nothing to replay.
     test('a cursor is exclusive and an end is inclusive; after the last id there is nothing', async () => {
       const world = await openWorld();
       await world.journal.commit({ emit: ['a', 'b', 'c', 'd'].map((label) => systemEvent(label)) });
@@ -273,6 +285,7 @@ export function eventSuite(openWorld: OpenStore): void {
       expect(await list({ session_id: tree.worker.id, include_workers: true })).toEqual(['w:routing', 'w:budget']);
     });
 
+    // Promise 02.16: events of unknown types are listed and replayed.
     test('an event of a type that this version does not know is listed and replayed as it was written', async () => {
       const world = await openWorld();
       const session = await storedSession(world);
@@ -321,10 +334,10 @@ export function eventSuite(openWorld: OpenStore): void {
         emit: [about(second.id), about(first.id), about(first.id, { session_id: other.id })],
       });
       const types = ['eval.completed', 'pattern.recorded'] as const;
-      expect(await world.store.events.ofTurn(first.id, types)).toEqual([before, late]);
-      expect(await world.store.events.lastOfTurn(first.id, types)).toEqual(late);
-      expect(await world.store.events.ofTurn(first.id, ['pattern.recorded'])).toEqual([]);
-      expect(await world.store.events.ofTurn(world.ids.turn(), types)).toEqual([]);
+      expect(await world.store.events.listOfTurn(first.id, types)).toEqual([before, late]);
+      expect(await world.store.events.findNewestOfTurn(first.id, types)).toEqual(late);
+      expect(await world.store.events.listOfTurn(first.id, ['pattern.recorded'])).toEqual([]);
+      expect(await world.store.events.listOfTurn(world.ids.turn(), types)).toEqual([]);
     });
 
     test('open calls are those of open turns whose request has no outcome', async () => {
@@ -343,14 +356,15 @@ export function eventSuite(openWorld: OpenStore): void {
       await world.journal.commit({ emit: [started(one), started(two), failed(one)] });
       const open = await world.store.events.openCalls();
       expect(open.map((event) => event.payload.request_id)).toEqual([two]);
-      const last = await world.store.events.lastOfTurn(turn.id, ['llm.call_started', 'llm.call_completed']);
+      const last = await world.store.events.findNewestOfTurn(turn.id, ['llm.call_started', 'llm.call_completed']);
       expect(last?.id).toBe(open[0]?.id);
-      const ofTurn = await world.store.events.ofTurn(turn.id, ['llm.call_started']);
+      const ofTurn = await world.store.events.listOfTurn(turn.id, ['llm.call_started']);
       expect(ofTurn.map((event) => event.payload.request_id)).toEqual([one, two]);
       await world.journal.commit({ emit: [failed(two)] });
       expect(await world.store.events.openCalls()).toEqual([]);
     });
 
+    // Promise 01.30: they are those of sessions that go on, of one tree or of all.
     test("a client's open calls are those of its sessions that go on, whose request has no outcome", async () => {
       const world = await openWorld();
       const [one, two, other] = [

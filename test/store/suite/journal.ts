@@ -17,6 +17,7 @@ const labels = (world: World) =>
 
 export function journalSuite(openWorld: OpenStore): void {
   describe('journal', () => {
+    // Promise 02.2: only types of the catalog can be written.
     test('a draft of an unknown or a stream-only type is refused and nothing is stored', async () => {
       const world = await openWorld();
       for (const type of ['gateway.key_issued', 'text.delta', 'made.up', 'toString']) {
@@ -46,6 +47,7 @@ export function journalSuite(openWorld: OpenStore): void {
       expect(world.published).toEqual([]);
     });
 
+    // Promise 02.3: an event is delivered when, and only when, it is durable.
     test('a batch that fails stores and delivers nothing; a subscriber of one that commits already sees its rows', async () => {
       const world = await openWorld();
       const session = await storedSession(world);
@@ -106,12 +108,12 @@ export function journalSuite(openWorld: OpenStore): void {
       const session = await storedSession(world);
       const event = (label: string) => systemEvent(label, { session_id: session.id });
       await world.journal.commit({ emit: [event('known')] });
-      world.journal.transient(textDelta(session, 'at once'));
+      world.journal.publishDelta(textDelta(session, 'at once'));
       expect(labels(world)).toEqual(['known', 'at once']);
       const first = world.journal.commit({ emit: [event('one'), textDelta(session, 'inside'), event('two')] });
-      world.journal.transient(textDelta(session, 'between'));
+      world.journal.publishDelta(textDelta(session, 'between'));
       const second = world.journal.commit({ emit: [event('three')] });
-      world.journal.transient(textDelta(session, 'after'));
+      world.journal.publishDelta(textDelta(session, 'after'));
       expect(labels(world)).toEqual(['known', 'at once']);
       await Promise.all([first, second]);
       const order = ['known', 'at once', 'one', 'inside', 'two', 'between', 'three', 'after'];
@@ -126,7 +128,7 @@ export function journalSuite(openWorld: OpenStore): void {
       world.bus.subscribe('answers', (items) => {
         if (answered || items[0]?.kind !== 'event') return;
         answered = true;
-        world.journal.transient(textDelta(session, 'answer'));
+        world.journal.publishDelta(textDelta(session, 'answer'));
       });
       world.bus.subscribe('late', (items) => order.push(...items.map((item) => item.kind)));
       await Promise.all([
@@ -138,6 +140,7 @@ export function journalSuite(openWorld: OpenStore): void {
       expect(order).toEqual(['event', 'event', 'transient', 'event']);
     });
 
+    // Promise 02.4: delivery order is id order, and every parent comes first.
     test('10 000 events of 5 sessions, committed with awaits at random, arrive in id order with every parent before its child', async () => {
       const world = await openWorld();
       const sessions = await Promise.all(Array.from({ length: 5 }, () => storedSession(world)));
@@ -193,6 +196,7 @@ export function journalSuite(openWorld: OpenStore): void {
       }
     });
 
+    // Promise 02.5: events of a worker session bear the actor worker.
     test('every event of a worker session has actor worker, delegate.* of a planner has system; a draft may name another', async () => {
       const world = await openWorld();
       const planner = await storedSession(world);

@@ -61,6 +61,7 @@ export function ledgerSuite(openWorld: OpenStore): void {
       expect(await world.store.sessions.view(session.id)).toMatchObject({ door: 'gateway', last_model: MODEL });
     });
 
+    // Promise 01.25: a cut call with known usage costs, a failed one does not.
     test('a call that was cut with known usage costs; one that failed does not', async () => {
       const world = await openWorld();
       const session = await storedSession(world);
@@ -88,6 +89,7 @@ export function ledgerSuite(openWorld: OpenStore): void {
       expect(await world.rows('SELECT cancelled FROM llm_calls')).toEqual([{ cancelled: 1n }]);
     });
 
+    // Promise 01.11: sums of the smallest costs are exact.
     test('four million calls of one token at $0.25 per million sum to exactly one dollar', async () => {
       const world = await openWorld();
       const session = await storedSession(world);
@@ -102,6 +104,7 @@ export function ledgerSuite(openWorld: OpenStore): void {
       expect(fromPusd(BigInt(String(sum?.cost_pusd)))).toBe('1');
     });
 
+    // Promise 01.12: sums above $9007 keep their last digit.
     test('sums above $9007 keep their last digit in every read', async () => {
       const world = await openWorld();
       const planner = await storedSession(world);
@@ -121,19 +124,21 @@ export function ledgerSuite(openWorld: OpenStore): void {
       expect((await world.store.turns.view(planner.id, turn.id))?.total_cost_usd).toBe('9007.199254740993');
       const { rows } = await world.store.delegations.list(planner.id, { recursive: false, after: null, limit: 10 });
       expect(rows[0]?.usage_summary.cost_usd).toBe('90071.992547409931');
-      expect(await world.store.spend.ofTree(planner.id)).toBe(toPusd('99079.191802150924'));
+      expect(await world.store.spend.sumTree(planner.id)).toBe(toPusd('99079.191802150924'));
       expect(await world.store.spend.since(NOON)).toBe(toPusd('99079.191802150924'));
     });
 
     test('a limit above $9007 is kept to its last digit', async () => {
       const world = await openWorld();
-      const session = await storedSession(world, { max_cost_usd: '9007199.254743' });
-      expect((await world.store.sessions.record(session.id))?.max_cost_usd).toBe('9007199.254743');
+      const session = await storedSession(world, { max_cost_pusd: toPusd('9007199.254743') });
+      expect((await world.store.sessions.record(session.id))?.max_cost_pusd).toBe(toPusd('9007199.254743'));
     });
 
+    // Promise 01.28: a sum past 64 bits fails as a whole; money is never a REAL.
+    // Promise 08.19: a cost beyond the money column is refused on storage, as a whole.
     test('a cost that would take a sum past 64 bits fails its batch as a whole, and no money column holds a REAL', async () => {
       const world = await openWorld();
-      const session = await storedSession(world, { max_cost_usd: '5' });
+      const session = await storedSession(world, { max_cost_pusd: toPusd('5') });
       const turn = await storedTurn(world, session);
       await world.journal.commit({ emit: [callCompleted(world, session, turn, { cost_usd: '9000000' })] });
       const classes = await world.moneyTypes();
@@ -176,6 +181,26 @@ export function ledgerSuite(openWorld: OpenStore): void {
       expect(await since(midnight + 1)).toBe('8');
     });
 
+    test('simulated calls are no spend of a day, and mark their session', async () => {
+      const world = await openWorld();
+      const [real, played] = [await storedSession(world), await storedSession(world)];
+      world.time.now = NOON;
+      await world.journal.commit({
+        emit: [
+          callCompleted(world, real, null, { cost_usd: '1' }),
+          callCompleted(world, played, null, { cost_usd: '2', model: 'scripted:deep', provider: 'scripted' }),
+        ],
+      });
+      expect(fromPusd(await world.store.spend.since(NOON))).toBe('1');
+      expect(fromPusd(await world.store.spend.since(NOON - 24 * HOUR))).toBe('1');
+      expect(await world.store.sessions.view(real.id)).toMatchObject({ has_simulated_calls: false });
+      expect(await world.store.sessions.view(played.id)).toMatchObject({
+        has_simulated_calls: true,
+        cost_so_far_usd: '2',
+      });
+    });
+
+    // Promise 19.9: a key's day begins with its first hour.
     test("a key's spend of a day begins with its first hour, and is of that key alone", async () => {
       const world = await openWorld();
       const ci = await storedSession(world, { door: 'gateway', caller: 'ci' });
@@ -191,10 +216,11 @@ export function ledgerSuite(openWorld: OpenStore): void {
         world.time.now = at;
         await world.journal.commit({ emit: [callCompleted(world, session, null, { cost_usd })] });
       }
-      expect(fromPusd(await world.store.spend.ofCaller('ci', midnight))).toBe('22');
-      expect(fromPusd(await world.store.spend.ofCaller('cj', midnight))).toBe('8');
+      expect(fromPusd(await world.store.spend.sumCaller('ci', midnight))).toBe('22');
+      expect(fromPusd(await world.store.spend.sumCaller('cj', midnight))).toBe('8');
     });
 
+    // Promise 01.23: rollups can be made again from the ledger, row for row; pruning moves no cost.
     test('emptied rollups are rebuilt to identical rows, and pruning changes no cost', async () => {
       const world = await openWorld();
       const planner = await storedSession(world);

@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { InvalidMessageError } from '#core/ports/journal-writer.ts';
 import { plainMetadata, type StoredMessage } from '#protocol/message.ts';
+import { UsageSchema } from '#protocol/usage.ts';
 import { assistantMessage, toolCall, toolMessage } from '../../support/records.ts';
 import { storedSession, storedToolUse, storedTurn } from './nouns.ts';
 import type { OpenStore, World } from './world.ts';
@@ -16,6 +17,7 @@ async function openTurn(world: World) {
 
 export function messageSuite(openWorld: OpenStore): void {
   describe('messages', () => {
+    // Promise 01.3: a message with several faults is refused with all of them, and no row is made.
     test('a complete answer without usage and with an image is refused with both violations, and no row is made', async () => {
       const world = await openWorld();
       const { turn } = await openTurn(world);
@@ -42,6 +44,7 @@ export function messageSuite(openWorld: OpenStore): void {
       await expect(insert(world, partial)).rejects.toThrow(InvalidMessageError);
     });
 
+    // Promise 01.4: a tool message must hold one result for an earlier call of its own session.
     test('a tool message with two blocks, without its call, or for a call of another session is refused, no row', async () => {
       const world = await openWorld();
       const { turn } = await openTurn(world);
@@ -64,6 +67,7 @@ export function messageSuite(openWorld: OpenStore): void {
       expect(await world.store.turns.toolCall(call.id)).toMatchObject({ answered: true });
     });
 
+    // Promise 01.5: a tool call has one result.
     test('one call has one result: the second is refused, by the journal and by the unique index', async () => {
       const world = await openWorld();
       const { turn } = await openTurn(world);
@@ -113,6 +117,7 @@ export function messageSuite(openWorld: OpenStore): void {
       ]);
     });
 
+    // Promise 01.26: an oversized provider_raw is stored as null with one warning.
     test('provider_raw over 64 KiB is stored as null with one warning; it is in the history of the engine and in no page', async () => {
       const world = await openWorld();
       const { session, turn } = await openTurn(world);
@@ -134,6 +139,7 @@ export function messageSuite(openWorld: OpenStore): void {
       expect(await raws(await world.reopen())).toEqual(expected);
     });
 
+    // Promise 01.26: provider_raw never leaves the engine.
     test('no read for people carries provider_raw', async () => {
       const world = await openWorld();
       const { session, turn } = await openTurn(world);
@@ -155,7 +161,7 @@ export function messageSuite(openWorld: OpenStore): void {
       const { session, turn } = await openTurn(world);
       const model = 'a:b';
       const answer = assistantMessage(world, turn);
-      const usage = { ...answer.metadata.usage!, output_tokens: 0, priced: true };
+      const usage = UsageSchema.parse({ ...answer.metadata.usage!, output_tokens: 0, priced: true });
       const routing = {
         mode: 'rule' as const,
         chosen_model: model,
@@ -222,6 +228,7 @@ export function messageSuite(openWorld: OpenStore): void {
       expect(await world.store.messages.history(session.id)).toHaveLength(2);
     });
 
+    // Promise 05.15: history pages meet without gap or repetition.
     test('250 messages walked by before, and by after from the first, are each returned once, ascending', async () => {
       const world = await openWorld();
       const { session, turn } = await openTurn(world);

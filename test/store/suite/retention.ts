@@ -81,6 +81,7 @@ async function dump(world: World, tables: readonly string[]) {
 
 export function retentionSuite(openWorld: OpenStore): void {
   describe('retention', () => {
+    // Promise 01.22: a purge takes a whole tree and leaves every cost figure.
     test('purging a planner with two workers leaves nothing of the three but their cost', async () => {
       const world = await openWorld();
       const kept = await storedSession(world);
@@ -103,6 +104,7 @@ export function retentionSuite(openWorld: OpenStore): void {
       expect(await world.journal.purge(planner.id)).toBe(0);
     });
 
+    // Promise 01.22: a worker alone is not purged.
     test('a worker alone is not purged, nor a session with a turn that runs', async () => {
       const world = await openWorld();
       const { workers } = await tree(world);
@@ -139,6 +141,7 @@ export function retentionSuite(openWorld: OpenStore): void {
       return { old, busy };
     }
 
+    // Promise 02.11: pruning spares sessions with an open turn, a dry run counts the same, costs stay.
     test('pruning deletes old events but those of a session with an open turn; a dry run counts the same and does nothing', async () => {
       const world = await openWorld();
       const { old, busy } = await oldAndNew(world);
@@ -177,6 +180,7 @@ export function retentionSuite(openWorld: OpenStore): void {
       expect(await world.journal.prune(NOON + 1, false)).toMatchObject({ rows_deleted: 1, sessions_skipped: 0 });
     });
 
+    // Promise 02.11: an empty database prunes to nothing.
     test('pruning an empty database deletes nothing and knows no oldest event', async () => {
       const world = await openWorld();
       expect(await world.journal.prune(NOON, false)).toEqual({

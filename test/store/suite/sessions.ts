@@ -8,6 +8,7 @@ import { DelegationSchema } from '#protocol/delegate.ts';
 import { draft } from '#protocol/event.ts';
 import { NO_CHANGES } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
+import { toPusd } from '#protocol/money.ts';
 import { type SessionRecord, SessionSchema } from '#protocol/session.ts';
 import { TurnSchema } from '#protocol/turn.ts';
 import { WorkerDefinitionSchema } from '#protocol/worker-definition.ts';
@@ -15,6 +16,7 @@ import { callCompleted, systemEvent } from '../../support/drafts.ts';
 import {
   assistantMessage,
   confirmation,
+  outcome,
   sessionRecord,
   turnRecord,
   userMessage,
@@ -59,7 +61,7 @@ export function sessionSuite(openWorld: OpenStore): void {
           output_schema: { type: 'object' },
         },
         allow_workers: ['a', 'b'],
-        max_cost_usd: '0.5',
+        max_cost_pusd: toPusd('0.5'),
         on_reached: 'stop',
       });
       await insert(world, session);
@@ -76,6 +78,7 @@ export function sessionSuite(openWorld: OpenStore): void {
       expect(await world.store.turns.record(world.ids.session(), turn.id)).toBeNull();
     });
 
+    // Promise 01.19: a worker row must agree with its call, its parent and its workspace.
     test('a worker row without its call, with an ended parent, or in another workspace is refused', async () => {
       const world = await openWorld();
       const planner = await storedSession(world);
@@ -99,6 +102,7 @@ export function sessionSuite(openWorld: OpenStore): void {
       await expect(world.execute('UPDATE sessions SET is_worker = 1')).rejects.toThrow(/sessions_worker/);
     });
 
+    // Promise 01.21: a session ends once.
     test('a session ends once: a second end is session_ended and there is one session.ended', async () => {
       const world = await openWorld();
       const session = await storedSession(world);
@@ -122,7 +126,7 @@ export function sessionSuite(openWorld: OpenStore): void {
         { kind: 'turn.insert', turn: turnRecord(world, session) },
         { kind: 'session.set_model', session_id, model: 'a:b', at },
         { kind: 'session.queue_model', session_id, pending: null, at },
-        { kind: 'session.set_limit', session_id, max_cost_usd: '1', at },
+        { kind: 'session.set_limit', session_id, max_cost_pusd: toPusd('1'), at },
         { kind: 'session.set_on_reached', session_id, on_reached: 'stop', at },
         { kind: 'session.set_policy_version', session_id, version: null },
       ] as const) {
@@ -145,7 +149,7 @@ export function sessionSuite(openWorld: OpenStore): void {
           {
             kind: 'session.set_limit',
             session_id: session.id,
-            max_cost_usd: '1.5',
+            max_cost_pusd: toPusd('1.5'),
             at: world.time.now,
           },
           { kind: 'session.set_on_reached', session_id: session.id, on_reached: 'stop', at: world.time.now },
@@ -164,7 +168,7 @@ export function sessionSuite(openWorld: OpenStore): void {
 
     test('the wire objects of a planner with a worker and a worker’s worker are whole and add up', async () => {
       const world = await openWorld();
-      const planner = await storedSession(world, { max_cost_usd: '1' });
+      const planner = await storedSession(world, { max_cost_pusd: toPusd('1') });
       const turn = await storedTurn(world, planner, '\n  Fix the parser\r\nplease');
       const worker = await storedWorker(world, planner, turn);
       const workerTurn = await storedTurn(world, worker);
@@ -228,6 +232,7 @@ export function sessionSuite(openWorld: OpenStore): void {
       expect(await world.store.sessions.counts()).toEqual({ active_sessions: 1, active_workers: 2, active_turns: 2 });
     });
 
+    // Promise 01.18: a timed-out worker's spend is reported where it belongs.
     test('a worker that made one call and timed out reports its real spend', async () => {
       const world = await openWorld();
       const planner = await storedSession(world);
@@ -315,6 +320,7 @@ export function sessionSuite(openWorld: OpenStore): void {
       expect(await output(worker, first.id)).toBeNull();
     });
 
+    // Promise 05.4: the store finds the sessions of a named worker.
     test('sessions are listed newest first, by page, status, workspace, parent and named worker', async () => {
       const world = await openWorld();
       const idle = await storedSession(world);
@@ -342,7 +348,9 @@ export function sessionSuite(openWorld: OpenStore): void {
         parent_session_id: null,
         worker_name: null,
         door: null,
-        calling: [],
+        search: null,
+        failed: false,
+        running_without_turn: [],
         before: null,
         limit: 50,
       };
@@ -352,8 +360,8 @@ export function sessionSuite(openWorld: OpenStore): void {
       expect(await list({ include_workers: true })).toEqual([ended.id, interrupted.id, worker.id, running.id, idle.id]);
       expect(await list({ status: ['idle'] })).toEqual([idle.id]);
       expect(await list({ status: ['running', 'interrupted'] })).toEqual([interrupted.id, running.id]);
-      expect(await list({ status: ['running'], calling: [idle.id] })).toEqual([running.id, idle.id]);
-      expect(await list({ status: ['idle'], calling: [idle.id] })).toEqual([]);
+      expect(await list({ status: ['running'], running_without_turn: [idle.id] })).toEqual([running.id, idle.id]);
+      expect(await list({ status: ['idle'], running_without_turn: [idle.id] })).toEqual([]);
       expect(await list({ status: ['ended'] })).toEqual([ended.id]);
       expect(await list({ status: [] })).toEqual([]);
       expect(await list({ workspace_path: '/other' })).toEqual([interrupted.id]);
@@ -386,13 +394,13 @@ export function sessionSuite(openWorld: OpenStore): void {
         });
       const worker = await below(root, 'c1');
       const { sessions } = world.store;
-      expect((await sessions.ofClient('', 'c1'))?.id).toBe(root.id);
-      expect((await sessions.ofClient('ci', 'c1'))?.id).toBe(other.id);
-      expect((await sessions.workerOfClient(root.id, 'c1'))?.id).toBe(worker.id);
-      expect(await sessions.workerOfClient(other.id, 'c1')).toBeNull();
-      expect((await sessions.workerOfCaller('', 'c1'))?.id).toBe(worker.id);
-      expect(await sessions.workerOfCaller('ci', 'c1')).toBeNull();
-      expect(await sessions.ofClient('', 'c2')).toBeNull();
+      expect((await sessions.findByClientRef('', 'c1'))?.id).toBe(root.id);
+      expect((await sessions.findByClientRef('ci', 'c1'))?.id).toBe(other.id);
+      expect((await sessions.findWorkerInTree(root.id, 'c1'))?.id).toBe(worker.id);
+      expect(await sessions.findWorkerInTree(other.id, 'c1')).toBeNull();
+      expect((await sessions.findWorkerByCaller('', 'c1'))?.id).toBe(worker.id);
+      expect(await sessions.findWorkerByCaller('ci', 'c1')).toBeNull();
+      expect(await sessions.findByClientRef('', 'c2')).toBeNull();
       await expect(storedSession(world, gateway)).rejects.toMatchObject({ code: 'client_known' });
       await expect(below(root, 'c1')).rejects.toMatchObject({ code: 'client_known' });
       await below(other, 'c1');
@@ -411,11 +419,117 @@ export function sessionSuite(openWorld: OpenStore): void {
         parent_session_id: null,
         worker_name: null,
         door: 'gateway',
-        calling: [],
+        search: null,
+        failed: false,
+        running_without_turn: [],
         before: null,
         limit: 9,
       });
       expect(listed.rows.map(({ id }) => id)).toEqual([other.id, root.id]);
+    });
+
+    test('sessions are searched by id, workspace, worker, client and the text of their first message', async () => {
+      const world = await openWorld();
+      const list = async (search: string) => {
+        const query = { workspace_path: null, include_workers: true, status: null, parent_session_id: null } as const;
+        const rest = {
+          worker_name: null,
+          door: null,
+          failed: false,
+          running_without_turn: [],
+          before: null,
+          limit: 50,
+        } as const;
+        return (await world.store.sessions.list({ ...query, ...rest, search })).rows.map(({ id }) => id);
+      };
+      const shop = await storedSession(world, { workspace_path: '/srv/Shop_1' });
+      const turn = turnRecord(world, shop);
+      await world.journal.commit({
+        writes: [
+          { kind: 'turn.insert', turn },
+          { kind: 'message.insert', message: userMessage(world, turn, 'Fix the 100% login!') },
+        ],
+        emit: [],
+      });
+      const cli = await storedSession(world, { workspace_path: '/srv/other', door: 'gateway', client: 'claude-cli' });
+      expect(await list('shop_1')).toEqual([shop.id]);
+      expect(await list('shop%1')).toEqual([]);
+      expect(await list('LOGIN!')).toEqual([shop.id]);
+      expect(await list('100%')).toEqual([shop.id]);
+      // The form in which a message is stored is not part of its text.
+      expect(await list('"type"')).toEqual([]);
+      expect(await list('claude')).toEqual([cli.id]);
+      expect(await list(shop.id.toLowerCase())).toEqual([shop.id]);
+      expect(await list('/srv')).toEqual([cli.id, shop.id]);
+    });
+
+    test('a search through many sessions leaves time for other work, and reads pages of them', async () => {
+      const world = await openWorld();
+      const query = { workspace_path: null, include_workers: false, status: null, parent_session_id: null } as const;
+      const rest = { worker_name: null, door: null, failed: false, running_without_turn: [] } as const;
+      const sessions = Array.from({ length: 301 }, (_, at) =>
+        sessionRecord(world, { workspace_path: at % 100 === 0 ? '/srv/found' : '/srv/other' }),
+      );
+      await world.journal.commit({
+        writes: sessions.map((session) => ({ kind: 'session.insert' as const, session })),
+        emit: [],
+      });
+      const list = (before: string | null, search = 'found') =>
+        world.store.sessions.list({ ...query, ...rest, search, before, limit: 3 });
+      const newest = sessions.filter((_, at) => at % 100 === 0).toReversed();
+      let turns = 0;
+      let searching = true;
+      const other = (async () => {
+        for (; searching; turns++) await new Promise((resolve) => setImmediate(resolve));
+      })();
+      const first = await list(null);
+      searching = false;
+      await other;
+      expect(turns).toBeGreaterThan(2);
+      expect(first.rows.map(({ id }) => id)).toEqual(newest.slice(0, 3).map(({ id }) => id));
+      expect(await list(first.next)).toMatchObject({ rows: [{ id: newest[3]!.id }], next: null });
+      expect(await list(null, 'nowhere')).toEqual({ rows: [], next: null });
+      expect((await list(null, 'other')).rows).toHaveLength(3);
+    });
+
+    test('a session whose newest turn failed reports why, and is listed until the next turn', async () => {
+      const world = await openWorld();
+      const query = { workspace_path: null, include_workers: false, status: null, parent_session_id: null } as const;
+      const rest = {
+        worker_name: null,
+        door: null,
+        search: null,
+        running_without_turn: [],
+        before: null,
+        limit: 50,
+      } as const;
+      const failed = async () => (await world.store.sessions.list({ ...query, ...rest, failed: true })).rows;
+      const session = await storedSession(world);
+      const turn = await storedTurn(world, session);
+      expect(await failed()).toEqual([]);
+      const error = { error_code: 'provider_error', error_class: 'auth', error_message: 'no such key' } as const;
+      await world.journal.commit({
+        writes: [
+          {
+            kind: 'turn.end',
+            turn_id: turn.id,
+            session_id: session.id,
+            outcome: outcome(world, { status: 'failed', ...error, retryable: false }),
+            unread_inputs: 0,
+          },
+        ],
+        emit: [],
+      });
+      const [row] = await failed();
+      expect(row?.failure).toMatchObject({
+        turn_id: turn.id,
+        message: 'no such key',
+        error_class: 'auth',
+        retryable: false,
+      });
+      await storedTurn(world, session);
+      expect(await failed()).toEqual([]);
+      expect((await world.store.sessions.view(session.id))?.failure).toBeNull();
     });
 
     test('turns are listed newest first by page', async () => {
@@ -522,6 +636,13 @@ export function sessionSuite(openWorld: OpenStore): void {
       const snapshot = await reading;
       expect(snapshot?.session.cost_so_far_usd).toBe('0.01');
       expect(snapshot?.messages).toHaveLength(50);
+      const [own, below] = snapshot!.tokens;
+      expect([own?.session_id, own?.input_tokens, below?.session_id, below?.input_tokens]).toEqual([
+        planner.id,
+        100,
+        worker.id,
+        0,
+      ]);
       expect(snapshot?.pending_confirmations).toHaveLength(1);
       expect(snapshot?.workers?.map((row) => row.worker_session_id)).toEqual([worker.id]);
       expect(snapshot?.snapshot_at_event_id).not.toBe(await world.store.events.newestId());
@@ -536,6 +657,7 @@ export function sessionSuite(openWorld: OpenStore): void {
       expect(await world.store.writeFault()).toEqual(expect.any(String));
     });
 
+    // Promise 01.1: ids grow strictly, and stay above every stored one when the clock was set back across a restart.
     test('after a restart with the clock set back an hour, new ids are above every stored one', async () => {
       const world = await openWorld();
       const session = await storedSession(world);

@@ -4,6 +4,7 @@ import type { TrustedFile } from '#protocol/trusted-file.ts';
 import type { OpenStore } from './world.ts';
 
 export function trustedFileSuite(open: OpenStore): void {
+  // Promise 13.44: Trust is kept by both databases.
   test('a trusted file has the digest it was given last, also after a restart, until it is removed', async () => {
     const world = await open();
     const file = (over: Partial<TrustedFile> = {}): TrustedFile => ({

@@ -45,6 +45,7 @@ describe('the servers of a project file', () => {
     await gone(Number(pid));
   });
 
+  // Promise 09.26: A disabled server of a project file is never started.
   it('that are disabled are never started', async () => {
     const root = workspace();
     const script = `require('node:fs').writeFileSync('started', '')`;
@@ -54,6 +55,7 @@ describe('the servers of a project file', () => {
     expect(world.warnings()).toEqual([]);
   });
 
+  // Promise 09.26: Variables are filled in everywhere, withheld ones nowhere.
   it('have variables in their command, arguments and address; what is withheld stays empty there too', async () => {
     const [command, manner, key] = [variable('NODE'), variable('MANNER:-schemas'), variable('SECRET_KEY')];
     const schemas = `{"key-${key}x":{"type":"object"}}`;

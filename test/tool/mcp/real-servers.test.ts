@@ -136,6 +136,7 @@ describe.each(Object.keys(STARTS))('server-everything over %s', (kind) => {
     expect(await world.call('mcp__every__echo', { message: 'still here' })).toBe('Echo: still here');
   });
 
+  // Promise 09.18: The reference servers, over stdio and HTTP, are killed in the middle of a call and come back.
   it('killed in the middle of a call: the call fails at once, and it comes back', async () => {
     const { world, kill, restart } = await start();
     await world.tools();

@@ -29,6 +29,7 @@ const offered = async (shapes: Readonly<Record<string, { readonly schema: unknow
   return { world, tools, schema };
 };
 
+// Promise 09.18: Schemas in the shapes that servers in use declare pass the rules of every wire.
 it('every wire accepts every schema in one request', async () => {
   const { world, tools } = await offered(SHAPES);
   expect(world.warnings()).toEqual([]);
@@ -51,6 +52,7 @@ it('the rules of the providers refuse each of the schemas as it is declared', ()
   expect(refused.map(([name]) => name)).toEqual(Object.keys(SHAPES));
 });
 
+// Promise 09.18: They are enforced as declared, and calls have the server's own names.
 it('a call is checked against the declared schema and reaches the server under its own names', async () => {
   const { world } = await offered(SHAPES);
   for (const [name, { takes, refuses }] of Object.entries(SHAPES)) {
@@ -98,6 +100,7 @@ it('a tuple keeps its length and the types of its places', async () => {
   });
 });
 
+// Promise 09.18: A schema without a form for providers leaves its tool out.
 it('a schema that no provider takes in any form leaves its tool out, with one warning', async () => {
   const { world, tools } = await offered({ ...IMPOSSIBLE, fine: { schema: { type: 'object' } } });
   expect(tools.map(({ definition }) => definition.name)).toEqual(['mcp__s__fine']);

@@ -2,7 +2,7 @@
 import { Decimal } from 'decimal.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { averageLatency, costRow, costTotals, emptySums, ratio } from '#core/policy/analytics/cost-row.ts';
+import { averageLatency, buildCostTotals, costRow, emptySums, ratio } from '#core/policy/analytics/cost-row.ts';
 
 describe('ratio', () => {
   it('rounds half-even to six places', () => {
@@ -76,8 +76,8 @@ describe('costRow', () => {
   });
 
   it('tells stamped and missing only when it is repriced', () => {
-    expect(costTotals(emptySums(), false)).not.toHaveProperty('stamped_cost_usd');
-    expect(costTotals({ ...emptySums(), stamped_pusd: 10n ** 12n, missing_calls: 1n }, true)).toMatchObject({
+    expect(buildCostTotals(emptySums(), false)).not.toHaveProperty('stamped_cost_usd');
+    expect(buildCostTotals({ ...emptySums(), stamped_pusd: 10n ** 12n, missing_calls: 1n }, true)).toMatchObject({
       cost_usd: '0',
       stamped_cost_usd: '1',
       missing_call_count: 1,

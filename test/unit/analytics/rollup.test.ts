@@ -2,6 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
+  buildSortTerms,
   compareSortValues,
   DAY_MS,
   findGrain,
@@ -9,10 +10,9 @@ import {
   HOUR_MS,
   keyNames,
   type Segment,
-  sortTerms,
+  splitWholeDays,
   splitWindow,
   toSortKey,
-  wholeDays,
 } from '#core/policy/analytics/rollup.ts';
 import { NO_FILTER } from '../../support/cost-filter.ts';
 
@@ -72,7 +72,7 @@ describe('splitWindow', () => {
           const window = { from: Math.min(...bounds), to: Math.max(...bounds) };
           const recorded = { first: Math.min(...times), last: Math.max(...times) };
           const ranges = splitWindow(window, recorded, grain).map(milliseconds);
-          const { days, rest } = wholeDays(window, recorded);
+          const { days, rest } = splitWholeDays(window, recorded);
           const priced: [number, number][] = rest.map(({ from, to }) => [from, to]);
           if (days) priced.push([days.from * DAY_MS, days.to * DAY_MS]);
           for (const time of times) {
@@ -102,13 +102,14 @@ describe('keyNames and grainOf', () => {
     expect(findGrain({ group_by: ['day', 'model'], filter: { ...NO_FILTER, model: 'a:b' } })).toBe('day');
     expect(findGrain({ group_by: ['day', 'session'], filter: NO_FILTER })).toBe('hour');
     expect(findGrain({ group_by: ['hour'], filter: NO_FILTER })).toBe('hour');
+    expect(findGrain({ group_by: ['day', 'effort'], filter: NO_FILTER })).toBe('call');
     expect(findGrain({ group_by: [], filter: { ...NO_FILTER, session: 'sess_1' } })).toBe('hour');
   });
 });
 
-describe('sortTerms', () => {
+describe('buildSortTerms', () => {
   it('breaks ties by the key columns ascending', () => {
-    expect(sortTerms(['model'], 'cost', 'desc')).toEqual([
+    expect(buildSortTerms(['model'], 'cost', 'desc')).toEqual([
       { by: 'cost', desc: true },
       { by: 'model', desc: false },
       { by: 'provider', desc: false },
@@ -116,7 +117,7 @@ describe('sortTerms', () => {
   });
 
   it('orders a time bucket with a second dimension by bucket, then cost descending', () => {
-    expect(sortTerms(['day', 'worker_name'], 'key', 'asc')).toEqual([
+    expect(buildSortTerms(['day', 'worker_name'], 'key', 'asc')).toEqual([
       { by: 'day', desc: false },
       { by: 'cost', desc: true },
       { by: 'worker_name', desc: false },
@@ -144,7 +145,7 @@ describe('compareSortValues', () => {
 });
 
 describe('sort keys', () => {
-  const terms = sortTerms(['day', 'worker_name'], 'key', 'asc');
+  const terms = buildSortTerms(['day', 'worker_name'], 'key', 'asc');
 
   it('survive the way through a cursor', () => {
     const values = [20_000n, 9_223_372_036_854_775_807n, ''] as const;

@@ -13,6 +13,7 @@ function decision(slots: Partial<Record<SlotName, Partial<PolicyEvaluation>>>, r
   const chosen_model = chain[winner_index]?.candidate_model ?? '';
   return {
     chosen_model,
+    chosen_effort: null,
     winner_index,
     elapsed_ms: 0,
     refused: null,
@@ -58,6 +59,7 @@ it('counts each tried rule once, whatever the slot then said', () => {
   const tried_rules = ['r1', 'r2'].map((rule_name) => ({
     rule_name,
     candidate_model: 'a:x',
+    candidate_effort: null,
     validation_failure: 'no_vision_support' as const,
   }));
   const rule = { policy: 'rule', model: 'a:x', validation_failure: 'no_vision_support', count: 2 };

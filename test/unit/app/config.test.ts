@@ -35,6 +35,7 @@ function problems(rest: Partial<ConfigInput> = {}): string[] {
 }
 
 describe('precedence', () => {
+  // Promise 15.1: a flag beats the environment, the environment a file, a file the default; the personal file beats the shipped one; --config replaces both.
   it('a flag beats the environment, the environment a file, a file the default', () => {
     personal('server: { port: 8000 }\n');
     const env = { METIS_SERVER_PORT: '9000' };
@@ -45,6 +46,7 @@ describe('precedence', () => {
     expect(load().server.port).toBe(8420);
   });
 
+  // Promise 15.1: the personal file beats the shipped one key by key, and --config replaces both.
   it('the personal file beats the shipped one key by key, and --config replaces both', () => {
     shipped('server: { port: 7001, host: localhost }\nlog: { level: warn }\n');
     personal('server: { port: 7002 }\n');
@@ -69,6 +71,7 @@ describe('precedence', () => {
     expect(load({ env }).turn.timeout_seconds).toBeNull();
   });
 
+  // Promise 15.4: modes of single tools are merged over the default map.
   it('modes of single tools are added to the default ones, so that delegate keeps its own until it is named', () => {
     personal('tool_confirmation: { per_tool: { shell: prompt } }\n');
     expect(load().tool_confirmation.per_tool).toEqual({ delegate: 'auto', shell: 'prompt' });
@@ -192,6 +195,7 @@ describe('problems', () => {
     expect(problems({ flags: { set: [perTool] } })).toHaveLength(1);
   });
 
+  // Promise 12.14: a weight out of range is a configuration error that names the key.
   it('a weight of cost above 1 is refused by its name', () => {
     personal('pattern: { cost_weight: 1.5 }\n');
     expect(problems().filter((line) => line.includes('pattern.cost_weight: '))).toHaveLength(1);
@@ -204,6 +208,7 @@ describe('problems', () => {
     ]);
   });
 
+  // Promise 13.43: what every created worker would have wrong is refused by its key.
   it('what every created worker would have wrong is refused by its key', () => {
     personal(
       [
@@ -263,6 +268,7 @@ describe('problems', () => {
     expect(load().server.rate_limit_rpm).toBeNull();
   });
 
+  // Promise 05.20: tokens shorter than 32 characters and "*" as an origin stop the start.
   it('short tokens, "*" as an origin, and recording while replaying stop the start', () => {
     expect(problems({ env: { METIS_SERVER_AUTH_TOKENS: '["short"]' } })[0]).toContain('at least 32 characters');
     expect(problems({ env: { METIS_SERVER_CORS_ALLOWED_ORIGINS: '["*"]' } })[0]).toContain('list each origin');
@@ -277,6 +283,7 @@ it('no two keys share an environment name', () => {
 
 const CHAPTER = path.resolve(import.meta.dirname, '../../../docs/spec/15-config.md');
 describe('the table of the configuration chapter', () => {
+  // Promise 15.3: the chapter's table and the schema have the same keys and defaults.
   it('has the keys and defaults of the schema', () => {
     const table = tableKeys(fs.readFileSync(CHAPTER, 'utf8'));
     expect([...table.keys()].sort()).toEqual([...CONFIG_KEYS.keys()].map(collapsed).filter(unique).sort());

@@ -48,6 +48,7 @@ describe('the .env file', () => {
     expect(values).toMatchObject({ A: '1', LONG: 'one\ntwo\nthree', B: '2' });
   });
 
+  // Promise 11.16: a key in the environment wins over the file's.
   it('what is already set wins over the .env file, which serves the rest', () => {
     fs.mkdirSync(path.join(dir, '.metis'));
     fs.writeFileSync(path.join(dir, '.metis/.env'), 'OPENAI_API_KEY=file\nANTHROPIC_API_KEY=file\n', { mode: 0o600 });
@@ -95,6 +96,7 @@ describe('keys', () => {
     expect(at('http://127.0.0.1:2')?.base_url).toBe('http://127.0.0.1:2');
   });
 
+  // Promise 11.17: a short key is shown as nothing of it.
   it('is shown in part only when it is long', () => {
     expect(displayKey('sk-ant-api03-0123456789abcdef')).toBe('sk-ant-a...cdef');
     expect(displayKey('123456789012')).toBe('***');

@@ -5,6 +5,7 @@ import { createGenAiMetrics } from '#server/telemetry/metrics.ts';
 import { createBus } from '#store/bus/memory/local-bus.ts';
 import { recordingLog } from '../../provider/support.ts';
 
+// Promise 18.6: bounded series.
 test('the models that answered are 200 series at most, and the calls of the others count without their name', () => {
   const bus = createBus(recordingLog().log);
   const families = createGenAiMetrics(bus, {

@@ -43,6 +43,7 @@ describe('delivery', () => {
     ]);
   });
 
+  // Promise 02.8: A subscriber that throws is logged and disturbs nobody else.
   test('a subscriber that throws is logged with the event ids and disturbs nobody else', () => {
     const warnings: unknown[] = [];
     const log: Logger = { ...silentLogger, warn: (fields) => warnings.push(fields) };

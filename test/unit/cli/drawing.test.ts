@@ -38,7 +38,13 @@ describe('the session tree', () => {
   it('adds up tokens and money of every call and places workers under their caller', () => {
     const tree = createSessionTree('p');
     tree.apply(event('p', 'turn.started', {}));
-    expect(tree.apply(event('p', 'route.decided', { chosen_model: 'scripted:deep' }))).toBe('started on scripted:deep');
+    expect(tree.apply(event('p', 'route.decided', { chosen_model: 'scripted:deep' }))).toBe(
+      'started on scripted:deep, which is simulated',
+    );
+    expect(tree.apply(event('p', 'route.decided', { chosen_model: 'a:b', chosen_effort: 'low' }))).toBe(
+      'started on a:b:low',
+    );
+    tree.apply(event('p', 'route.decided', { chosen_model: 'scripted:deep' }));
     tree.apply(event('w1', 'session.created', { is_worker: true, parent_session_id: 'p' }));
     tree.apply(event('w2', 'session.created', { is_worker: true, parent_session_id: 'p' }));
     tree.apply(event('g', 'session.created', { is_worker: true, parent_session_id: 'w1' }));
@@ -53,6 +59,17 @@ describe('the session tree', () => {
     expect(tree.nodes[1]).toMatchObject({ input_tokens: 223, output_tokens: 10, cost: toPusd('0.3') });
   });
 
+  it('marks calls without a price, whose cost is not known, in place of $0', () => {
+    const tree = createSessionTree('p');
+    const drawn = () => drawTree(tree.nodes, { width: 99, height: 9, now: 0, spinner: '', style: plain }).join('\n');
+    tree.apply(event('p', 'llm.call_completed', { ...usage(1, 7, '0'), priced: false }));
+    expect(drawn()).toMatch(/ unpriced$/);
+    expect(drawn()).not.toContain('$0');
+    tree.apply(event('p', 'llm.call_completed', usage(1, 7, '0.5')));
+    expect(drawn()).toMatch(/ \$0\.5000 \+ 1 unpriced$/);
+  });
+
+  // Promise 04.26: A person at a terminal reads which named tools a worker does not get.
   it('says which of the tools that a planner named its worker does not get', () => {
     const tree = createSessionTree('p');
     const started = (allowed_tool_count: number | null, dropped_tools: string[]) =>

@@ -18,10 +18,10 @@ describe('a beginning', () => {
     const beginnings = createBeginnings<string>();
     const history = [1, 2, 3, 4].map(said);
     beginnings.keep(history.slice(0, 3), 'three');
-    expect(beginnings.of(history)).toMatchObject({ count: 3, state: 'three' });
-    expect(beginnings.of(history.slice(0, 2))).toBeNull();
-    expect(beginnings.of([history[0]!, said(2), history[2]!, history[3]!])).toBeNull();
-    expect(beginnings.of([])).toBeNull();
+    expect(beginnings.find(history)).toMatchObject({ count: 3, state: 'three' });
+    expect(beginnings.find(history.slice(0, 2))).toBeNull();
+    expect(beginnings.find([history[0]!, said(2), history[2]!, history[3]!])).toBeNull();
+    expect(beginnings.find([])).toBeNull();
   });
 
   test('ends where it did when it was kept, though its array has grown since', () => {
@@ -29,7 +29,7 @@ describe('a beginning', () => {
     const history = [said(1), said(2)];
     beginnings.keep(history, 'two');
     history.push(said(3));
-    expect(beginnings.of(history)).toMatchObject({ count: 2, state: 'two' });
+    expect(beginnings.find(history)).toMatchObject({ count: 2, state: 'two' });
   });
 });
 

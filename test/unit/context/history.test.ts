@@ -1,7 +1,7 @@
 // The summary of a history is the same however the history came about (10 §1).
 import { expect, test } from 'vitest';
 import { extendHistory, measureHistory } from '#core/policy/context/session-history.ts';
-import { elidables, recentTurnsStart } from '#core/policy/context/window.ts';
+import { findElidables, recentTurnsStart } from '#core/policy/context/window.ts';
 import { type StoredMessage, textBlock } from '#protocol/message.ts';
 import { message, text, ulidOf } from '../../support/messages.ts';
 
@@ -47,8 +47,8 @@ test('a message that a running turn reads begins no turn, and the answers before
   const said = message(5, 'user', [text('faster')]);
   const view = [ask, answer, answered, said];
   expect(measureHistory(view).turns).toBe(1);
-  expect(elidables(view)).toEqual({ old: [], recent: [] });
-  expect(elidables([ask, answer, answered, more]).recent).toMatchObject([{ message_id: answered.id }]);
+  expect(findElidables(view)).toEqual({ old: [], recent: [] });
+  expect(findElidables([ask, answer, answered, more]).recent).toMatchObject([{ message_id: answered.id }]);
 
   const turn = (n: number) => ({ ...message(n, 'user', [text('c')]), turn_id: ulidOf(n) as never });
   const turns = [turn(10), turn(20), { ...turn(21), turn_id: ulidOf(20) as never }, turn(30), turn(40), turn(50)];

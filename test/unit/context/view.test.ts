@@ -1,7 +1,7 @@
 // What a summary replaces of a history, and which results stay whole while room is made (10 §7).
 import { describe, expect, test } from 'vitest';
 import { summaryMessage, viewHistory } from '#core/policy/context/shown-history.ts';
-import { elidables } from '#core/policy/context/window.ts';
+import { findElidables } from '#core/policy/context/window.ts';
 import type { HistorySummary } from '#protocol/prompt-parts.ts';
 import { message, messageId, text, toolResult, toolUse } from '../../support/messages.ts';
 
@@ -16,6 +16,7 @@ describe('a history behind a summary', () => {
     created_at: 0,
   } as HistorySummary;
 
+  // Promise 10.15: the last message that a summary covers is not sent again.
   test('is the summary and every later message; the last message that it covers is not sent again', () => {
     expect(viewHistory(history, [summary])).toEqual([summaryMessage(summary), history[2], history[3]]);
   });
@@ -43,13 +44,14 @@ describe('large results of tools', () => {
   const idsOf = (from: number, to: number) =>
     Array.from({ length: to - from + 1 }, (_, i) => messageId(10 * (from + i) + 1));
 
+  // Promise 10.14: the eight newest results stay while there is another way.
   test.each([
     [3, 0],
     [8, 0],
     [9, 1],
     [12, 4],
   ])('of %i the newest eight stay while there is another way, so %i are taken out first', (results, old) => {
-    const found = elidables(viewWith(results));
+    const found = findElidables(viewWith(results));
     expect(found.old.map(({ message_id }) => message_id)).toEqual(idsOf(1, old));
     expect(found.recent.map(({ message_id }) => message_id)).toEqual(idsOf(old + 1, results));
   });

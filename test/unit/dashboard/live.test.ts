@@ -66,6 +66,21 @@ test('a message whose end was missed is asked for, and stands once when it comes
   expect([live.messages.length, live.open.size]).toEqual([1, 0]);
 });
 
+test('tokens are those of the snapshot and of the calls after it, and what the ledger says later adds nothing', () => {
+  const live = liveSession('sess_1');
+  const session = { id: 'sess_1', status: 'running', waiting_on: [], cost_so_far_usd: '0.1', is_worker: false };
+  const counts = { input_tokens: 100, cached_input_tokens: 20, cache_creation_input_tokens: 3, output_tokens: 10 };
+  const tokens = [{ session_id: 'sess_1', ...counts }];
+  const snapshot = { type: 'snapshot', session, messages: [], pending_confirmations: [], tokens };
+  applyItem(live, snapshot as never);
+  applyItem(live, {
+    type: 'event',
+    event: stored('llm.call_completed', { ...counts, message_id: null, cost_usd: '0.2' }),
+  });
+  const [node] = live.nodes;
+  expect([node!.input_tokens, node!.output_tokens, node!.cost]).toEqual([246, 20, 300_000_000_000n]);
+});
+
 test('what was being written when its turn was put down is gone when the turn goes on', () => {
   const live = liveSession('sess_1');
   applyItem(live, { type: 'event', event: start([{ type: 'text', text: 'half a' }]) as never });
@@ -107,6 +122,20 @@ test('a timeline holds what began and ended, session by session, and leaves open
     ['worker 1', 'turn', 2, 5000, true],
     ['worker 1', 'm', 3, 4000, true],
   ]);
+});
+
+test('a call with several rounds names each with its model and its cost', () => {
+  const at = (type: string, payload: object) =>
+    ({ id: type, type, payload, session_id: 'p', timestamp: new Date(0).toISOString() }) as unknown as TimelineEvent;
+  const rounds = [
+    { kind: 'message', model: 'm', cost_usd: '0', billed: false },
+    { kind: 'fallback_message', model: 'other', cost_usd: '0.05', billed: true },
+  ];
+  const [bar] = buildSpans([
+    at('llm.call_started', { request_id: 'r', model: 'm' }),
+    at('llm.call_completed', { request_id: 'r', rounds }),
+  ]);
+  expect(bar!.label).toBe('m · 2 rounds: message not billed, fallback_message other $0.05');
 });
 
 test('a call is taken for edited by its approval alone, and what ran is told by its result', () => {
@@ -186,6 +215,7 @@ const record = (output: string | null) => ({
   usage_summary: { input_tokens: 0, output_tokens: 0, cost_usd: '0' },
 });
 
+// Promise 17.8: what a worker wrote is in its pane, wherever one joins or loses the connection.
 test('what a worker wrote is in its pane wherever one joins or loses the connection, and what was heard stands once', () => {
   const pieces = ['a ', 'is ', 'written'];
   const words = pieces.join('');

@@ -29,6 +29,9 @@ describe('the changes of a worker', () => {
       ],
       changed_files_truncated: false,
       shell_used: true,
+      isolation: 'shared',
+      applied: null,
+      conflicts: [],
       overlaps: ['new', 'z'],
     });
     expect(summariseChanges([], () => [])).toEqual(NO_CHANGES);

@@ -25,6 +25,7 @@ describe('parseDelegateInput', () => {
       ok: true,
       value: {
         tier: 'fast',
+        effort: null,
         task: 'do it',
         context: { mode: 'minimal', include: [] },
         output_schema: null,
@@ -32,6 +33,9 @@ describe('parseDelegateInput', () => {
         max_tokens: null,
         timeout_seconds: null,
         max_cost_usd: null,
+        isolation: null,
+        apply: null,
+        continue: null,
       },
     });
     const parsed = parseDelegateInput({ tier: 'deep', task: 't', context: { mode: 'explicit', include: ['careful'] } });
@@ -40,6 +44,7 @@ describe('parseDelegateInput', () => {
 
   it('names each fault by its path', () => {
     expect(problems({ tier: 'huge', task: ' ' })).toEqual(['tier', 'task']);
+    expect(problems({ tier: 'fast', task: 't', effort: 'huge' })).toEqual(['effort']);
     expect(problems({ tier: 'fast', task: 'x'.repeat(20_001) })).toEqual(['task']);
     expect(problems({ tier: 'fast', task: 't', colour: 'red' })).toEqual(['colour']);
     expect(problems('fast')).toEqual(['$']);

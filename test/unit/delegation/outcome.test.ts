@@ -9,6 +9,7 @@ import {
 } from '#core/policy/delegation/worker-outcome.ts';
 import { NO_CHANGES } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
+import { toPusd } from '#protocol/money.ts';
 import { err, ok } from '#protocol/result.ts';
 import { ulidOf } from '../../support/messages.ts';
 
@@ -60,7 +61,7 @@ describe('workerOutcome', () => {
       request,
       'failed',
     ]);
-    const budget = { scope: 'delegation', left_usd: '0.01' };
+    const budget = { scope: 'delegation', left: toPusd('0.01') };
     expect(seen({ ...completed, stop_reason: 'budget_exceeded', budget })).toEqual([
       'budget_exceeded',
       'budget_exceeded: delegation limit, 0.01 USD left',
@@ -91,6 +92,7 @@ describe('workerOutcome', () => {
     ]);
   });
 
+  // Promise 04.13: The planner's model reads who cancelled a worker and that the work is not to be started again.
   it('tells a cascaded cancel from a direct one, and tells the planner who cancelled and not to try again', () => {
     const cascaded = workerOutcome({ kind: 'cancelled', scope: 'planner', text: 'half' });
     const direct = workerOutcome({ kind: 'cancelled', scope: 'worker', text: 'half' });
@@ -143,6 +145,7 @@ describe('plannerTexts', () => {
     expect(over.texts).toEqual(['x'.repeat(100_000), expect.stringContaining(worker_session_id)]);
   });
 
+  // Promise 04.25: A schema answer stays JSON for the planner; the server's notes are blocks of their own behind it.
   it("are the output alone and the server's notes behind it, so that an object stays JSON", () => {
     const changes = { ...NO_CHANGES, changed_files: [{ path: 'a.ts', change: 'edited' as const }] };
     const object = workerOutcome({ ...completed, structured: ok({ n: 1 }) });

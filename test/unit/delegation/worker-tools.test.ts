@@ -50,6 +50,7 @@ describe('workerTools', () => {
     registered: [...registered, { name: 'worker_call', spawns: 'worker_call' as const }],
   };
 
+  // Promise 04.26: An empty list of tools is told from none, and what the default set lost is listed.
   it('inherits the planner’s set less memory, delegation and worker tools, which it lists, plus `_request_context`', () => {
     expect(selectWorkerTools(call)).toEqual({
       effective: ['_request_context', 'read_file', 'shell'],
@@ -61,6 +62,7 @@ describe('workerTools', () => {
     expect(deeper.dropped_tools).not.toContain('delegate');
   });
 
+  // Promise 04.5: A worker's tools are narrowed, what it must not have and names that the planner lacks are listed.
   it('narrows to `allowed_tools`, tells an empty list from none, lists what a worker must not have and what the planner lacks', () => {
     const allowed_tools = ['read_file', 'delegate', 'memory_add', 'nope', 'read_file'];
     expect(selectWorkerTools({ ...call, allowed_tools })).toEqual({
@@ -76,6 +78,7 @@ describe('workerTools', () => {
     });
   });
 
+  // Promise 09.25: `allowed_tools` finds each spelling of an MCP tool.
   it('finds an MCP tool by its own name, whatever the spelling, and keeps a hundred names that mean no tool', () => {
     const name = 'mcp__context7__resolve-library-id';
     const known = { ...call, plannerTools: [name], registered: named(name) };
@@ -90,6 +93,7 @@ describe('workerTools', () => {
     expect(dropped_tools.every((one) => one.length === 128)).toBe(true);
   });
 
+  // Promise 09.14: No worker of `delegate` has a tool its planner lacks, over random trees.
   it('never gives a worker a tool its planner lacks, down a tree of any shape', () => {
     const name = fc.constantFrom(
       'read_file',

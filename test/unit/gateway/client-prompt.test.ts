@@ -120,6 +120,7 @@ describe("a client's prompt", () => {
     expect(promptOf(body([user('hi')], { system: [pdf] })).unbounded).toBe(true);
   });
 
+  // Promise 19.37: deferred tools and what is behind an address are never known.
   it('counts what a later call may find larger: deferred tools that a message loads, and what is behind an address', () => {
     const tool = { name: 'big', description: 'x'.repeat(5000), defer_loading: true };
     const load = (...names: readonly string[]) => ({

@@ -156,6 +156,7 @@ describe('a fingerprint', () => {
     expect(signFingerprint(found).structural_json.length).toBeLessThan(25_000);
   });
 
+  // Promise 12.1: one signature for one shape in one workspace.
   it('has one signature for the same message, history and workspace, another for another workspace', () => {
     const history = [called(1, 'read_file', 'a.ts')];
     const sig = (workspace: string) => signFingerprint(shape('fix the bug', history, workspace)).structural_sig;
@@ -165,10 +166,12 @@ describe('a fingerprint', () => {
 });
 
 describe('two shapes', () => {
+  // Promise 12.2: other intents: 0.70, no neighbours.
   it('of first turns with other intents are 0.70 alike', () => {
     expect(alike(shape('refactor'), shape('debug'))).toBe(0.7);
   });
 
+  // Promise 12.2: disjoint extensions: 0.80.
   it('of the same intents with disjoint extensions are 0.80 alike', () => {
     const [ts, md] = [called(1, 'read_file', 'x.ts'), called(1, 'read_file', 'x.md')];
     expect(alike(shape('debug', [ts]), shape('debug', [md]))).toBe(0.8);

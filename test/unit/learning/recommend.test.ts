@@ -26,9 +26,13 @@ const shape = toShape(SHAPE, names, true);
 function outcome(model: string, quality: number | null, each: string, samples = 6): PatternOutcome {
   return {
     model,
+    is_worker: false,
     sample_size: samples,
     success_score_mean: quality ?? 0,
     success_score_count: quality === null ? 0 : samples,
+    verified_mean: 0,
+    verified_count: 0,
+    cost_count: samples,
     sum_cost_pusd: (toPusd(each) * BigInt(samples)) as PatternOutcome['sum_cost_pusd'],
     sum_latency_ms: 0,
     last_updated_at: 0,
@@ -46,11 +50,12 @@ function pattern(
   };
 }
 const ask = (patterns: readonly Neighbour[], over: Partial<typeof config> = {}, known = (_: string) => true) =>
-  recommendModel(shape, patterns, { ...config, ...over }, known);
+  recommendModel(shape, patterns, { ...config, ...over }, { is_worker: false, isKnown: known });
 
 describe('a recommendation', () => {
   const worked = [pattern([outcome(SONNET, 1, '0.010'), outcome(HAIKU, 0.87, '0.001')])];
 
+  // Promise 12.3: the worked example, quality before cost.
   it('is sonnet at 0.950 before haiku at 0.8765, with confidence 0.077', () => {
     const found = ask(worked)!;
     expect(found.chosen_model).toBe(SONNET);
@@ -61,6 +66,7 @@ describe('a recommendation', () => {
     expect(found).toMatchObject({ sample_size: 6, k_cluster_size: 2 });
   });
 
+  // Promise 12.3: only cost counts.
   it('is the cheapest with certainty when only cost counts', () => {
     expect(ask(worked, { cost_weight: 1 })).toMatchObject({ chosen_model: HAIKU, confidence: 1 });
   });
@@ -69,12 +75,14 @@ describe('a recommendation', () => {
     expect(ask(worked, { min_confidence: 0.08 })).toMatchObject({ chosen_model: null, sample_size: 6 });
   });
 
+  // Promise 12.4: equal costs: pure quality.
   it('is pure quality where costs are equal', () => {
     const found = ask([pattern([outcome(SONNET, 0.8, '0.01'), outcome(HAIKU, 0.9, '0.01')])])!;
     expect(found.chosen_model).toBe(HAIKU);
     expect(found.alternatives.map(({ score }) => score)).toEqual([expect.closeTo(0.855, 9), expect.closeTo(0.76, 9)]);
   });
 
+  // Promise 12.4: no scores, a bad score, the sample size.
   it.each([
     { of: 'no scored turn', quality: null, samples: 9, is: { chosen_model: null, confidence: 0 } },
     { of: 'a bad score', quality: 0.3, samples: 9, is: { chosen_model: null, confidence: 1 } },

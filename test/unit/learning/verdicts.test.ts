@@ -14,11 +14,13 @@ const judge = (events: readonly AnyEvent[], text = 'Done.', over: Partial<Comple
   judgeTurn(completed(over), events, text);
 
 describe('a turn', () => {
+  // Promise 12.10: a clean turn.
   it('that is clean gets 1.0 with confidence 0.9', () => {
     expect(judge([call()])).toMatchObject({ score: 1, confidence: 0.9, rubric_id: 'turn-heuristic-v1' });
     expect(judge([call()]).signals.flags_negative).toEqual([]);
   });
 
+  // Promise 12.10: failures, refusals, an empty text, max_tokens.
   it.each([
     {
       of: 'one shell exit failure',
@@ -90,6 +92,7 @@ describe('a turn', () => {
     );
   });
 
+  // Promise 12.17: a failed summary leaves the score.
   it('is not judged by its summary calls', () => {
     const summary = [
       event('llm.call_started', { request_id: 's', purpose: 'compaction' }),
@@ -114,6 +117,7 @@ describe('a session', () => {
   const judged = (over: Partial<Parameters<typeof judgeSession>[0]> = {}) =>
     judgeSession({ disposition: 'completed', turns: ones, delegations_total: 0, delegations_failed: 0, ...over });
 
+  // Promise 12.11: the session rubric's numbers.
   it.each([
     ['without delegations', {}, 1],
     ['with four that succeeded', { delegations_total: 4 }, 1],

@@ -39,6 +39,7 @@ function world() {
   return { ask, opens: (token: string) => ask(token, INITIALIZE, null) };
 }
 
+// Promise 19.17: a caller has at most 100 connections, of which the one idle longest makes room.
 test('a caller has so many, and beyond them the one that was idle longest goes; nobody else loses one', async () => {
   const { ask, opens } = world();
   const other = await opens('other');
@@ -68,6 +69,7 @@ test('so many there may be in all', async () => {
   expect((await ask('caller 0', PING, first.id)).status).toBe(404);
 });
 
+// Promise 19.33: another caller's connection.
 test("another caller's connection is none, and stays its own caller's", async () => {
   const { ask, opens } = world();
   const mine = await opens('mine');

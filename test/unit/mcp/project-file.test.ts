@@ -27,6 +27,7 @@ it('reads what other programs wrote there', () => {
   });
 });
 
+// Promise 09.26: A project file may name the transports as other programs do.
 it('a server that is disabled there is none; the transports bear the names that other programs give them', () => {
   const url = `$\u007bBASE:-https://x}/mcp`;
   const { servers, warnings } = read({

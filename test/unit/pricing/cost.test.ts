@@ -4,7 +4,7 @@ import { Decimal } from 'decimal.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { replaceIncredibleCounts } from '#core/policy/pricing/credible-usage.ts';
-import { type PriceTable, priceCall, resolveServedModelId } from '#core/policy/pricing/price-table.ts';
+import { type PriceTable, resolveServedModelId, selectPriceRow } from '#core/policy/pricing/price-table.ts';
 import { fromPusd } from '#protocol/money.ts';
 import { NO_TOKENS, promptTokens, type TokenUsage } from '#protocol/usage.ts';
 import { priceTableA, priceTableB, tableOf } from '../../support/prices.ts';
@@ -35,42 +35,53 @@ const usage = (counts: Counts): TokenUsage => ({
 const usd = (table: PriceTable, model: string, counts: Counts) => fromPusd(table.cost(model, usage(counts)).cost_pusd);
 
 describe('cost of one call', () => {
+  // Promise 08.1: A million tokens in and out of sonnet cost 18 USD.
+  // Promise 08.3: A small call is priced without rounding.
   it('prices input and output', () => {
     expect(usd(A, SONNET, { in: 1_000_000, out: 1_000_000 })).toBe('18');
     expect(usd(A, HAIKU, { in: 100, out: 50 })).toBe('0.00035');
   });
 
+  // Promise 08.2: Uncached, cached and written tokens each have their own rate.
   it('prices uncached, cached and written tokens each at its own rate', () => {
     expect(usd(A, SONNET, { in: 1_000_000, cached: 1_000_000, written: 1_000_000 })).toBe('7.05');
   });
 
+  // Promise 08.4: A call without tokens costs nothing on any model.
+  // Promise 08.5: One cached token has an exact price.
   it('costs nothing without tokens, and is exact for a single cached one', () => {
     for (const model of Object.keys(A.models)) expect(usd(A, model, {})).toBe('0');
     expect(usd(A, HAIKU, { cached: 1 })).toBe('0.0000001');
   });
 
+  // Promise 08.6: Cache writes are priced by their lifetime.
   it('splits cache writes by lifetime, and clamps one-hour writes to all writes', () => {
     expect(usd(A, SONNET, { in: 9000, out: 800, written: 3000, written1h: 1000 })).toBe('0.0525');
     expect(usd(A, SONNET, { written: 1000, written1h: 5000 })).toBe(usd(A, SONNET, { written: 1000, written1h: 1000 }));
   });
 
+  // Promise 08.7: The same call costs what the table in force says.
   it('follows the table it is asked with', () => {
     const counts = { in: 12_000, out: 900, written: 8000 };
     expect([usd(A, OPUS, counts), usd(B, OPUS, counts)]).toEqual(['0.3975', '0.1325']);
   });
 
+  // Promise 08.8: Cached tokens have the cached rate to the last digit.
   it('bills a cached span once', () => {
     expect(usd(B, 'openai:gpt-5-mini', { in: 7000, out: 333, cached: 1024 })).toBe('0.0024416');
   });
 
+  // Promise 08.10: A missing write rate costs the input rate, never nothing.
   it('takes the input rate where a cache rate is missing, never zero', () => {
     expect(usd(A, 'openai:gpt-5', { written: 1000 })).toBe('0.0025');
   });
 
+  // Promise 08.13: Reasoning tokens are priced as output, once.
   it('prices reasoning as part of the output, not beside it', () => {
     expect(usd(A, HAIKU, { out: 1000, reasoning: 400 })).toBe('0.005');
   });
 
+  // Promise 08.19: The cost path is exact beyond the range of JS numbers.
   it('stays exact beyond what a JS number can hold', () => {
     expect(usd(A, OPUS, { out: 9_007_199_254_740_991 })).toBe('675539944105.574325');
   });
@@ -120,10 +131,12 @@ describe('long context', () => {
       }),
     );
 
+  // Promise 08.11: A prompt exactly at the threshold keeps the base rates.
   it('keeps the base rates up to and including the threshold', () => {
     expect(usd(table(step), 'x:y', { in: 200_000, out: 1000 })).toBe('0.615');
   });
 
+  // Promise 08.12: One token more takes the higher rates for the whole call.
   it('takes the step for the whole call above it, whatever classes the prompt is made of', () => {
     for (const counts of [
       { in: 200_001, out: 1000 },
@@ -143,6 +156,7 @@ describe('long context', () => {
 });
 
 describe('which row prices a call', () => {
+  // Promise 08.14: A free provider is priced at zero; an unknown model is unpriced and does not fail.
   it('has zero rates for a free provider and no rates for an unknown model, without failing', () => {
     expect(A.cost('ollama:llama-3.3-70b', usage({ in: 10 }))).toEqual({ cost_pusd: 0n, priced: true });
     expect(A.cost('ollama:never-listed', usage({ in: 10 }))).toEqual({ cost_pusd: 0n, priced: true });
@@ -151,9 +165,9 @@ describe('which row prices a call', () => {
     expect(A.ratesFor('nope:model', 0)).toBeNull();
   });
 
-  const call = { table: A, servedModelId: null, pricingId: SONNET, modelId: SONNET, usage: usage({ in: 1_000_000 }) };
-  const price = (over: Partial<Parameters<typeof priceCall>[0]>) => {
-    const { cost_pusd, priced } = priceCall({ ...call, ...over });
+  const call = { servedModelId: null, pricingId: SONNET, modelId: SONNET };
+  const price = (over: Partial<Parameters<typeof selectPriceRow>[1]>) => {
+    const { cost_pusd, priced } = A.cost(selectPriceRow(A, { ...call, ...over }), usage({ in: 1_000_000 }));
     return [fromPusd(cost_pusd), priced];
   };
 
@@ -184,6 +198,7 @@ describe('exactness', () => {
   const tokens = fc.oneof(fc.integer({ min: 0, max: 2_000_000 }), fc.maxSafeNat());
   const rates = fc.record({ in: rate, out: rate, read: rate, write: rate, write1h: rate });
 
+  // Promise 08.18: Cost equals decimal arithmetic at 50 digits for random usages and tables.
   it('equals decimal arithmetic at 50 digits for any usage and table', () => {
     const Exact = Decimal.clone({ precision: 50 });
     fc.assert(

@@ -3,8 +3,9 @@ import fs from 'node:fs';
 import { calcPrice, findProvider } from '@pydantic/genai-prices';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { parse } from 'yaml';
-import { importEntry, importPrices, PUBLISHED, type SourceHit } from '#core/policy/pricing/import-prices.ts';
+import { importEntry, importPrices, type SourceHit } from '#core/policy/pricing/import-prices.ts';
 import { formatPriceTable, parsePriceTable } from '#core/policy/pricing/price-file.ts';
+import { PUBLISHED } from '#core/policy/pricing/published-prices.ts';
 import { fromPusd } from '#protocol/money.ts';
 import { NO_TOKENS } from '#protocol/usage.ts';
 import { tableOf } from '../../support/prices.ts';
@@ -60,7 +61,7 @@ describe('importEntry', () => {
     ]);
   });
 
-  it('takes the dearest rates of a day for all times, with a note', () => {
+  it('takes the most expensive rates of a day for all times, with a note', () => {
     const cheap = { input_mtok: 1, output_mtok: 2 };
     const dear = { input_mtok: 2, output_mtok: 4 };
     const prices = [{ prices: cheap }, { constraint: { type: 'time_of_date' }, prices: dear }];
@@ -83,21 +84,36 @@ describe('importEntry', () => {
 });
 
 describe('importPrices', () => {
-  const [id, { page, entry }] = Object.entries(PUBLISHED)[0]!;
-  const from = { ids: [id, 'openai:nope'], date: '2026-01-01', source: 'the collection' };
+  const [id, entry] = Object.entries(PUBLISHED)[0]!;
+  const page = 'https://collection.example';
+  const from = { ids: [id, 'openai:nope'], date: '2026-01-01', source: 'the collection', page };
 
-  it("takes the rates of a provider's page for a model that the collection lacks, and none for another", () => {
-    const { table, notes } = importPrices({ ...from, lookup: () => null });
+  it("takes the rates of a provider's page, whatever the collection has", () => {
+    const { table } = importPrices({ ...from, lookup: () => hit({ input_mtok: 7, output_mtok: 9 }) });
     expect(table.models[id]).toEqual(entry);
-    expect(table.source).toBe(`the collection, ${page}`);
-    expect(table.models['openai:nope']).toBeUndefined();
-    expect(notes).toEqual([`${id}: rates of ${page}`, 'openai:nope: unknown to the collection']);
   });
 
-  it('takes the rates of the collection as soon as it has them, with a note', () => {
-    const { table, notes } = importPrices({ ...from, lookup: () => hit({ input_mtok: 7, output_mtok: 9 }) });
-    expect(table.models[id]).toEqual({ input_per_mtok_usd: '7', output_per_mtok_usd: '9' });
-    expect(notes).toEqual([`${id}: known to the collection; delete its row in PUBLISHED`]);
+  it('takes the rates of the collection for other models, with its page and day, and none for an unknown one', () => {
+    const rates = hit({ input_mtok: 7, output_mtok: 9 });
+    const lookup = (_: string, name: string) => (name === 'nope' ? null : rates);
+    const { table, notes } = importPrices({ ...from, ids: ['openai:other', 'openai:nope'], lookup });
+    expect(table.models['openai:other']).toEqual({
+      source: { url: page, read_on: '2026-01-01' },
+      input_per_mtok_usd: '7',
+      output_per_mtok_usd: '9',
+    });
+    expect(table.models['openai:nope']).toBeUndefined();
+    expect(notes).toEqual(['openai:nope: unknown to the collection']);
+  });
+
+  it('names a table by its day and its content, so that other rates of one day are another version', () => {
+    const nameTable = (output_mtok: number, date = from.date) =>
+      importPrices({ ...from, date, ids: ['openai:other'], lookup: () => hit({ input_mtok: 7, output_mtok }) }).table
+        .pricing_version;
+    expect(nameTable(9)).toMatch(/^2026-01-01-[0-9a-f]{8}$/);
+    expect(nameTable(9)).toBe(nameTable(9));
+    expect(nameTable(9.5)).not.toBe(nameTable(9));
+    expect(nameTable(9, '2026-01-02').slice(10)).toBe(nameTable(9).slice(10));
   });
 });
 
@@ -106,9 +122,24 @@ describe('the shipped table', () => {
   const ids = Object.entries<{ pricing_id?: string }>(registry.models).map(([id, model]) => model.pricing_id ?? id);
   const parsed = parsePriceTable(shipped, 'config/prices.json');
   if (!parsed.ok) throw new Error(parsed.error.join('\n'));
-  const { imported_on, source } = parsed.value;
-  const [collection = ''] = source.split(', ');
-  const again = () => importPrices({ ids, lookup, date: imported_on!, source: collection }).table;
+  const { imported_on, source, models } = parsed.value;
+  const [, collection = ''] = source.split(', ');
+  const page = `https://github.com/pydantic/genai-prices/releases/tag/v${collection.split('@').at(-1)}`;
+  const again = () => importPrices({ ids, lookup, date: imported_on!, source: collection, page }).table;
+
+  // Promise 22.10: every entry of the shipped price table has page and day.
+  it('has the page and the day of every figure but the made-up ones', () => {
+    const real = Object.entries(models).filter(([id]) => !id.startsWith('scripted:'));
+    expect(real.filter(([, entry]) => entry.source === undefined).map(([id]) => id)).toEqual([]);
+    const apart = real.filter(([, { fees, multipliers }]) => fees !== undefined || multipliers !== undefined);
+    expect(apart.length).toBeGreaterThan(0);
+    for (const [id, entry] of apart) {
+      expect([id, entry.fees === undefined]).toEqual([id, entry.fees_source === undefined]);
+      expect([id, entry.multipliers === undefined]).toEqual([id, entry.multipliers_source === undefined]);
+    }
+    for (const [, entry] of real)
+      expect(Date.parse(entry.source!.read_on)).toBeLessThanOrEqual(Date.parse(imported_on!));
+  });
 
   it('has a row for every registered model; run `npm run gen:prices` if not', () => {
     expect(ids.filter((id) => !tableOf(shipped).has(id))).toEqual([]);
@@ -116,6 +147,7 @@ describe('the shipped table', () => {
 
   afterEach(() => vi.unstubAllGlobals());
 
+  // Promise 08.20: The price import gives the same bytes twice without a network.
   it('is byte for byte what two imports give without a network; run `npm run gen:prices` if not', () => {
     vi.stubGlobal('fetch', () => {
       throw new Error('a price import must not use the network');
@@ -124,6 +156,7 @@ describe('the shipped table', () => {
     expect(formatPriceTable(again())).toBe(shipped);
   });
 
+  // Promise 08.20: Imported rates cost what the collection itself computes.
   it('costs what the collection itself computes, for a small, a cached and a very long call', () => {
     const table = tableOf(shipped);
     const imported = Object.keys(table.models).filter((id) => !id.startsWith('scripted:') && !(id in PUBLISHED));
@@ -161,19 +194,15 @@ describe('the shipped table', () => {
     }
   });
 
-  it('takes no rate of a page that the collection lists', () => {
-    const listed = Object.keys(PUBLISHED).filter((id) => {
-      const [provider = '', ...name] = id.split(':');
-      return lookup(provider, name.join(':')) !== null;
-    });
-    expect(listed).toEqual([]);
-  });
-
   it.each([
     ['anthropic:claude-haiku-5-5', 10_000, '0.00179'],
     ['anthropic:claude-haiku-5-5', 110_000, '0.05895'],
-    ['openai:gpt-6.1-sol', 10_000, '0.0354'],
-    ['openai:gpt-6.1-sol', 282_000, '1.1538'],
+    ['anthropic:claude-sonnet-5-5', 10_000, '0.0354'],
+    ['anthropic:claude-opus-5-5', 10_000, '0.0708'],
+    ['anthropic:claude-fable-5-1', 10_000, '0.176'],
+    ['openai:gpt-6.2-sol', 10_000, '0.0354'],
+    ['openai:gpt-6.2-sol', 282_000, '1.1538'],
+    ['openai:gpt-6-luna', 282_000, '0.05773'],
   ])('%s costs the rates of its page, with %i fresh tokens', (id, input_tokens, cost) => {
     const usage = { cached_input_tokens: 4000, cache_creation_input_tokens: 2000, output_tokens: 1000 };
     const { cost_pusd } = tableOf(shipped).cost(id, { ...NO_TOKENS, ...usage, input_tokens });

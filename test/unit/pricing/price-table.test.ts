@@ -26,6 +26,7 @@ describe('parsePriceTable', () => {
     );
   });
 
+  // Promise 08.16: A broken rate is refused with file, model and field.
   it('names file, model and field of a rate that is over-precise, negative, no number, or too large', () => {
     for (const rate of ['0.0000001', '-1', 'abc', 1e-7, -1, true, '1000000.1', '', null]) {
       const found = problems(fileWith({ cached_read_per_mtok_usd: rate }));
@@ -37,6 +38,7 @@ describe('parsePriceTable', () => {
     expect(problems(fileWith({ cached_read_per_mtok_usd: '1000000' }))).toEqual([]);
   });
 
+  // Promise 08.16: Unknown fields and other currencies are refused by name.
   it('names a missing rate, an unknown field, a bad id, a bad version and another currency', () => {
     expect(problems({ pricing_version: 'v1', models: { 'x:y': { output_per_mtok_usd: '1' } } })).toEqual([
       'house.yaml: x:y: input_per_mtok_usd: is required',
@@ -50,10 +52,17 @@ describe('parsePriceTable', () => {
     expect(
       problems(fileWith({}, { models: { nocolon: { input_per_mtok_usd: '1', output_per_mtok_usd: '1' } } }))[0],
     ).toMatch(/^house\.yaml: nocolon: must be a model id/);
+    for (const day of ['2026-99-99', '2026-02-29', 'today', '2026-1-1'])
+      expect(problems(fileWith({}, { imported_on: day }))).toEqual([
+        'house.yaml: imported_on: must be a date YYYY-MM-DD',
+      ]);
+    // A record of a schema passes over such a key.
+    expect(problems('{"pricing_version": "v1", "models": {"__proto__": {}}}')[0]).toContain('__proto__');
     expect(problems({ models: {} })[0]).toMatch(/pricing_version: is required/);
     expect(problems('a: [')[0]).toMatch(/^house\.yaml: /);
   });
 
+  // Promise 08.16: Thresholds that do not ascend are refused.
   it('refuses thresholds that do not ascend', () => {
     const steps = [{ above_prompt_tokens: 200 }, { above_prompt_tokens: 100 }];
     expect(problems(fileWith({ long_context: steps }))).toEqual([
@@ -101,6 +110,7 @@ describe('overlays', () => {
     models: { [HAIKU]: { input_per_mtok_usd: '2', output_per_mtok_usd: '9' } },
   });
 
+  // Promise 08.15: An overlay replaces whole entries under a joined version and leaves the base as it was.
   it('replace an entry whole under a joined version, and leave every other entry and the base alone', () => {
     const base = priceTableA();
     const before = base.contentHash;
@@ -122,10 +132,10 @@ describe('overlays', () => {
 });
 
 describe('versions', () => {
-  it('warn when the rates are more than 90 days old', () => {
+  it('warn when the rates are more than 30 days old', () => {
     const now = Date.parse('2026-05-08T12:00:00Z');
-    expect(describeStaleRates('2026-02-07', now)).toBeNull();
-    expect(describeStaleRates('2026-02-06', now)).toContain('2026-02-06');
+    expect(describeStaleRates('2026-04-08', now)).toBeNull();
+    expect(describeStaleRates('2026-04-07', now)).toContain('2026-04-07');
     expect(describeStaleRates(null, now)).toBeNull();
   });
 });

@@ -34,6 +34,7 @@ function boundOf(memory: ReturnType<typeof createKnownPrompts>, id: number, mode
 }
 
 describe('the bound of a prompt', () => {
+  // Promise 14.14: What is known and new text together are never below what an honest provider counts.
   it('is never below what an honest provider counts, whatever it reported of other prompts before', () => {
     const index = (n: number) => fc.integer({ min: 0, max: n - 1 });
     const call = fc.record({
@@ -70,17 +71,18 @@ describe('the bound of a prompt', () => {
     expect(saved).toBeGreaterThan(1000);
   });
 
+  // Promise 14.14: A reservation is what was reported of the longest prefix, and the bytes of what is new.
   it('is what was reported of the longest prefix, and the bytes of what is new', () => {
     const memory = createKnownPrompts();
     const first = promptOf([0, 1], [1, 2]);
-    expect(boundOf(memory, 1, 'a:m', first).bound).toBe(900 + 1600 + MESSAGES[1]!.bytes + MESSAGES[2]!.bytes + 50);
+    expect(boundOf(memory, 1, 'a:m', first).bound).toBe(900 + 1600 + MESSAGES[1]!.bytes + MESSAGES[2]!.bytes + 50 + 32);
     rememberPrompt(memory, boundOf(memory, 1, 'a:m', first).trace, 1234);
-    expect(boundOf(memory, 1, 'a:m', promptOf([0, 1], [1, 2, 3])).bound).toBe(1234 + 16 + MESSAGES[3]!.bytes);
+    expect(boundOf(memory, 1, 'a:m', promptOf([0, 1], [1, 2, 3])).bound).toBe(1234 + 32 + MESSAGES[3]!.bytes);
     // A new tool is new text.
     expect(boundOf(memory, 1, 'a:m', promptOf([0, 1, 2], [1, 2])).bound).toBe(1234 + 16 + HEAD[2]!.bytes);
     // Its system text and tools are known in another session, its messages are not.
     const other = boundOf(memory, 2, 'a:m', promptOf([0, 1], [4])).bound;
-    expect(other).toBe(1234 + 16 + MESSAGES[4]!.bytes);
+    expect(other).toBe(1234 + 32 + MESSAGES[4]!.bytes);
   });
 
   it('takes of what other sessions reported of a part the least', () => {
@@ -94,6 +96,7 @@ describe('the bound of a prompt', () => {
     expect(boundOf(memory, 4, 'a:m', promptOf([4], [])).bound).toBe(516);
   });
 
+  // Promise 14.14: Nothing is known of an edited message, another model and other settings.
   it('knows nothing of an edited message, of another model and of other settings', () => {
     const memory = createKnownPrompts();
     const first = promptOf([0], [1, 2]);
@@ -115,7 +118,7 @@ describe('the bound of a prompt', () => {
     const { known } = lookUpPrompt(memory, session(1), 'a:m', prompt);
     expect(computeTokenBound(selectNewText(prompt, known[0]!), model, 0)).toBe(7016);
     expect(computeTokenBound({ ...selectNewText(plain, null), images: 3 }, model, 500)).toBe(
-      900 + MESSAGES[1]!.bytes + 50 + 3500,
+      900 + MESSAGES[1]!.bytes + 50 + 16 + 3500,
     );
     expect(computeTokenBound({ ...selectNewText(plain, null), unbounded: true }, model, 500)).toBe(100_000);
   });

@@ -32,6 +32,7 @@ const stateOf = (state: Availability, model: string, seconds: number) =>
   describeAvailability(snapshot(state, seconds * 1000), registry.get(model)!);
 
 describe('a model', () => {
+  // Promise 03.17: five counted failures in a row within two minutes take one model out, not its siblings.
   it.each<ErrorClass>(['rate_limit', 'server_error', 'network', 'other'])(
     'is out after five %s failures within 119 s, its siblings are not',
     (error) => {
@@ -50,6 +51,7 @@ describe('a model', () => {
     },
   );
 
+  // Promise 03.17: slow failures, broken runs and cancels take nothing out.
   it.each<[string, readonly (readonly [number, ErrorClass | null])[]]>([
     ['five failures over ten minutes', times(5, 'server_error', 150)],
     ['five failures over 121 s', times(5, 'server_error', 121 / 4)],
@@ -97,6 +99,7 @@ describe('a model', () => {
 });
 
 describe('a provider', () => {
+  // Promise 03.17: one refused key takes the whole provider out.
   it('is out at once after one auth failure, with all its models', () => {
     const { state, transitions } = callsOf([
       [1, 'auth'],
@@ -152,6 +155,7 @@ describe('what a failure concerns', () => {
     return { state, out: out.map((one) => one.id), triggers: transitions.map(({ trigger_reason }) => trigger_reason) };
   };
 
+  // Promise 03.24: a failure closes the models of its key, its model, or nothing.
   it.each<[ErrorClass, string | null, string[], string[]]>([
     ['auth', null, [OPUS, SONNET], ['auth_error']],
     ['auth', 'quota_exhausted', [OPUS, SONNET], ['quota_exhausted']],

@@ -1,7 +1,13 @@
 // Policy files: schema, layers, tiers, version (03 §6).
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import { mergePolicies, parsePolicyFile, policyVersion, tierModel } from '#core/policy/routing/policy-file.ts';
+import {
+  mergePolicies,
+  parsePolicyFile,
+  policyVersion,
+  policyWarnings,
+  tierModel,
+} from '#core/policy/routing/policy-file.ts';
 import { GPT, HAIKU, OPUS, policy, registryOf, SONNET } from './world.ts';
 
 const registry = registryOf();
@@ -37,7 +43,7 @@ rules:
     expect(file).toMatchObject({
       default_model: OPUS,
       tiers: { fast: HAIKU, balanced: GPT, deep: OPUS },
-      pattern: { enabled: true, cost_weight: 0.5, min_confidence: 0.05, min_sample_size: 5 },
+      pattern: { mode: 'suggest', evidence: 'verified', cost_weight: 0.5, min_confidence: 0.05, min_sample_size: 5 },
     });
     expect(file.rules.map(({ name, when, use }) => ({ name, when, use }))).toEqual([
       { name: 'rule_0', when: { has_images: true }, use: SONNET },
@@ -50,6 +56,7 @@ rules:
     expect(policy(text, 'workspace')).toEqual({ default_model: null, tiers: null, pattern: null, rules: [] });
   });
 
+  // Promise 03.12: a workspace file with one tier of three is rejected when it is loaded.
   it.each<[string, string, 'workspace' | 'global', string]>([
     ['malformed YAML', 'rules: [', 'global', 'malformed YAML'],
     ['a root that is no mapping', '- a', 'workspace', 'must be a mapping'],
@@ -143,11 +150,12 @@ rules: [{ name: far, use: opus, when: { has_images: true } }]`,
       workspace_default: HAIKU,
       global_default: GPT,
       tiers: { fast: GPT },
-      pattern: { enabled: false, cost_weight: 0.05 },
+      pattern: { mode: 'off', cost_weight: 0.05 },
     });
     expect(policies.rules.map((rule) => rule.name)).toEqual(['near', 'far']);
   });
 
+  // Promise 03.13: a tier means what the nearest file says, else the first configured model of the registry.
   it('take a tier from the workspace, then the global file, then the first configured model of the registry', () => {
     const workspace = 'tiers: { fast: gpt, balanced: gpt, deep: gpt }';
     const global = 'tiers: { fast: sonnet, balanced: sonnet, deep: sonnet }';
@@ -190,4 +198,24 @@ describe('the policy version', () => {
     expect(policyVersion(bytes('g'), bytes('w'))).toBe(sha('g\0w'));
     expect(policyVersion(bytes(''), null)).toBe(sha('\0'));
   });
+});
+
+it('a file that names a model with a successor goes on working, and each place is remarked', () => {
+  const registry = registryOf(
+    ['scripted'],
+    `adapters: { scripted: { type: scripted } }
+models:
+  scripted:old: { aliases: [old], superseded_by: 'scripted:new', capabilities: { max_context_tokens: 9, max_output_tokens: 9 } }
+  scripted:new: { capabilities: { max_context_tokens: 9, max_output_tokens: 9 } }
+`,
+  );
+  const file = policy(
+    'default: scripted:new\ntiers: { fast: old, balanced: scripted:new, deep: scripted:new }\n',
+    'workspace',
+    registry,
+  );
+  expect(file.tiers?.fast).toBe('scripted:old');
+  expect(policyWarnings(file, 'workspace', registry)).toEqual([
+    'tiers.fast: scripted:old goes on working; scripted:new is its successor',
+  ]);
 });

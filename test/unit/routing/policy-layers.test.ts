@@ -2,9 +2,9 @@
 import { describe, expect, it } from 'vitest';
 import { policyVersion } from '#core/policy/routing/policy-file.ts';
 import {
-  asReported,
   findUnreported,
   layerErrors,
+  markReported,
   nextLayer,
   policiesInForce,
   UNREAD,
@@ -37,7 +37,7 @@ function turns() {
     const invalid = [findUnreported(next.workspace, root), findUnreported(next.global, root)].filter(
       (fault) => fault !== null,
     );
-    layers = { workspace: asReported(next.workspace, root), global: asReported(next.global, root) };
+    layers = { workspace: markReported(next.workspace, root), global: markReported(next.global, root) };
     return { ...policiesInForce(layers, known), layers, invalid };
   };
 }

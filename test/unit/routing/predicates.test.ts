@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { decideRoute } from '#core/policy/routing/chain.ts';
 import { mergePolicies, parsePolicyFile } from '#core/policy/routing/policy-file.ts';
 import { collectFacts, compilePredicate, fileScope, MATCH_LIMIT } from '#core/policy/routing/rules.ts';
+import { toPusd } from '#protocol/money.ts';
 import type { TurnContext } from '#protocol/route.ts';
 import { envOf, registryOf, turn } from './world.ts';
 
@@ -33,9 +34,14 @@ describe('a predicate', () => {
     [{ has_images: true }, { message_has_images: true }, true],
     [{ has_images: true }, { message_has_images: false, has_images: true }, false],
     [{ has_images: false }, { message_has_images: false, has_images: true }, true],
-    [{ cost_today_exceeds_usd: 0.3 }, { cost_today_usd: '0.3' }, false],
-    [{ cost_today_exceeds_usd: 0.3 }, { cost_today_usd: '0.300000000001' }, true],
-    [{ cost_today_exceeds_usd: 5 }, { cost_today_usd: '4.999999999999' }, false],
+    [{ cost_today_exceeds_usd: 0.3 }, { cost_today_pusd: toPusd('0.3') }, false],
+    [{ cost_today_exceeds_usd: 0.3 }, { cost_today_pusd: toPusd('0.300000000001') }, true],
+    [{ cost_today_exceeds_usd: 5 }, { cost_today_pusd: toPusd('4.999999999999') }, false],
+    [{ cost_today_exceeds_usd: 1e-13 }, { cost_today_pusd: toPusd('0') }, false],
+    [{ cost_today_exceeds_usd: 1e-13 }, { cost_today_pusd: toPusd('0.000000000001') }, true],
+    [{ cost_today_exceeds_usd: -1e-13 }, { cost_today_pusd: toPusd('0') }, true],
+    [{ cost_today_exceeds_usd: -0 }, { cost_today_pusd: toPusd('0') }, false],
+    [{ cost_today_exceeds_usd: Number.MAX_VALUE }, { cost_today_pusd: toPusd('9007199254740993') }, false],
     [{ any_of: [{ has_images: true }, { message_matches: 'hello' }] }, {}, true],
     [{ any_of: [{ has_images: true }, { message_matches: 'x' }] }, {}, false],
     [{ all_of: [{ has_images: false }, { message_matches: 'hello' }] }, {}, true],
@@ -141,6 +147,7 @@ describe('the expressions of a file', () => {
     '\\Qa',
   ];
 
+  // Promise 03.21: the expressions of a file mean together what each means by itself.
   it('mean together what each means by itself', () => {
     const text = fc.string({
       unit: fc.constantFrom('a', 'b', 'h', 'l', 'x', 'L', 'Q', '\n', 'é', '😀'),
@@ -161,6 +168,7 @@ describe('the expressions of a file', () => {
     );
   });
 
+  // Promise 03.21: they are matched once for all the rules of a decision.
   it('are matched once for all the rules of a decision', () => {
     const { patterns, ...scope } = fileScope();
     let matched = 0;
@@ -186,9 +194,10 @@ describe('random nestings of predicates', () => {
     estimated_input_tokens: fc.integer({ min: 1, max: 20_000 }),
     message_has_images: fc.boolean(),
     has_images: fc.boolean(),
-    cost_today_usd: fc.constantFrom('0', '0.000000000001', '12.5', '9007199254740993.000000000001'),
+    cost_today_pusd: fc.constantFrom('0', '0.000000000001', '12.5', '9007199254740993.000000000001').map(toPusd),
   });
 
+  // Promise 03.21: any nesting of conditions gives an answer.
   it('never throw and mean what their parts mean', () => {
     fc.assert(
       fc.property(when, context, (condition, over) => {
@@ -198,6 +207,7 @@ describe('random nestings of predicates', () => {
     );
   });
 
+  // Promise 03.21: the same turn and policy give the same model and chain.
   it('decide the same route and chain for the same context and policy', () => {
     const registry = registryOf();
     const rules = fc.array(fc.record({ when, use: fc.constantFrom('opus', 'haiku', 'gpt', 'llama') }), {

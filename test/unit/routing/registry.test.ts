@@ -2,7 +2,8 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { usableAdapters } from '#core/policy/registry/adapter-config.ts';
-import { createModelRegistry, modelInput, parseRegistry } from '#core/policy/registry/model-registry.ts';
+import { findModel, modelInput } from '#core/policy/registry/find-model.ts';
+import { createModelRegistry, parseRegistry } from '#core/policy/registry/model-registry.ts';
 import { GPT, HAIKU, LOCAL, OPUS, registryOf, SONNET } from './world.ts';
 
 const CAPS = 'capabilities: { max_context_tokens: 10, max_output_tokens: 5 }';
@@ -13,6 +14,17 @@ function errorsOf(text: string): string[] {
 }
 
 describe('a registry file', () => {
+  it.each([
+    [`adapters: { scripted: { type: openai } }\nmodels: { 'scripted:x': { ${CAPS} } }`, 'adapters.scripted.type'],
+    [`models: { 'scripted:x': { adapter: openai, ${CAPS} } }`, 'models.scripted:x'],
+    [
+      `adapters: { own: { type: anthropic } }\nmodels: { 'scripted:x': { adapter: own, ${CAPS} } }`,
+      'models.scripted:x',
+    ],
+  ])('cannot have a real model counted as simulated', (text, place) => {
+    expect(errorsOf(text)).toContainEqual(expect.stringContaining(`${place}: `));
+  });
+
   it('fills in every default and keeps the order of the file', () => {
     const registry = registryOf();
     expect(registry.models.map((model) => model.id)).toEqual([OPUS, SONNET, HAIKU, GPT, LOCAL]);
@@ -27,6 +39,9 @@ describe('a registry file', () => {
       thinking: null,
       tokenizer: null,
       extra_body: null,
+      efforts: null,
+      default_effort: null,
+      superseded_by: null,
       capabilities: {
         max_context_tokens: 5000,
         max_output_tokens: 100,
@@ -49,6 +64,8 @@ describe('a registry file', () => {
       timeout_seconds: 600,
       connect_timeout_seconds: 30,
       idle_timeout_seconds: 120,
+      wire: 'chat',
+      api_version: null,
       max_retries: 2,
       overhead_tokens: null,
       extra_headers: {},
@@ -76,6 +93,7 @@ models:
     expect(models[6]).toMatchObject({ wire_name: 'other', pricing_id: 'b:x', adapter: 'a' });
   });
 
+  // Promise 03.19: an alias used twice is refused with both models named.
   it('refuses an alias used twice and names both models', () => {
     const errors = errorsOf(`adapters: { a: { type: openai } }
 models:
@@ -84,6 +102,7 @@ models:
     expect(errors).toEqual(['/etc/registry.yaml: models.a:two.aliases: x is already an alias of a:one']);
   });
 
+  // Promise 11.19: an unknown adapter key, a doubled alias or a key in the file is refused with its path.
   it('reports every fault at once, each with its key path', () => {
     const errors = errorsOf(`adapters:
   a: { type: openai, api_key: sk-secret, retries: 3 }
@@ -137,6 +156,7 @@ extra: 1`);
     for (const line of errors) expect(line).toMatch(/^\/etc\/registry\.yaml: [^\n]+$/);
   });
 
+  // Promise 03.26: a registry of models alone has the providers' adapters and the shipped capabilities.
   it('may leave out adapters of known providers, and capabilities of models that the shipped registry has', () => {
     const written = `models:
   anthropic:claude-opus-4-7:
@@ -203,11 +223,48 @@ describe('the model registry', () => {
     expect(registry.get('toString')).toBeNull();
   });
 
+  // Promise 03.19: a name that is neither id nor alias is no model.
   it('answers a name that is no id and no alias with model_not_configured', () => {
     const refused = modelInput(registryOf(), 'gpt-5');
     expect(refused.ok).toBe(false);
     expect(!refused.ok && refused.error).toMatchObject({ code: 'model_not_configured', status: 400 });
     expect(modelInput(registryOf(), 'gpt')).toEqual({ ok: true, value: GPT });
+  });
+
+  it('takes a bare name in any case where one model bears it, usable ones first', () => {
+    const found = (name: string, configured?: string[]) => findModel(registryOf(configured), name);
+    expect(found('Opus')).toEqual({ ok: true, value: OPUS });
+    expect(found('LLAMA-X')).toEqual({ ok: true, value: LOCAL });
+    for (const name of ['', 'toString', '__proto__', 'x'.repeat(5000)]) expect(found(name).ok).toBe(false);
+    const twice = parseRegistry(
+      `adapters: { a: { type: openai }, b: { type: openai } }\nmodels: { 'a:big/M-1': { ${CAPS} }, 'b:m-1': { ${CAPS} } }`,
+      'r.yaml',
+    );
+    if (!twice.ok) throw new Error(twice.error.join());
+    const file = twice.value;
+    expect(findModel(createModelRegistry(file, new Set(['a'])), 'm-1')).toEqual({ ok: true, value: 'b:m-1' });
+    expect(findModel(createModelRegistry(file, new Set(['a'])), 'M-1')).toEqual({ ok: true, value: 'b:m-1' });
+  });
+
+  it('names both models where two bear a name, and the similar ones where none does', () => {
+    const file = parseRegistry(
+      `adapters: { a: { type: openai }, b: { type: openai } }\nmodels: { 'a:gpt-mini': { ${CAPS} }, 'b:gpt-mini': { ${CAPS} } }`,
+      'r.yaml',
+    );
+    if (!file.ok) throw new Error(file.error.join());
+    const both = createModelRegistry(file.value, new Set(['a', 'b']));
+    expect(findModel(both, 'GPT-mini')).toEqual({
+      ok: false,
+      error: '"GPT-mini" is the name of several models: a:gpt-mini and b:gpt-mini; name one by its id',
+    });
+    expect(findModel(createModelRegistry(file.value, new Set(['b'])), 'GPT-mini')).toEqual({
+      ok: true,
+      value: 'b:gpt-mini',
+    });
+    expect(findModel(both, 'gpt-mimi')).toEqual({
+      ok: false,
+      error: expect.stringMatching(/; did you mean a:gpt-mini or b:gpt-mini\?$/),
+    });
   });
 
   it('counts a model as configured only while its adapter can be used', () => {

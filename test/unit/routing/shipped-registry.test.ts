@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { calcPrice } from '@pydantic/genai-prices';
 import { describe, expect, it } from 'vitest';
-import { PUBLISHED } from '#core/policy/pricing/import-prices.ts';
+import { PUBLISHED } from '#core/policy/pricing/published-prices.ts';
 import { usableAdapters } from '#core/policy/registry/adapter-config.ts';
 import { createModelRegistry, parseRegistry } from '#core/policy/registry/model-registry.ts';
 import { decideRoute } from '#core/policy/routing/chain.ts';
@@ -54,6 +54,32 @@ describe('the shipped registry', () => {
     });
     expect(unknown.map(({ id }) => id)).toEqual([]);
     expect(real.map(({ id }) => id)).toContain(defaultConfig('').analytics.savings_baseline);
+  });
+
+  // Promise 22.10: default tiers name no model that the registry marks superseded.
+  it('names in no tier and by no short name a model that it marks superseded', () => {
+    const byId = new Map(file.models.map((model) => [model.id, model]));
+    for (const { id, superseded_by: newer } of file.models) {
+      if (newer === null) continue;
+      expect(byId.get(newer), id).toMatchObject({ superseded_by: null });
+      expect(getProvider(newer)).toBe(getProvider(id));
+    }
+    for (const key of ['anthropic', 'openai', 'openrouter', 'scripted']) {
+      const registry = createModelRegistry(
+        file,
+        usableAdapters(file.adapters, (id) => id === key),
+      );
+      for (const tier of ['fast', 'balanced', 'deep'] as const)
+        expect(byId.get(registry.modelForTier(tier)!)?.superseded_by).toBeNull();
+    }
+    for (const alias of ['haiku', 'sonnet', 'opus', 'fable', 'gpt', 'gpt-mini', 'or-opus'])
+      expect(file.models.find(({ aliases }) => aliases.includes(alias))?.superseded_by, alias).toBeNull();
+  });
+
+  it('has the page and the day of what it lists', () => {
+    const text = readFileSync(path, 'utf8');
+    expect(/^updated_on: "\d{4}-\d\d-\d\d"$/m.test(text)).toBe(true);
+    for (const page of ['platform.claude.com/docs', 'developers.openai.com/api/docs']) expect(text).toContain(page);
   });
 
   it('offers delegation on every tier but fast', () => {

@@ -4,6 +4,7 @@ import { emptyAvailability, type OpenOutage, snapshot } from '#core/policy/regis
 import { createModelRegistry, type ModelRegistry, parseRegistry } from '#core/policy/registry/model-registry.ts';
 import { decideRoute, type RouteEnv } from '#core/policy/routing/chain.ts';
 import { mergePolicies, type PolicyFile, type PolicyKind, parsePolicyFile } from '#core/policy/routing/policy-file.ts';
+import { ZERO_PUSD } from '#protocol/money.ts';
 import type { TurnContext } from '#protocol/route.ts';
 
 export const OPUS = 'anthropic:opus-x';
@@ -130,7 +131,7 @@ export function turn(over: Partial<TurnContext> = {}): TurnContext {
     worker_tier_reason: null,
     workspace_path: '/w',
     user_message_text: 'hello',
-    cost_today_usd: '0',
+    cost_today_pusd: ZERO_PUSD,
     now: 0,
     requested: null,
     recommendation: null,

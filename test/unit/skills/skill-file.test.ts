@@ -32,6 +32,7 @@ describe('a skill', () => {
     });
   });
 
+  // Promise 10.10: a skill with a long description is read, with a warning.
   it('has the first 1,024 characters of a longer description, with a warning', () => {
     const read = readSkill(file(`name: deploy\ndescription: ${'\u{1f600}'.repeat(1025)}`), 'deploy');
     expect(read).toMatchObject({

@@ -21,6 +21,7 @@ describe('a head that is no YAML', () => {
     'tools: Write, Read\n' +
     'model: sonnet';
 
+  // Promise 13.45: An agent's head that is no YAML is read line by line.
   it('is read line by line: a description may hold colons, quotes and tags', () => {
     const { definition, errors, warnings } = read(LONG);
     expect(errors).toEqual([]);
@@ -78,6 +79,7 @@ describe('what an agent must not use', () => {
   });
 });
 
+// Promise 13.45: Commands of the shell are never widened to the shell.
 it('commands of the shell are never widened to the shell: the definition is refused and says why', () => {
   for (const tools of ['Read, Bash(git diff:*), Grep', 'Bash(git log:*, git diff:*)', '[Read, "Bash(npm test)"]']) {
     const { definition, errors } = read(`tools: ${tools}`);

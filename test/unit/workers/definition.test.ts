@@ -43,6 +43,7 @@ describe('a definition with faults', () => {
     expect(told('instructions: x\ndescripton: y')).toEqual(['2 descripton: unknown key; did you mean "description"?']);
   });
 
+  // Promise 17.10: every problem of a broken definition is told at once.
   it('names what is wrong in sound keys beside a broken one', () => {
     const text = [
       'modle: haiku',
@@ -68,6 +69,8 @@ describe('a definition with faults', () => {
     expect(told('{\n "instructions": "x",\n "modle": 1\n}', 'json')).toEqual(['3 modle: unknown key']);
   });
 
+  // Promise 13.1: a rule that stands twice in a list is an error.
+  // Promise 13.7: overlapping sandboxes, suffixes without a dot and folders outside are errors.
   it.each([
     [
       'model and tier',
@@ -113,7 +116,7 @@ describe('a definition with faults', () => {
       'instructions: x\ntier: fast\ntier: deep',
       '3 : malformed YAML: duplicated mapping key at line 3, column 1',
     ],
-  ])('with %s', (_, text, line) => {
+  ])('is refused with its line: %s', (_, text, line) => {
     expect(told(text)).toEqual([line]);
   });
 
@@ -127,6 +130,7 @@ describe('a definition with faults', () => {
 });
 
 describe('two spellings of one definition', () => {
+  // Promise 13.1: rules as a list and as a map have one digest.
   it('have one digest: rules as a list or a map, toolsets or allow_workers and tools, any order', () => {
     const one = valid(
       'instructions: x\ntool_rules: [{ name: shell, allowed: false }, { name: sandbox.write, approval_required: true }]\n' +
@@ -148,6 +152,7 @@ describe('a saved definition', () => {
     'allow_workers: ["*"]\ntools: [shell, mcp__x__*]\ntool_rules: { shell: { approval_required: true, description: "be: careful" } }\n' +
     'max_tokens: 5\ntimeout_seconds: 1.5\noutput_schema_ref: answer\n';
 
+  // Promise 13.2: save, load, save gives the same bytes.
   it('is the same text after it was loaded and saved again', () => {
     const once = formatDefinition(valid(full.replace('path: .,', 'path: decks,')));
     expect(formatDefinition(valid(once))).toBe(once);
@@ -244,6 +249,7 @@ describe('a file of a person that is replaced', () => {
     expect(changed({ tier: null, model: 'opus' })).toBe(`${FILE.replace('tier: balanced\n', '')}model: opus\n`);
   });
 
+  // Promise 13.41: a replaced file keeps its comments and says what the new definition says.
   it('says what the new definition says, in whatever form it was written', () => {
     const odd = [
       'instructions: &text Look. # here\nsandboxes:\n  a: &a { path: x }\n  b: *a # same',

@@ -1,0 +1,78 @@
+// What a worker changed, as lines that go and come, and notifications of what needs attention (17 §3).
+import { describe, expect, test } from 'vitest';
+import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+import { until } from '../support/until.ts';
+import { browserEndpoint, expectWhole, openTab } from './page.ts';
+import { startBrowserServer } from './server.ts';
+
+describe.skipIf(browserEndpoint === null)("a worker's changes", () => {
+  // Promise 17.6: a card with its diff passes axe and logs no error.
+  test('are shown as a diff on its card and in its own conversation', async () => {
+    const { url, client, workspace } = await startBrowserServer({
+      files: { 'a.txt': 'one\ntwo\n' },
+      scenario: scenario(
+        planner({ tool_calls: [delegate('count on')] }, { text: 'done' }),
+        worker(
+          'count on',
+          { tool_calls: [call('read_file', { path: 'a.txt' })] },
+          { tool_calls: [call('edit_file', { path: 'a.txt', old: 'two', new: 'three' })] },
+          { text: 'changed' },
+        ),
+      ),
+    });
+    const session = await client.createSession({ workspace_path: workspace });
+    await client.submitTurn(session.id, { content: 'begin' });
+    await until(async () => (await client.getSession(session.id)).status === 'idle');
+    const { page, errors } = await openTab(`${url}/#/sessions/${session.id}`);
+    const card = page.getByRole('article', { name: /^Delegation/ });
+    await card.getByText('1 changed file').click();
+    const diff = page.getByRole('figure', { name: 'Change of a.txt' });
+    await diff.locator('.diff-out').getByText('- two').waitFor();
+    await diff.locator('.diff-in').getByText('+ three').waitFor();
+    await expectWhole(page, 'a card with its changes');
+    await card.getByRole('link', { name: 'Open' }).click();
+    await page.getByRole('link', { name: 'Back to the planner' }).waitFor();
+    await page.locator('.tool-card summary').filter({ hasText: 'edit_file' }).click();
+    await diff.locator('.diff-in').getByText('+ three').waitFor();
+    expect(errors).toEqual([]);
+  });
+});
+
+describe.skipIf(browserEndpoint === null)('a notification', () => {
+  test('is asked for by a click alone, and comes when more needs attention', async () => {
+    const { url, client, workspace } = await startBrowserServer({
+      scenario: scenario([
+        { match: { role: 'planner' }, respond: { error: { error_class: 'invalid_request', status: 400 } } },
+      ]),
+    });
+    const { page, errors } = await openTab('about:blank');
+    await page.addInitScript(() => {
+      const log: string[] = [];
+      class Fake {
+        static permission = 'default';
+        static async requestPermission() {
+          log.push('asked');
+          Fake.permission = 'granted';
+          return Fake.permission;
+        }
+        constructor(title: string) {
+          log.push(title);
+        }
+      }
+      Object.assign(globalThis, { Notification: Fake, notices: log });
+      document.hasFocus = () => false;
+    });
+    await page.goto(`${url}/#/overview`);
+    const notices = () => page.evaluate(() => (globalThis as unknown as { notices: string[] }).notices);
+    const button = page.getByRole('button', { name: 'Notify me' });
+    await button.waitFor();
+    expect(await notices()).toEqual([]);
+    await button.click();
+    await button.waitFor({ state: 'detached' });
+    const session = await client.createSession({ workspace_path: workspace });
+    await client.submitTurn(session.id, { content: 'fail' });
+    await until(async () => (await notices()).length > 1);
+    expect(await notices()).toEqual(['asked', 'Metis needs you']);
+    expect(errors).toEqual([]);
+  });
+});

@@ -1,0 +1,518 @@
+// Workers in worktrees: isolated, merged when they end, and what a conflict leaves (20 §2).
+import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
+import { describe, expect, it, vi } from 'vitest';
+import { recover, resumeAll } from '#core/engine/lifecycle.ts';
+import { purgeSession } from '#core/engine/manage-session.ts';
+import { applyKeptChanges, readChangesDiff, sweepWorktrees } from '#core/engine/manage-worktrees.ts';
+import type { WorkerChanges } from '#protocol/file-change.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import { toolText } from '#protocol/tool.ts';
+import { type ConfigOver, type EngineOptions, startEngine, type TestEngine, tempFolder } from '../support/engine.ts';
+import { gate, restart } from '../support/moments.ts';
+import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+import { resultsOf, textOf } from '../support/stored.ts';
+import { tool } from '../support/tools.ts';
+
+const config = {
+  tool_confirmation: { per_tool: { delegate: 'auto', write_file: 'auto', edit_file: 'auto', shell: 'auto' } },
+} satisfies ConfigOver;
+
+const write = (file: string, content: string) => call('write_file', { path: file, content });
+const edit = (file: string, old: string, next: string) => call('edit_file', { path: file, old, new: next });
+const shell = (command: string) => call('shell', { command });
+const step = (...tool_calls: unknown[]) => ({ tool_calls });
+const isolated = (task: string, over: object = {}) => delegate(task, { isolation: 'worktree', ...over });
+
+function git(cwd: string, ...args: string[]): string {
+  const env = { PATH: process.env.PATH, HOME: cwd, GIT_CONFIG_NOSYSTEM: '1' };
+  return execFileSync('git', ['-c', 'user.name=a', '-c', 'user.email=a@example.com', ...args], {
+    cwd,
+    env,
+    encoding: 'utf8',
+    stdio: ['pipe', 'pipe', 'pipe'],
+  });
+}
+
+/** An engine whose workspace is a repository with these files in its first commit. */
+async function startInRepository(files: Readonly<Record<string, string>>, options: Omit<EngineOptions, 'files'>) {
+  const folder = tempFolder();
+  const root = path.join(folder, 'workspace');
+  fs.mkdirSync(root);
+  for (const [name, text] of Object.entries(files)) fs.writeFileSync(path.join(root, name), text);
+  git(root, 'init', '-q', '-b', 'main');
+  git(root, 'add', '-A');
+  git(root, 'commit', '-q', '-m', 'first');
+  return startEngine({ config, folder, ...options });
+}
+
+/** Each worktree takes dozens of processes, which a busy machine starts slowly. */
+vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
+
+const closings = (t: TestEngine) =>
+  t.events.flatMap((e) =>
+    e.type === 'delegate.completed' || e.type === 'delegate.failed'
+      ? [e.payload as WorkerChanges & { worker_session_id: string }]
+      : [],
+  );
+const read = (t: TestEngine, file: string) => fs.readFileSync(path.join(t.workspace, file), 'utf8');
+const texts = async (t: TestEngine, session: { readonly id: string }) => (await resultsOf(t, session.id)).map(textOf);
+/** Folders of worktrees and the entries that git has of them. */
+function leftovers(t: TestEngine): readonly string[] {
+  const list = (folder: string) => (fs.existsSync(folder) ? fs.readdirSync(folder) : []);
+  return [...list(path.join(t.folder, 'worktrees')), ...list(path.join(t.workspace, '.git/worktrees'))];
+}
+
+describe('a worker in a worktree', () => {
+  it('works on a copy of the workspace as it is now, whose changes are merged when it succeeds', async () => {
+    const inside = gate();
+    const seen: string[] = [];
+    const t = await startInRepository(
+      { 'a.txt': 'one\ntwo\nthree\n', 'b.txt': 'b\n' },
+      {
+        tools: [
+          tool('look', {
+            async execute(_input, { workspace_path }) {
+              seen.push(workspace_path);
+              inside.open();
+              return toolText('ok');
+            },
+          }),
+        ],
+        scenario: scenario(
+          planner(step(isolated('job')), { text: 'ok' }),
+          worker(
+            'job',
+            step(call('look', {}), shell('cat a.txt > seen.txt; pwd; git status --short')),
+            step(edit('a.txt', 'three', '3')),
+            { text: 'done' },
+          ),
+        ),
+      },
+    );
+    fs.writeFileSync(path.join(t.workspace, 'a.txt'), 'one, dirty\ntwo\nthree\n');
+    const session = await t.session();
+    const index = fs.readFileSync(path.join(t.workspace, '.git/index'));
+    await t.run(session, 'go');
+    expect(seen[0]).toMatch(/\/worktrees\/sess_\w+$/);
+    expect(read(t, 'a.txt')).toBe('one, dirty\ntwo\n3\n');
+    expect(read(t, 'seen.txt')).toBe('one, dirty\ntwo\nthree\n');
+    expect(fs.readFileSync(path.join(t.workspace, '.git/index'))).toEqual(index);
+    expect(closings(t)).toMatchObject([
+      {
+        isolation: 'worktree',
+        applied: true,
+        conflicts: [],
+        shell_used: true,
+        changed_files: [
+          { path: 'a.txt', change: 'edited' },
+          { path: 'seen.txt', change: 'created' },
+        ],
+      },
+    ]);
+    expect(t.events.find((e) => e.type === 'delegate.started')?.payload).toMatchObject({ isolation: 'worktree' });
+    expect((await texts(t, session))[0]).toBe('done\n[changed 2 files: a.txt, seen.txt]');
+    expect(leftovers(t)).toEqual([]);
+    const view = await t.engine.store.delegations.list(session.id, { recursive: false, after: null, limit: 9 });
+    expect(view.rows[0]).toMatchObject({ isolation: 'worktree', applied: true });
+    const record = await t.engine.store.sessions.record(view.rows[0]!.worker_session_id!);
+    expect([record?.workspace_path, record?.tree_path]).toEqual([t.workspace, seen[0]]);
+  });
+
+  // Promise 20.3: Four workers in worktrees edit different functions of one file in a dirty repository; all are applied, and what is the user's in the repository stays byte-equal.
+  it('edits the file that three others edit at the same time, and all are applied', async () => {
+    const lines = ['f1() { 1 }', '', '', '', 'f2() { 2 }', '', '', '', 'f3() { 3 }', '', '', '', 'f4() { 4 }', ''];
+    const names = [1, 2, 3, 4];
+    const t = await startInRepository(
+      { 'f.ts': lines.join('\n') },
+      {
+        env: { ...process.env, GIT_DIR: '/nowhere', GIT_INDEX_FILE: '/nowhere/index' },
+        scenario: scenario(
+          planner(step(...names.map((n) => isolated(`task ${n}`))), { text: 'ok' }),
+          ...names.map((n) =>
+            worker(`task ${n}`, step(edit('f.ts', `{ ${n} }`, `{ ${n}${n} }`)), { text: `did ${n}` }),
+          ),
+        ),
+      },
+    );
+    const dirty = [...lines, 'dirty', ''].join('\n');
+    fs.writeFileSync(path.join(t.workspace, 'f.ts'), dirty);
+    fs.writeFileSync(path.join(t.workspace, 'untracked'), 'u');
+    git(t.workspace, 'stash', '-q');
+    git(t.workspace, 'stash', 'apply', '-q');
+    const readState = () => [
+      ...['index', 'HEAD', 'config', 'refs/stash'].map((f) =>
+        fs.readFileSync(path.join(t.workspace, '.git', f), 'hex'),
+      ),
+      git(t.workspace, 'for-each-ref', 'refs/heads'),
+      fs.readdirSync(path.join(t.workspace, '.git/hooks')),
+    ];
+    const before = readState();
+    await t.run(await t.session(), 'go');
+    expect(read(t, 'f.ts')).toBe(dirty.replace(/\{ (\d) \}/g, '{ $1$1 }'));
+    expect(closings(t).map(({ applied }) => applied)).toEqual([true, true, true, true]);
+    expect(readState()).toEqual(before);
+    expect(leftovers(t)).toEqual([]);
+  });
+
+  // Promise 20.4: Of two workers that changed the same line the second changes nothing; the planner reads the paths, and git the result.
+  it('that changed the same line as another leaves the workspace as it is, and the planner reads the conflict', async () => {
+    const t = await startInRepository(
+      { 'a.txt': 'one\n', 'b.txt': 'b\n' },
+      {
+        scenario: scenario(
+          planner(step(isolated('first'), isolated('second')), { text: 'ok' }),
+          worker('first', step(edit('a.txt', 'one', 'first')), { text: 'did first' }),
+          worker('second', step(edit('a.txt', 'one', 'second'), edit('b.txt', 'b', 'B')), {
+            text: 'did second',
+            delay_ms: 1500,
+          }),
+        ),
+      },
+    );
+    const session = await t.session();
+    await t.run(session, 'go');
+    expect([read(t, 'a.txt'), read(t, 'b.txt')]).toEqual(['first\n', 'b\n']);
+    const second = closings(t).find(({ applied }) => !applied)!;
+    expect(second).toMatchObject({ applied: false, conflicts: ['a.txt'] });
+    expect((await texts(t, session))[1]).toMatch(
+      /^did second\n\[changed 2 files: a.txt, b.txt.*\]\n\[changes not applied, conflicts in: a.txt; continue this worker to resolve them\]$/,
+    );
+    expect(git(t.workspace, 'show', `refs/metis/${second.worker_session_id}/result:a.txt`)).toBe('second\n');
+    expect(leftovers(t)).toEqual([]);
+  });
+
+  // Promise 20.5: Failed and timed-out workers change nothing in the workspace; their refs exist.
+  it('that fails or times out changes nothing, and what it did is kept as a ref', async () => {
+    const t = await startInRepository(
+      { 'a.txt': 'one\n' },
+      {
+        scenario: scenario(
+          planner(step(isolated('failing'), isolated('slow', { timeout_seconds: 2 })), { text: 'ok' }),
+          worker('failing', step(write('new.txt', 'half')), { error: { error_class: 'other' } }),
+          worker('slow', step(edit('a.txt', 'one', 'slow')), { text: 'late', delay_ms: 60_000 }),
+        ),
+      },
+    );
+    await t.run(await t.session(), 'go');
+    expect(fs.readdirSync(t.workspace).sort()).toEqual(['.git', 'a.txt']);
+    expect(read(t, 'a.txt')).toBe('one\n');
+    const ends = closings(t);
+    expect(ends.map(({ applied }) => applied)).toEqual([false, false]);
+    const kept = ends.map(({ worker_session_id: id }) =>
+      git(t.workspace, 'ls-tree', '--name-only', `refs/metis/${id}/result`),
+    );
+    expect(kept.sort()).toEqual(['a.txt\n', 'a.txt\nnew.txt\n']);
+    expect(leftovers(t)).toEqual([]);
+  });
+
+  // Promise 20.6: A workspace outside a repository is refused as invalid input, without a session.
+  it('is refused with the reason where none can be made, without a session', async () => {
+    const t = await startEngine({
+      config,
+      files: { 'a.txt': 'a' },
+      scenario: scenario(planner(step(isolated('job'), delegate('other', { apply: 'never' })), { text: 'ok' })),
+    });
+    const session = await t.session();
+    await t.run(session, 'go');
+    const [first, second] = await texts(t, session);
+    expect(first).toMatch(/^isolation: the workspace lies in no git work tree/);
+    expect(second).toBe('apply: needs isolation "worktree"');
+    expect(t.events.filter((e) => e.type === 'session.created')).toHaveLength(1);
+  });
+
+  // Promise 20.14: With `never` nothing is written; a person applies it later, once.
+  it('never applies what it was told to keep', async () => {
+    const t = await startInRepository(
+      { 'a.txt': 'one\n' },
+      {
+        scenario: scenario(
+          planner(step(isolated('job', { apply: 'never' })), { text: 'ok' }),
+          worker('job', step(edit('a.txt', 'one', 'two')), { text: 'done' }),
+        ),
+      },
+    );
+    const session = await t.session();
+    await t.run(session, 'go');
+    expect(read(t, 'a.txt')).toBe('one\n');
+    const id = closings(t)[0]!.worker_session_id as SessionId;
+    expect((await texts(t, session))[0]).toBe(
+      `done\n[changed 1 file: a.txt]\n[changes not applied; kept as refs/metis/${id}/result]`,
+    );
+    // A person applies it later: once, whatever was applied meanwhile.
+    expect((await readChangesDiff(t.engine, id)).diff).toContain('-one\n+two\n');
+    fs.writeFileSync(path.join(t.workspace, 'b.txt'), 'mine');
+    const applied = { worker_session_id: id, applied: true, conflicts: [] };
+    expect(await applyKeptChanges(t.engine, id)).toEqual(applied);
+    expect(read(t, 'a.txt')).toBe('two\n');
+    fs.writeFileSync(path.join(t.workspace, 'a.txt'), 'three\n');
+    expect(await applyKeptChanges(t.engine, id)).toEqual(applied);
+    expect([read(t, 'a.txt'), read(t, 'b.txt')]).toEqual(['three\n', 'mine']);
+    const page = await t.engine.store.delegations.list(session.id, { recursive: false, after: null, limit: 9 });
+    expect(page.rows[0]).toMatchObject({ applied: true, status: 'completed' });
+    expect(leftovers(t)).toEqual([]);
+    await purgeSession(t.engine, session.id);
+    expect(git(t.workspace, 'for-each-ref', 'refs/metis')).toBe('');
+  });
+
+  it('whose merge conflicts may be applied once the workspace allows it', async () => {
+    const t = await startInRepository(
+      { 'a.txt': 'one\n' },
+      {
+        tools: [
+          tool('save', {
+            async execute() {
+              fs.writeFileSync(path.join(t.workspace, 'a.txt'), 'saved\n');
+              return toolText('ok');
+            },
+          }),
+        ],
+        scenario: scenario(
+          planner(step(isolated('job')), { text: 'ok' }),
+          worker('job', step(edit('a.txt', 'one', 'two')), step(call('save', {})), { text: 'done' }),
+        ),
+      },
+    );
+    await t.run(await t.session(), 'go');
+    const id = closings(t)[0]!.worker_session_id as SessionId;
+    expect(await applyKeptChanges(t.engine, id)).toMatchObject({ applied: false, conflicts: ['a.txt'] });
+    expect(read(t, 'a.txt')).toBe('saved\n');
+    fs.writeFileSync(path.join(t.workspace, 'a.txt'), 'one\n');
+    expect(await applyKeptChanges(t.engine, id)).toMatchObject({ applied: true, conflicts: [] });
+    expect(read(t, 'a.txt')).toBe('two\n');
+  });
+
+  // Promise 20.14: A file that is saved between merge and write is merged again with its save; the fourth time in a row nothing is applied.
+  it('is merged again with a file that is saved while it is written, and at the fourth time left alone', async () => {
+    const t = await startInRepository(
+      { 'a.txt': '1\n2\n3\n4\n5\n6\n7\n', 'b.txt': 'b\n' },
+      {
+        scenario: scenario(
+          planner(step(isolated('first')), step(isolated('second')), { text: 'ok' }),
+          worker('first', step(edit('a.txt', '7', 'seven')), { text: 'done' }),
+          worker('second', step(edit('a.txt', 'seven', '7'), edit('b.txt', 'b', 'B')), { text: 'done' }),
+        ),
+      },
+    );
+    const { write } = t.engine.worktrees;
+    let saves = 0;
+    const save = () => {
+      saves += 1;
+      fs.writeFileSync(path.join(t.workspace, 'a.txt'), read(t, 'a.txt').replace(/^.*/, `save ${saves}`));
+    };
+    Object.assign(t.engine.worktrees, {
+      write: (...args: Parameters<typeof write>) => {
+        if (saves === 0 || closings(t).length === 1) save();
+        return write(...args);
+      },
+    });
+    await t.run(await t.session(), 'go');
+    expect(closings(t)).toMatchObject([
+      { applied: true, conflicts: [] },
+      { applied: false, conflicts: ['a.txt'] },
+    ]);
+    expect(saves).toBe(5);
+    expect([read(t, 'a.txt'), read(t, 'b.txt')]).toEqual(['save 5\n2\n3\n4\n5\n6\nseven\n', 'b\n']);
+  });
+
+  // Promise 20.5: A process that dies between the stored merge and the last file leaves a workspace that equals the merged tree after the restart.
+  it('is finished after a restart between the stored merge and its last file, and never merged twice', async () => {
+    const options = {
+      scenario: scenario(
+        planner(step(isolated('job')), { text: 'ok' }),
+        worker('job', step(edit('a.txt', 'one', 'two'), write('b.txt', 'new')), { text: 'done' }),
+      ),
+    };
+    const t = await startInRepository({ 'a.txt': 'one\n' }, options);
+    const stopped = gate();
+    const killed = gate();
+    Object.assign(t.engine.worktrees, {
+      // The process dies here, with the first of two files written.
+      write: async () => {
+        fs.writeFileSync(path.join(t.workspace, 'a.txt'), 'two\n');
+        stopped.open();
+        await killed.opened;
+        throw new Error('killed');
+      },
+    });
+    const session = await t.session();
+    await t.submit(session, 'go');
+    await stopped.opened;
+    t.abandon();
+    killed.open();
+    const u = await startEngine({ ...options, config, folder: t.folder });
+    let merges = 0;
+    const { merge } = u.engine.worktrees;
+    Object.assign(u.engine.worktrees, {
+      merge: (worktree: Parameters<typeof merge>[0]) => {
+        merges += 1;
+        return merge(worktree);
+      },
+    });
+    await recover(u.engine);
+    expect(await sweepWorktrees(u.engine)).toEqual([]);
+    await resumeAll(u.engine);
+    await u.event('turn.completed', (e) => e.session_id === session.id);
+    expect([read(u, 'a.txt'), read(u, 'b.txt'), merges]).toEqual(['two\n', 'new', 0]);
+    expect(closings(u)).toMatchObject([{ applied: true }]);
+    expect(leftovers(u)).toEqual([]);
+  });
+
+  it('leaves nothing where its process dies before it is stored; a worker that is open keeps its folder', async () => {
+    const inside = gate();
+    const options = {
+      tools: [
+        tool('stay', {
+          execute() {
+            inside.open();
+            return new Promise<never>(() => {});
+          },
+        }),
+      ],
+      scenario: scenario(planner(step(isolated('job')), { text: 'ok' }), worker('job', step(call('stay', {})))),
+    };
+    const t = await startInRepository({ 'a.txt': 'one\n' }, options);
+    await t.submit(await t.session(), 'go');
+    await inside.opened;
+    const id = t.engine.ids.session();
+    await t.engine.worktrees.create(id, t.workspace);
+    t.abandon();
+    const u = await startEngine({ ...options, config, folder: t.folder });
+    await recover(u.engine);
+    expect(await sweepWorktrees(u.engine)).toEqual([id]);
+    expect(leftovers(u)).toHaveLength(3);
+    expect(git(u.workspace, 'for-each-ref', `refs/metis/${id}`)).toBe('');
+  });
+
+  // Promise 20.15: With `auto` two writing workers of one message get worktrees; one alone, two readers, and any outside a repository are shared.
+  it('is chosen by itself where two of one message may write, and only where it can be had', async () => {
+    const auto = { ...config, delegation: { isolation: 'auto' } } as const;
+    const reader = { allowed_tools: ['read_file', 'grep'] };
+    const plan = () =>
+      scenario(
+        [{ match: { role: 'worker' }, times: 'inf', respond: { text: 'done' } }],
+        planner(
+          step(delegate('writer 1'), delegate('writer 2')),
+          step(delegate('alone'), delegate('reader 0', reader)),
+          step(delegate('reader 1', reader), delegate('reader 2', reader)),
+          { text: 'ok' },
+        ),
+      );
+    const run = async (t: TestEngine) => {
+      const session = await t.session();
+      await t.run(session, 'go');
+      const page = await t.engine.store.delegations.list(session.id, { recursive: false, after: null, limit: 9 });
+      return page.rows.map(({ isolation, status }) => [isolation, status]);
+    };
+    const done = (isolation: string) => [isolation, 'completed'];
+    const inside = await startInRepository({ 'a.txt': 'a\n' }, { config: auto, scenario: plan() });
+    expect(await run(inside)).toEqual(['worktree', 'worktree', 'shared', 'shared', 'shared', 'shared'].map(done));
+    const outside = await startEngine({ config: auto, scenario: plan() });
+    expect(await run(outside)).toEqual(Array.from({ length: 6 }, () => done('shared')));
+  });
+
+  it('of a worker in a worktree begins with what that worker left, and a shared one works in the same tree', async () => {
+    const t = await startInRepository(
+      { 'a.txt': 'one\n' },
+      {
+        config: { ...config, delegation: { delegate_depth: 2 } },
+        scenario: scenario(
+          planner(step(isolated('outer', { tier: 'balanced' })), { text: 'ok' }),
+          worker('outer', step(edit('a.txt', 'one', 'outer')), step(delegate('shared inner'), isolated('own inner')), {
+            text: 'outer done',
+          }),
+          worker('shared inner', step(write('shared.txt', 'shared')), { text: 'shared done' }),
+          worker('own inner', step(shell('cp a.txt copy.txt')), { text: 'own done' }),
+        ),
+      },
+    );
+    await t.run(await t.session(), 'go');
+    expect([read(t, 'a.txt'), read(t, 'shared.txt'), read(t, 'copy.txt')]).toEqual(['outer\n', 'shared', 'outer\n']);
+    expect(
+      closings(t)
+        .map(({ isolation, applied }) => `${isolation} ${applied}`)
+        .sort(),
+    ).toEqual(['shared null', 'worktree true', 'worktree true']);
+    expect(leftovers(t)).toEqual([]);
+  });
+
+  // An absolute path to the planner's workspace in a task must not lead the worker out of its tree.
+  it('cannot reach the caller by an absolute path of its file tools, and does not see what another has half done', async () => {
+    const half = gate();
+    const done = gate();
+    let root = '';
+    const t = await startInRepository(
+      { 'a.txt': 'one\n' },
+      {
+        tools: [
+          tool('half', {
+            async execute() {
+              half.open();
+              await done.opened;
+              return toolText('ok');
+            },
+          }),
+          tool('wait_half', { execute: () => half.opened.then(() => toolText('ok')) }),
+          tool('finish', {
+            async execute() {
+              done.open();
+              return toolText('ok');
+            },
+          }),
+        ],
+        scenario: scenario(
+          planner(step(isolated('first'), isolated('second')), { text: 'ok' }),
+          worker('first', step(edit('a.txt', 'one', 'half')), step(call('half', {})), { text: 'first done' }),
+          worker(
+            'second',
+            step(call('wait_half', {})),
+            step(shell('cat a.txt'), write('x', 'x')),
+            step(call('finish', {})),
+            {
+              text: 'second done',
+            },
+          ),
+        ),
+      },
+    );
+    root = t.workspace;
+    await t.run(await t.session(), 'go');
+    const rows = t.db.db.prepare("SELECT result_json FROM tool_calls WHERE name = 'shell'").all() as {
+      result_json: string;
+    }[];
+    expect(rows[0]?.result_json).toContain('one');
+    expect(rows[0]?.result_json).not.toContain('half');
+    expect(fs.readFileSync(path.join(root, 'a.txt'), 'utf8')).toBe('half\n');
+  });
+
+  it('goes on in its worktree after a restart, and is applied once', async () => {
+    const reached = gate();
+    let runs = 0;
+    const options = {
+      tools: [
+        tool('stop', {
+          execute: async (_input, { signal }) => {
+            runs += 1;
+            reached.open();
+            if (runs > 1) return toolText('ok');
+            return new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+          },
+        }),
+      ],
+      scenario: scenario(
+        planner(step(isolated('job')), { text: 'ok' }),
+        worker('job', step(edit('a.txt', 'one', 'two')), step(call('stop', {})), { text: 'done' }),
+      ),
+    };
+    const t = await startInRepository({ 'a.txt': 'one\n' }, options);
+    const session = await t.session();
+    await t.submit(session, 'go');
+    await reached.opened;
+    const u = await restart(t, { ...options, config });
+    await u.event('turn.completed', (e) => e.session_id === session.id);
+    expect(read(u, 'a.txt')).toBe('two\n');
+    expect(closings(u)).toMatchObject([{ applied: true, changed_files: [{ path: 'a.txt', change: 'edited' }] }]);
+    expect(leftovers(u)).toEqual([]);
+  });
+});

@@ -20,4 +20,4 @@ for await (const event of client.turn(
 }
 
 const { totals } = await client.getCost({ parent_session: session.id, from: 'all' });
-console.log(`$${totals.cost_usd} for ${totals.call_count} model calls`);
+console.log(`$${totals.cost_usd} for ${totals.call_count} model call${totals.call_count === 1 ? "" : "s"}`);

@@ -13,10 +13,11 @@ import { createAnalytics } from '#store/postgres/report/analytics.ts';
 import { writeEvents } from '#store/postgres/write/event-log.ts';
 import { createJournal } from '#store/postgres/write/journal.ts';
 import { rebuildRollups, verifyPostgresRollups } from '#store/postgres/write/postgres-maintenance.ts';
-import { ownSchema } from '../support/services.ts';
+import { ownSchema, type Schema } from '../support/services.ts';
 import { type Database, momentsThenNow, NOW, type World, worldOver } from './world.ts';
 
 export interface PostgresDatabase {
+  readonly schema: Schema;
   emptyWorld(): Promise<World>;
   close(): Promise<void>;
 }
@@ -91,6 +92,7 @@ export async function startDatabase(service: string, statementMs?: number): Prom
   const tables = await all(`SELECT CAST(tablename AS text) AS name FROM pg_tables WHERE schemaname = current_schema()`);
   const emptied = tables.map(({ name }) => String(name)).filter((name) => !KEPT.includes(name));
   return {
+    schema,
     async emptyWorld() {
       times.length = 0;
       // Quicker than to truncate; references are looked at when all of it is done.

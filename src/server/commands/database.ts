@@ -28,8 +28,9 @@ export async function verifyRollups(context: CommandContext, flags: ConfigFlags)
   return withSettings(context, flags, async (settings) => {
     const { config } = settings;
     if (config.database.url !== null) {
-      return withClusterUpkeep(context, settings, async (upkeep) =>
-        reportDifferences(context, await upkeep.verifyRollups(), upkeep.calls),
+      const { readCluster } = await import('../storage/cluster-commands.ts');
+      return readCluster(toClusterPlace(context, settings), async (reads) =>
+        reportDifferences(context, await reads.verifyRollups(), reads.calls),
       );
     }
     const { db_path } = config.storage;
@@ -88,8 +89,12 @@ async function withClusterUpkeep(
   work: (upkeep: ClusterUpkeep) => Promise<number>,
 ): Promise<number> {
   const { withCluster } = await import('../storage/cluster-commands.ts');
-  const at = { url: settings.config.database.url!, packageDir: context.packageDir, log: startLog(context, settings) };
-  return withCluster(at, work);
+  return withCluster(toClusterPlace(context, settings), work);
+}
+
+function toClusterPlace(context: CommandContext, settings: Settings) {
+  const { url } = settings.config.database;
+  return { url: url!, packageDir: context.packageDir, log: startLog(context, settings) };
 }
 
 async function withSettings(
@@ -174,8 +179,9 @@ function choosePruner({ config }: Settings): typeof pruneFile {
 
 async function pruneInCluster(context: CommandContext, settings: Settings, flags: Deletion): Promise<Report> {
   const { withCluster } = await import('../storage/cluster-commands.ts');
-  const at = { url: settings.config.database.url!, packageDir: context.packageDir, log: startLog(context, settings) };
-  return withCluster(at, async (upkeep) => toReport(await upkeep.prune(computeCutoff(flags), flags.dryRun ?? false)));
+  return withCluster(toClusterPlace(context, settings), async (upkeep) =>
+    toReport(await upkeep.prune(computeCutoff(flags), flags.dryRun ?? false)),
+  );
 }
 
 async function pruneThroughServer(context: CommandContext, settings: Settings, flags: Deletion): Promise<Report> {

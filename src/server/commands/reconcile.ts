@@ -127,7 +127,7 @@ async function readFolder(
   }
   const { database, storage } = settings.value.config;
   try {
-    if (database.url !== null) return compare(await readCluster(context, settings.value, window));
+    if (database.url !== null) return compare(await readClusterDays(context, settings.value, window));
     return await readDatabase(context, storage.db_path, window, compare);
   } catch (cause) {
     const error = databaseFault(storage.db_path, cause);
@@ -157,14 +157,14 @@ async function readDatabase(
   }
 }
 
-async function readCluster(
+async function readClusterDays(
   context: CommandContext,
   settings: Settings,
   window: TimeWindow,
 ): Promise<readonly LedgerDay[]> {
-  const { withCluster } = await import('../storage/cluster-commands.ts');
+  const { readCluster } = await import('../storage/cluster-commands.ts');
   const at = { url: settings.config.database.url!, packageDir: context.packageDir, log: startLog(context, settings) };
-  return withCluster(at, (upkeep) => upkeep.ledgerDays(window));
+  return readCluster(at, (reads) => reads.ledgerDays(window));
 }
 
 const COLUMNS: readonly Column[] = [

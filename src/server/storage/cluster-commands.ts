@@ -12,7 +12,7 @@ import type { Config } from '#protocol/config.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { natsFault } from '#store/bus/nats/link.ts';
 import { inspectCluster, listClusterModels } from '#store/cluster/inspect.ts';
-import { openDatabase } from '#store/postgres/connection/open.ts';
+import { openDatabase, openReader, readingFault } from '#store/postgres/connection/open.ts';
 import type { Pool } from '#store/postgres/connection/pool.ts';
 import { createAnalytics } from '#store/postgres/report/analytics.ts';
 import { prune, rebuildRollups, verifyPostgresRollups } from '#store/postgres/write/postgres-maintenance.ts';
@@ -110,48 +110,70 @@ async function checkNats(url: string | null): Promise<ClusterLine> {
   return { level: 'warning', text: `NATS at ${host} does not take this server (${fault}): ${late}` };
 }
 
+/** What commands read; nothing is changed. */
+export interface ClusterReads {
+  /** One line per difference. */
+  verifyRollups(): Promise<readonly string[]>;
+  calls(): Promise<number>;
+  ledgerDays(window: TimeWindow): Promise<readonly LedgerDay[]>;
+}
+
 export interface ClusterUpkeep {
   /** Throws `maintenance_running`. @param cutoff Unix ms */
   prune(cutoff: number, dryRun: boolean): Promise<PruneReport>;
-  /** One line per difference. */
-  verifyRollups(): Promise<readonly string[]>;
   /** Throws `maintenance_running`. */
   rebuildRollups(): Promise<void>;
   calls(): Promise<number>;
-  ledgerDays(window: TimeWindow): Promise<readonly LedgerDay[]>;
 }
 
 /** The command waits for its statement. */
 const STATEMENT_MS = 3_600_000;
 
-/** Opens the database for `work` alone. Throws `StartupError`. */
-export async function withCluster<T>(
-  at: { readonly url: string; readonly packageDir: string; readonly log: Logger },
-  work: (upkeep: ClusterUpkeep) => Promise<T>,
-): Promise<T> {
-  const pool = await openDatabase({
-    url: at.url,
-    size: 2,
-    synchronousCommit: 'on',
-    statementMs: STATEMENT_MS,
-    migrationsDir: path.join(at.packageDir, 'migrations', 'postgres'),
-    clock: systemClock,
-    patienceMs: 0,
-    log: at.log,
-  });
+interface ClusterPlace {
+  readonly url: string;
+  readonly packageDir: string;
+  readonly log: Logger;
+}
+
+const poolOptions = ({ url, packageDir, log }: ClusterPlace) => ({
+  url,
+  size: 2,
+  synchronousCommit: 'on' as const,
+  statementMs: STATEMENT_MS,
+  migrationsDir: path.join(packageDir, 'migrations', 'postgres'),
+  log,
+});
+
+/** Opens the database for `work` alone, and migrates it. Throws `StartupError`. */
+export async function withCluster<T>(at: ClusterPlace, work: (upkeep: ClusterUpkeep) => Promise<T>): Promise<T> {
+  const pool = await openDatabase({ ...poolOptions(at), clock: systemClock, patienceMs: 0 });
   try {
-    return await work(createUpkeep(pool));
+    return await work({
+      prune: (cutoff, dryRun) => prune(pool, cutoff, dryRun),
+      rebuildRollups: () => rebuildRollups(pool),
+      calls: () => countCalls(pool),
+    });
   } finally {
     await pool.close();
   }
 }
 
-function createUpkeep(pool: Pool): ClusterUpkeep {
-  return {
-    prune: (cutoff, dryRun) => prune(pool, cutoff, dryRun),
-    verifyRollups: () => verifyPostgresRollups(pool),
-    rebuildRollups: () => rebuildRollups(pool),
-    ledgerDays: (window) => createAnalytics(pool).ledgerDays({ window, provider: null }),
-    calls: async () => (await pool.send<{ n: number }>('SELECT count(*) AS n FROM ledger_calls', [])).rows[0]!.n,
-  };
+/** Reads a migrated database for `work` alone, also beside running nodes. Throws `StartupError`. */
+export async function readCluster<T>(at: ClusterPlace, work: (reads: ClusterReads) => Promise<T>): Promise<T> {
+  const pool = await openReader(poolOptions(at));
+  try {
+    return await work({
+      verifyRollups: () => verifyPostgresRollups(pool),
+      ledgerDays: (window) => createAnalytics(pool).ledgerDays({ window, provider: null }),
+      calls: () => countCalls(pool),
+    });
+  } catch (error) {
+    throw readingFault(at.url, error);
+  } finally {
+    await pool.close();
+  }
+}
+
+async function countCalls(pool: Pool): Promise<number> {
+  return (await pool.send<{ n: number }>('SELECT count(*) AS n FROM ledger_calls', [])).rows[0]!.n;
 }

@@ -36,7 +36,7 @@ export function isTransient(error: unknown): boolean {
 }
 
 /** The database refuses the statement for a reason that is not in it: a permission, a missing table, a failing disk. */
-function isRefusal(error: unknown): boolean {
+export function isRefusal(error: unknown): boolean {
   return /^(?!21|22|23|54|P0)[0-9A-Z]{5}$/.test(sqlState(error));
 }
 

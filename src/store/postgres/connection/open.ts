@@ -15,7 +15,7 @@ import {
 } from '#store/schema/words.ts';
 import { createSend, type Send } from './client.ts';
 import { connectClient, requireSessionMode } from './connect.ts';
-import { isTransient } from './faults.ts';
+import { isRefusal, isTransient } from './faults.ts';
 import { AWAIT_TURN, createPool, type Pool, type PoolOptions, REGISTRATION } from './pool.ts';
 
 /** Nodes that know this schema or a newer one can still write a database of this version. */
@@ -175,6 +175,38 @@ export async function openDatabase(options: OpenOptions): Promise<OpenPool> {
   }
 }
 
+/**
+ * Opens a migrated database for commands that only read; neither migrates nor waits. Throws `StartupError` as
+ * `openDatabase` does, and `database_not_migrated` where migrations are missing.
+ */
+export async function openReader(options: PoolOptions & { readonly migrationsDir: string }): Promise<Pool> {
+  const { url, migrationsDir } = options;
+  try {
+    await requireSessionMode(url);
+    const client = await connectClient(url, { default_transaction_read_only: 'on' });
+    try {
+      const send = createSend(client);
+      await serverVersion(send);
+      const files = filesIn(migrationsDir);
+      const known = await knownVersion(send, files.length);
+      if (known < files.length) throw notMigrated(url, known);
+    } finally {
+      await client.end().catch(() => {});
+    }
+  } catch (error) {
+    throw startupFault(url, error);
+  }
+  return createPool({ ...options, isReadOnly: true });
+}
+
+function notMigrated(url: string, known: number): StartupError {
+  const problem =
+    known === 0
+      ? 'has no tables; check the database and the search_path in database.url, or start the server once, which makes them'
+      : 'was written by an older version; start the server once, which brings it forward';
+  return new StartupError('database_not_migrated', [`database_not_migrated: ${hideCredentials(url)} ${problem}`]);
+}
+
 async function registerEventTypes(pool: Pool): Promise<TypeNumbers> {
   for (;;) {
     const numbers = toTypeNumbers((await pool.send<TypeRow>(LIST_EVENT_TYPES, [])).rows);
@@ -203,6 +235,13 @@ function olderNodes({ message }: OlderNodesRunning): StartupError {
   return new StartupError('older_nodes_running', [
     `older_nodes_running: ${message}; they could not write the database after its migration: stop them, then start this node again`,
   ]);
+}
+
+/** A fault of the database while a command reads it as one line; any other error as it came. */
+export function readingFault(url: string, error: unknown): unknown {
+  if (isTransient(error)) return unreachable(url, error, 0);
+  if (isRefusal(error)) return createRefusal(url, error);
+  return error;
 }
 
 /** The address without its password. */

@@ -13,6 +13,8 @@ export interface PoolOptions {
   readonly synchronousCommit: 'on' | 'off';
   /** How long one statement may take, in reports too; absent = the defaults below. */
   readonly statementMs?: number;
+  /** The server refuses every statement that writes. */
+  readonly isReadOnly?: boolean;
   readonly log: Logger;
 }
 
@@ -47,12 +49,20 @@ function ignoreConnectionErrors(pool: pg.Pool): void {
   pool.on('connect', (client) => void client.on('error', () => {}));
 }
 
-export function createPool({ url, size, synchronousCommit, statementMs, log }: PoolOptions): Pool {
+export function createPool({
+  url,
+  size,
+  synchronousCommit,
+  statementMs,
+  isReadOnly: readOnly,
+  log,
+}: PoolOptions): Pool {
   const open = (max: number, statement: number, settings: Readonly<Record<string, string>>) => {
     const pool = new pg.Pool({
       ...connectionConfig(url, {
         idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
         statement_timeout: statement,
+        ...(readOnly === true && { default_transaction_read_only: 'on' }),
         ...settings,
       }),
       query_timeout: statement + SILENCE_MS,

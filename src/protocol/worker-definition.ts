@@ -1,5 +1,6 @@
 // A named worker: the definition that a file holds, and what a model may propose (13 §2).
 import { z } from 'zod';
+import { IsolationSchema } from './file-change.ts';
 import type { SessionId, ToolUseId } from './ids.ts';
 import { EffortSchema, TierSchema } from './scalars.ts';
 import type { FileDigest } from './trusted-file.ts';
@@ -96,6 +97,8 @@ export const WorkerDefinitionSchema = z.strictObject({
   tool_rules: ToolRulesSchema.default({}),
   max_tokens: z.int().min(1).nullable().default(null),
   timeout_seconds: z.number().gt(0).max(3600).nullable().default(null),
+  /** Where its calls work; null = by the configuration (20 §2). */
+  isolation: IsolationSchema.nullable().default(null),
   locked: z.boolean().default(false),
 });
 export type WorkerDefinition = z.infer<typeof WorkerDefinitionSchema>;

@@ -1,68 +1,33 @@
 // Workers in worktrees: isolated, merged when they end, and what a conflict leaves (20 §2).
-import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
 import { recover, resumeAll } from '#core/engine/lifecycle.ts';
 import { purgeSession } from '#core/engine/manage-session.ts';
 import { applyKeptChanges, readChangesDiff, sweepWorktrees } from '#core/engine/manage-worktrees.ts';
-import type { WorkerChanges } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { toolText } from '#protocol/tool.ts';
-import { type ConfigOver, type EngineOptions, startEngine, type TestEngine, tempFolder } from '../support/engine.ts';
+import { startEngine } from '../support/engine.ts';
 import { gate, restart } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
-import { resultsOf, textOf } from '../support/stored.ts';
 import { tool } from '../support/tools.ts';
-
-const config = {
-  tool_confirmation: { per_tool: { delegate: 'auto', write_file: 'auto', edit_file: 'auto', shell: 'auto' } },
-} satisfies ConfigOver;
-
-const write = (file: string, content: string) => call('write_file', { path: file, content });
-const edit = (file: string, old: string, next: string) => call('edit_file', { path: file, old, new: next });
-const shell = (command: string) => call('shell', { command });
-const step = (...tool_calls: unknown[]) => ({ tool_calls });
-const isolated = (task: string, over: object = {}) => delegate(task, { isolation: 'worktree', ...over });
-
-function git(cwd: string, ...args: string[]): string {
-  const env = { PATH: process.env.PATH, HOME: cwd, GIT_CONFIG_NOSYSTEM: '1' };
-  return execFileSync('git', ['-c', 'user.name=a', '-c', 'user.email=a@example.com', ...args], {
-    cwd,
-    env,
-    encoding: 'utf8',
-    stdio: ['pipe', 'pipe', 'pipe'],
-  });
-}
-
-/** An engine whose workspace is a repository with these files in its first commit. */
-async function startInRepository(files: Readonly<Record<string, string>>, options: Omit<EngineOptions, 'files'>) {
-  const folder = tempFolder();
-  const root = path.join(folder, 'workspace');
-  fs.mkdirSync(root);
-  for (const [name, text] of Object.entries(files)) fs.writeFileSync(path.join(root, name), text);
-  git(root, 'init', '-q', '-b', 'main');
-  git(root, 'add', '-A');
-  git(root, 'commit', '-q', '-m', 'first');
-  return startEngine({ config, folder, ...options });
-}
+import {
+  closings,
+  FREE_TOOLS as config,
+  edit,
+  git,
+  isolated,
+  leftovers,
+  readFile as read,
+  shell,
+  startInRepository,
+  step,
+  resultTexts as texts,
+  write,
+} from '../support/worktrees.ts';
 
 /** Each worktree takes dozens of processes, which a busy machine starts slowly. */
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
-
-const closings = (t: TestEngine) =>
-  t.events.flatMap((e) =>
-    e.type === 'delegate.completed' || e.type === 'delegate.failed'
-      ? [e.payload as WorkerChanges & { worker_session_id: string }]
-      : [],
-  );
-const read = (t: TestEngine, file: string) => fs.readFileSync(path.join(t.workspace, file), 'utf8');
-const texts = async (t: TestEngine, session: { readonly id: string }) => (await resultsOf(t, session.id)).map(textOf);
-/** Folders of worktrees and the entries that git has of them. */
-function leftovers(t: TestEngine): readonly string[] {
-  const list = (folder: string) => (fs.existsSync(folder) ? fs.readdirSync(folder) : []);
-  return [...list(path.join(t.folder, 'worktrees')), ...list(path.join(t.workspace, '.git/worktrees'))];
-}
 
 describe('a worker in a worktree', () => {
   it('works on a copy of the workspace as it is now, whose changes are merged when it succeeds', async () => {
@@ -383,33 +348,6 @@ describe('a worker in a worktree', () => {
     expect(await sweepWorktrees(u.engine)).toEqual([id]);
     expect(leftovers(u)).toHaveLength(3);
     expect(git(u.workspace, 'for-each-ref', `refs/metis/${id}`)).toBe('');
-  });
-
-  // Promise 20.15: With `auto` two writing workers of one message get worktrees; one alone, two readers, and any outside a repository are shared.
-  it('is chosen by itself where two of one message may write, and only where it can be had', async () => {
-    const auto = { ...config, delegation: { isolation: 'auto' } } as const;
-    const reader = { allowed_tools: ['read_file', 'grep'] };
-    const plan = () =>
-      scenario(
-        [{ match: { role: 'worker' }, times: 'inf', respond: { text: 'done' } }],
-        planner(
-          step(delegate('writer 1'), delegate('writer 2')),
-          step(delegate('alone'), delegate('reader 0', reader)),
-          step(delegate('reader 1', reader), delegate('reader 2', reader)),
-          { text: 'ok' },
-        ),
-      );
-    const run = async (t: TestEngine) => {
-      const session = await t.session();
-      await t.run(session, 'go');
-      const page = await t.engine.store.delegations.list(session.id, { recursive: false, after: null, limit: 9 });
-      return page.rows.map(({ isolation, status }) => [isolation, status]);
-    };
-    const done = (isolation: string) => [isolation, 'completed'];
-    const inside = await startInRepository({ 'a.txt': 'a\n' }, { config: auto, scenario: plan() });
-    expect(await run(inside)).toEqual(['worktree', 'worktree', 'shared', 'shared', 'shared', 'shared'].map(done));
-    const outside = await startEngine({ config: auto, scenario: plan() });
-    expect(await run(outside)).toEqual(Array.from({ length: 6 }, () => done('shared')));
   });
 
   it('of a worker in a worktree begins with what that worker left, and a shared one works in the same tree', async () => {

@@ -102,6 +102,12 @@ it.each([
   expect(found.warnings).toEqual(warnings);
 });
 
+it('an isolation other than a worktree is ignored with a warning', () => {
+  expect(read('isolation: worktree').definition?.isolation).toBe('worktree');
+  const other = read('isolation: container');
+  expect([other.definition?.isolation, other.warnings]).toEqual([null, ['isolation: is ignored: it is no "worktree"']]);
+});
+
 it('models are tiers by their family', () => {
   expect(read('model: fable').definition).toMatchObject({ tier: 'deep', model: null });
 });

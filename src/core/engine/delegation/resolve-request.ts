@@ -2,7 +2,7 @@
 import { checkImages } from '#core/policy/context/image-blocks.ts';
 import { contextIssue, parseDelegateInput, resolveContext } from '#core/policy/delegation/delegate-tool.ts';
 import type { SharedFile } from '#core/ports/tool-port.ts';
-import type { CalledWorker, ContextItem, DelegateInput, DelegateRequest } from '#protocol/delegate.ts';
+import type { CalledWorker, ContextItem, DelegateRequest } from '#protocol/delegate.ts';
 import type { Issue } from '#protocol/errors.ts';
 import { type ContentBlock, type ImageBlock, joinText } from '#protocol/message.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
@@ -12,6 +12,7 @@ import { findProjectWorker, findSessionWorker } from '../definitions/find-worker
 import { getFilesRoot, openSessionFiles, readAttachments } from '../definitions/session-files.ts';
 import type { Caller } from '../state/delegation-runs.ts';
 import type { DelegationEngine, Runtime, Storage, Toolbox, WorkspaceAccess } from '../state/engine.ts';
+import { resolveIsolation } from './choose-isolation.ts';
 import { type EarlierWorker, findEarlierWorker } from './continue-worker.ts';
 
 type Input = Readonly<Record<string, unknown>>;
@@ -22,6 +23,8 @@ export interface ResolvedRequest {
   readonly blocks: readonly ContentBlock[];
   /** The worker that it continues. */
   readonly earlier: EarlierWorker | null;
+  /** A worktree that no caller requested: the worker is shared where it cannot be made (20 §2). */
+  readonly isolation_optional: boolean;
 }
 
 const IMAGE_SUFFIX = /\.(png|jpe?g|gif|webp)$/i;
@@ -76,48 +79,7 @@ export async function resolveRequest(
     },
     blocks: found.images,
     earlier: earlier.value,
-  });
-}
-
-/** Where the worker works. What was asked for and cannot be had is an issue, never another place (20 §2). */
-async function resolveIsolation(
-  engine: Pick<Runtime, 'config'> & Pick<WorkspaceAccess, 'worktrees'>,
-  caller: Caller,
-  asked: Pick<DelegateInput, 'isolation' | 'apply'>,
-): Promise<Pick<DelegateRequest, 'isolation' | 'apply'> & { readonly issues: readonly Issue[] }> {
-  const apply = asked.apply ?? 'each';
-  const configured = asked.isolation ?? engine.config.delegation.isolation;
-  if (configured === 'auto') return { isolation: await chooseIsolation(engine, caller), apply, issues: [] };
-  const isolation = configured;
-  if (isolation === 'shared' && asked.apply !== null)
-    return { isolation, apply, issues: [{ path: 'apply', message: 'needs isolation "worktree"' }] };
-  const obstacle = isolation === 'shared' ? null : await engine.worktrees.findObstacle(getFilesRoot(caller.session));
-  return { isolation, apply, issues: obstacle === null ? [] : [{ path: 'isolation', message: obstacle }] };
-}
-
-/** `auto`: a worktree where several delegations of one message may write, and one can be made (20 §2). */
-async function chooseIsolation(
-  engine: Pick<WorkspaceAccess, 'worktrees'>,
-  { session, history, toolset, turn }: Caller,
-): Promise<DelegateRequest['isolation']> {
-  const calls = history.findLast((message) => message.role === 'assistant')?.content ?? [];
-  const writing = calls.filter((block) => {
-    if (block.type !== 'tool_use') return false;
-    const spawns = toolset.definition(block.name)?.spawns;
-    if (spawns === 'delegate') return canWrite(toolset, block.input.allowed_tools ?? turn?.tools ?? []);
-    // A named worker's tools are in its definition.
-    return spawns !== undefined && spawns !== null;
-  });
-  if (writing.length < 2 || (await engine.worktrees.findObstacle(getFilesRoot(session))) !== null) return 'shared';
-  return 'worktree';
-}
-
-function canWrite(toolset: Caller['toolset'], names: unknown): boolean {
-  if (!Array.isArray(names)) return false;
-  return names.some((name: unknown) => {
-    const definition = typeof name === 'string' ? toolset.definition(name) : null;
-    if (definition === null || definition.spawns) return false;
-    return definition.side_effects === 'write' || definition.side_effects === 'execute';
+    isolation_optional: isolated.is_optional,
   });
 }
 
@@ -202,9 +164,9 @@ export async function resolveNamedRequest(
     name,
   );
   const { definition } = worker;
-  const isolated = await resolveIsolation(engine, run, { isolation: null, apply: null });
-  if (isolated.issues.length > 0)
-    throw new ToolError('execution_error', isolated.issues.map(({ message }) => message).join('; '));
+  // A snapshot of a definition from before it had the field lacks it.
+  const isolated = await resolveIsolation(engine, run, { isolation: definition.isolation ?? null, apply: null });
+  if (isolated.issues.length > 0) throw new ToolError('validation_error', formatIssues(isolated.issues));
   const paths = (input.attachments as readonly string[] | undefined) ?? [];
   const { files, blocks } = await readAttachments(engine, session, definition, paths);
   return {
@@ -227,6 +189,7 @@ export async function resolveNamedRequest(
     },
     blocks,
     earlier: null,
+    isolation_optional: isolated.is_optional,
     shared: files.map(({ path, absolute, bytes, sha256 }) => ({
       path,
       absolute,
@@ -235,6 +198,10 @@ export async function resolveNamedRequest(
       target_worker: worker.name,
     })),
   };
+}
+
+function formatIssues(issues: readonly Issue[]): string {
+  return issues.map(({ path, message }) => `${path}: ${message}`).join('\n');
 }
 
 async function unknownWorkerError(engine: Storage & Toolbox, { session }: Caller, name: string): Promise<ToolError> {

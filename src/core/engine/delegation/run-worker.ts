@@ -2,15 +2,11 @@
 import { listReferredFiles } from '#core/policy/delegation/delegate-tool.ts';
 import { plannerTexts, type WorkerEnd, workerOutcome } from '#core/policy/delegation/worker-outcome.ts';
 import { chooseWorkerModel } from '#core/policy/routing/worker-model.ts';
-import {
-  narrowWorkerTools,
-  selectNamedTools,
-  selectWorkerTools,
-  type WorkerToolSet,
-} from '#core/policy/workers/worker-tools.ts';
+import { narrowWorkerTools } from '#core/policy/workers/worker-tools.ts';
 import { WorktreeError } from '#core/ports/worktrees.ts';
 import { Cancelled, createScope } from '#protocol/abort.ts';
 import type { DelegateRequest, DelegationRecord } from '#protocol/delegate.ts';
+import type { Isolation } from '#protocol/file-change.ts';
 import type { ToolUseId } from '#protocol/ids.ts';
 import { type ContentBlock, joinText } from '#protocol/message.ts';
 import type { Pusd } from '#protocol/money.ts';
@@ -18,7 +14,7 @@ import { ok, type Result } from '#protocol/result.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { type ToolOutput, toolTexts } from '#protocol/tool.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
-import { loadToolset, loadWorkerToolset } from '../definitions/find-workers.ts';
+import { loadToolset } from '../definitions/find-workers.ts';
 import { getFilesRoot } from '../definitions/session-files.ts';
 import { readPolicies } from '../routing/route-environment.ts';
 import { cancelScope, createChildScope, FAULT, Interrupted, takeWhenFree, throwIfLost } from '../state/concurrency.ts';
@@ -34,6 +30,7 @@ import {
 } from '../state/turn-run.ts';
 import { endOpenTurn, findContextRequest, rebuildRun } from '../turn/end-turn.ts';
 import { announceResumed, failModelGone } from '../turn/planner-turn.ts';
+import { resolveWorkerTools } from './choose-isolation.ts';
 import { closeDelegation } from './close-delegation.ts';
 import {
   createOpening,
@@ -55,7 +52,7 @@ export async function spawnWorker(
   engine: DelegationEngine,
   run: Caller,
   toolUseId: ToolUseId,
-  { request, blocks, earlier }: ResolvedRequest,
+  { request, blocks, earlier, isolation_optional }: ResolvedRequest,
 ): Promise<ToolOutput> {
   // A missing sandbox fails the call before a worker exists.
   const sandboxes = Object.values((request.worker ?? earlier?.session.worker_definition)?.definition.sandboxes ?? {});
@@ -90,43 +87,26 @@ export async function spawnWorker(
 
   const worker = await newWorkerSession(engine, run, delegation, { version, earlier: earlier?.session ?? null });
   const placed = await placeWorker(engine, run.session, worker, delegation).catch((error: unknown) => {
-    if (error instanceof WorktreeError) return error;
-    throw error;
+    if (!(error instanceof WorktreeError)) throw error;
+    if (!isolation_optional) return error;
+    engine.log.debug({ session_id: worker.id, problem: error.message }, 'a worker is shared: no worktree can be made');
+    return { session: worker, worktree: null };
   });
   if (placed instanceof WorktreeError) return refuseSpawn({ kind: 'not_spawned', message: placed.message });
   const { session } = placed;
   await engine.workspaces.openSandboxes(getFilesRoot(session), sandboxes);
   noteStart(engine, session.id);
-  const record = { ...delegation, worker_session_id: session.id };
+  const isolation: Isolation = placed.worktree === null ? 'shared' : 'worktree';
+  const record = {
+    ...delegation,
+    worker_session_id: session.id,
+    isolation,
+    request: { ...request, isolation },
+  };
   const opening = createOpening(run, record, placed);
   const spawned = { delegation: record, session, parent_event: null, opening };
   const ran = runSpawned(engine, run, spawned, { blocks: ok(blocks), outputTokensUsed: 0, resumeTurn: null });
   return ran.finally(() => (spawned.opening === null ? undefined : discardTree(engine, placed.worktree)));
-}
-
-/** The tools of the worker: narrowed from its planner's, or listed in its own definition (09 §2). */
-async function resolveWorkerTools(
-  engine: DelegationEngine,
-  run: Caller,
-  request: DelegateRequest,
-): Promise<WorkerToolSet> {
-  const { session } = run;
-  if (request.worker === null)
-    return selectWorkerTools({
-      plannerTools: run.turn?.tools ?? run.outside?.tools ?? [],
-      allowed_tools: request.allowed_tools,
-      mayDelegate: session.delegation_depth + 1 < engine.config.delegation.delegate_depth,
-      registered: run.toolset.definitions(),
-    });
-  const { definition, creator_tools } = request.worker;
-  const own = await loadWorkerToolset(engine, session.workspace_path, definition.allow_workers);
-  const tools = selectNamedTools({
-    definition,
-    registered: own.definitions(),
-    isWorker: true,
-    creatorTools: creator_tools,
-  });
-  return { ...tools, allowed_tool_count: null };
 }
 
 function describeTierReason({ worker }: DelegateRequest): string {

@@ -10,7 +10,7 @@ import {
   ISOLATED,
 } from '#protocol/delegate.ts';
 import type { Issue } from '#protocol/errors.ts';
-import type { MessageId, ToolUseId } from '#protocol/ids.ts';
+import type { MessageId, SessionId, ToolUseId } from '#protocol/ids.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { joinLines } from '#protocol/text/plain-text.ts';
 import type { JsonSchema } from '#protocol/tool.ts';
@@ -28,6 +28,21 @@ export function parseDelegateInput(input: unknown): Result<DelegateInput, Issue[
   const parsed = DelegateInputSchema.safeParse(input);
   if (parsed.success) return ok(parsed.data);
   return err(describeIssues(parsed.error).map(({ path, message }) => ({ path: formatIssuePath(path), message })));
+}
+
+/** Fields of a call that was not checked: those that say which tools its worker gets. */
+export function readCalledInput(input: Readonly<Record<string, unknown>>): {
+  readonly allowed_tools: readonly string[] | null;
+  readonly earlier: SessionId | null;
+  /** Of `worker_call`; '' = none. */
+  readonly worker: string;
+} {
+  const { allowed_tools, continue: earlier, worker } = input;
+  return {
+    allowed_tools: Array.isArray(allowed_tools) ? allowed_tools.filter((name) => typeof name === 'string') : null,
+    earlier: typeof earlier === 'string' ? (earlier as SessionId) : null,
+    worker: typeof worker === 'string' ? worker : '',
+  };
 }
 
 /** The issue of an include item that does not resolve for the caller: foreign id, or a path outside the workspace. */

@@ -169,6 +169,7 @@ const KEYS: ReadonlySet<string> = new Set([
   'maxTurns',
   'skills',
   'permissionMode',
+  'isolation',
   // The colour in another program's display.
   'color',
 ]);
@@ -242,6 +243,8 @@ function readFields(keys: Readonly<Record<string, unknown>>, name: string, fault
   const mode = keys.permissionMode;
   if (mode !== undefined && mode !== 'plan' && mode !== 'default')
     warn('permissionMode', 'is ignored: approvals are those of the session');
+  const { isolation } = keys;
+  if (isolation !== undefined && isolation !== 'worktree') warn('isolation', 'is ignored: it is no "worktree"');
   const lists = {
     tools: readList(keys.tools, 'tools', faults),
     disallowed: readList(keys.disallowedTools, 'disallowedTools', faults) ?? [],
@@ -254,6 +257,7 @@ function readFields(keys: Readonly<Record<string, unknown>>, name: string, fault
   return {
     description: readDescription(keys.description),
     ...readModel(keys.model),
+    isolation: isolation === 'worktree' ? isolation : null,
     sandboxes: files === null ? {} : { [AGENT_SANDBOX]: { name: AGENT_SANDBOX, path: '.', mode: files } },
     tools,
     tool_rules: Object.fromEntries(denied.map((tool) => [tool, { name: tool, allowed: false }])),

@@ -296,7 +296,8 @@ function quoteTag(text: string): string {
 
 /** @param instructions as they are used, from the definition or its prompt file */
 export function hashDefinition(definition: WorkerDefinition, instructions: string): string {
-  const { locked: _, effort, ...rest } = definition;
-  // Digests of before there were efforts stay what they are.
-  return sha256Hex(canonicalJson({ ...rest, ...(effort !== null && { effort }), instructions }));
+  const { locked: _, effort, isolation, ...rest } = definition;
+  // Digests of before there were efforts and isolation stay what they are.
+  const newer = { ...(effort !== null && { effort }), ...(isolation !== null && { isolation }) };
+  return sha256Hex(canonicalJson({ ...rest, ...newer, instructions }));
 }

@@ -224,3 +224,14 @@ export function narrowWorkerTools(earlier: readonly string[], allowed_tools: rea
     allowed_tool_count: asked.size,
   };
 }
+
+/** Whether one of the tools writes files or runs commands. What `delegate` may do follows from the other tools. */
+export function hasWritingTool(
+  names: readonly string[],
+  registered: readonly Pick<ToolDefinition, 'name' | 'side_effects' | 'spawns'>[],
+): boolean {
+  return registered.some(
+    ({ name, side_effects, spawns }) =>
+      names.includes(name) && spawns !== 'delegate' && (side_effects === 'write' || side_effects === 'execute'),
+  );
+}

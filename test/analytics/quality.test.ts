@@ -116,8 +116,8 @@ function fill(
 ): void {
   const ids = createIdGenerator(() => Date.now(), Math.random);
   const fingerprint = db.prepare('INSERT INTO pattern_fingerprints VALUES (?, ?, ?, ?, ?)');
-  const outcome = db.prepare('INSERT INTO pattern_outcomes VALUES (?, ?, ?, 1, 30, ?, 9e3, ?, ?)');
-  const turn = db.prepare('INSERT INTO pattern_turns VALUES (?, ?, ?, 1, ?)');
+  const outcome = db.prepare('INSERT INTO pattern_outcomes VALUES (?, ?, 0, ?, 1, 30, ?, 9e3, ?, ?, 30, 0, 0)');
+  const turn = db.prepare('INSERT INTO pattern_turns VALUES (?, ?, ?, 0, 1, 0, 1, ?)');
   db.pragma('foreign_keys = OFF');
   db.transaction(() => {
     for (let n = 0; n < shapes; n += 1) {

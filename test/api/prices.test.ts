@@ -146,7 +146,7 @@ describe('a model without a price', () => {
     expect((await server.turn(session, 'hi')).chosen_model).toBe('openai:gpt-5');
     const decided = (await server.event('route.decided')).payload as { chain: { tried_rules: object[] | null }[] };
     expect(decided.chain.flatMap((slot) => slot.tried_rules ?? [])).toEqual([
-      { rule_name: 'any', candidate_model: 'openai:nope', validation_failure: 'not_priced' },
+      { rule_name: 'any', candidate_model: 'openai:nope', candidate_effort: null, validation_failure: 'not_priced' },
     ]);
     expect(fake.calls.map((call) => call.model)).toEqual(['gpt-5']);
     // Nor may a person insist on it.

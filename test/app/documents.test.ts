@@ -40,6 +40,10 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
     'needs a Docker engine',
   'metis prices update': 'needs a price table; test/app/updates holds it',
   'metis models update': 'needs a registry; test/app/updates holds it',
+  'metis reconcile FILE…': 'needs what a provider exports; test/app/reconcile holds it',
+  'metis reconcile cost.json': 'needs what a provider exports; test/app/reconcile holds it',
+  'metis reconcile cost.json usage.csv --since 2026-11-01':
+    'needs what a provider exports; test/app/reconcile holds it',
   'npm run gen:prices': 'depends on a development dependency newer than the prices',
   'metis run "TASK" --worker NAME': 'asks a model; test/app/run holds it',
   'ANTHROPIC_BASE_URL=http://127.0.0.1:8420 ANTHROPIC_AUTH_TOKEN=metis claude':

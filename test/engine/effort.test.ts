@@ -157,9 +157,10 @@ it('a named worker runs at the effort of its definition, and one that its model 
 
 // Promise 22.2: outcomes of one model at two efforts are kept apart, and are recommended with their effort.
 it('what is learned of a model at one effort is apart from another, and slot 4 proposes it with its effort', async () => {
-  const refusal = { match: { user_contains: 'no' }, respond: { text: "I'm unable to do that" } };
+  const refusal = { match: { user_contains: 'no' }, times: 'inf', respond: { text: "I'm unable to do that" } };
   const answers = scenario([refusal, { match: {}, times: 'inf', respond: { text: 'done' } }]);
-  const t = await start({ learning: {}, scenario: answers });
+  const config = { pattern: { mode: 'apply', evidence: 'any' } } as const;
+  const t = await start({ learning: {}, scenario: answers, config });
   const work = async (model: string, text: string) => {
     const session = await t.session({ initial_active_model: model });
     const { id } = await t.run(session, text);
@@ -180,6 +181,8 @@ it('what is learned of a model at one effort is apart from another, and slot 4 p
   const question = { text: 'hi', workspace_path: t.workspace, model: null };
   const { chain } = await explainRoute(t.engine, question);
   expect(chain[3]!.pattern_alternatives?.map(({ model }) => model)).toEqual([`${HAIKU}:low`, `${HAIKU}:medium`]);
+  // The model of the default did badly, so five good turns of a cheaper one are enough.
+  await work('sonnet', 'no');
   expect(await t.run(session, 'hi')).toMatchObject({
     chosen_model: HAIKU,
     chosen_effort: 'low',

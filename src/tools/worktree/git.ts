@@ -53,13 +53,16 @@ function runGit(call: GitCall, env: Readonly<Record<string, string>>): Promise<G
   const { args, cwd, input, codes = [0], maxBytes = MAX_OUTPUT_BYTES, cut = false } = call;
   return new Promise((resolve, reject) => {
     const rejectCall = (problem: string) => reject(new WorktreeError(`git ${findCommand(args)} ${problem}`));
-    const child = spawn('git', [...SAFE, ...args], { cwd, env, stdio: ['pipe', 'pipe', 'pipe'], timeout: TIMEOUT_MS });
+    const child = spawn('git', [...SAFE, ...args], { cwd, env, stdio: ['pipe', 'pipe', 'pipe'] });
+    // The `timeout` of `spawn` would keep the process running where git is not installed.
+    const timer = setTimeout(() => child.kill('SIGTERM'), TIMEOUT_MS);
     const parts: Buffer[] = [];
     const errors: Buffer[] = [];
     let size = 0;
     let errorSize = 0;
     let isFull = false;
     child.once('error', (error: NodeJS.ErrnoException) => {
+      clearTimeout(timer);
       if (error.code === 'ENOENT') reject(new WorktreeError('git is not installed'));
       else rejectCall(`cannot be started: ${error.code ?? error.message}`);
     });
@@ -75,6 +78,7 @@ function runGit(call: GitCall, env: Readonly<Record<string, string>>): Promise<G
       errorSize += data.length;
     });
     child.once('close', (code, signal) => {
+      clearTimeout(timer);
       const out = Buffer.concat(parts);
       if (isFull && cut) resolve({ code: 0, out: out.subarray(0, maxBytes) });
       else if (isFull) rejectCall(`printed more than ${maxBytes} bytes`);

@@ -483,9 +483,10 @@ export function sessionSuite(openWorld: OpenStore): void {
         for (; searching; turns++) await new Promise((resolve) => setImmediate(resolve));
       })();
       const first = await list(null);
+      const meanwhile = turns;
       searching = false;
       await other;
-      expect(turns).toBeGreaterThan(2);
+      expect(meanwhile).toBeGreaterThan(0);
       expect(first.rows.map(({ id }) => id)).toEqual(newest.slice(0, 3).map(({ id }) => id));
       expect(await list(first.next)).toMatchObject({ rows: [{ id: newest[3]!.id }], next: null });
       expect(await list(null, 'nowhere')).toEqual({ rows: [], next: null });

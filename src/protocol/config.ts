@@ -21,8 +21,11 @@ export const NOTIFIED_EVENTS = [
   'session.ended',
 ] as const satisfies readonly EventType[];
 
+/** What `isPlainUrl` requires. */
+export const PLAIN_URL = 'must be an http or https URL without user and password';
+
 const ReceiverSchema = z.strictObject({
-  url: z.string().refine(isPlainUrl, 'must be an http or https URL without user and password'),
+  url: z.string().refine(isPlainUrl, PLAIN_URL),
   events: z.array(z.enum(NOTIFIED_EVENTS)).min(1),
   /** The variable that holds the key of the signature. */
   secret_env: z.string().min(1).nullable().default(null),
@@ -39,7 +42,7 @@ export const NotifySchema = z
     'names a URL twice; list its events once',
   );
 
-function isPlainUrl(text: string): boolean {
+export function isPlainUrl(text: string): boolean {
   if (!URL.canParse(text)) return false;
   const { protocol, username, password } = new URL(text);
   return (protocol === 'https:' || protocol === 'http:') && username === '' && password === '';
@@ -186,7 +189,7 @@ export const ConfigSchema = z.strictObject({
   pricing: z.strictObject({
     tables: z.array(z.string().min(1)).min(1),
     free_providers: strings,
-    update_url: z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).nullable(),
+    update_url: z.string().refine(isPlainUrl, PLAIN_URL).nullable(),
   }),
   tools: z.strictObject({
     disabled: strings,

@@ -3,6 +3,7 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import { parseSinceTime } from '#cli/terminal.ts';
 import { SESSION_ID_PATTERN } from '#protocol/ids.ts';
 import { fromPusd, toPusd, USD_LIMIT_PATTERN, ZERO_PUSD } from '#protocol/money.ts';
+import { hideQuotedCredentials } from './url.ts';
 
 /** Creates a command with examples in its help. */
 export function createCommand(name: string, description: string, ...examples: readonly string[]): Command {
@@ -19,7 +20,7 @@ export function createCommand(name: string, description: string, ...examples: re
 export function composeUsageError(command: Command, text: string): string {
   const names = [];
   for (let at: Command | null = command; at?.parent != null; at = at.parent) names.unshift(at.name());
-  return `${text.replace(/^error: /, 'metis: ')}${['metis', 'help', ...names].join(' ')} shows what it takes\n`;
+  return `${hideQuotedCredentials(text).replace(/^error: /, 'metis: ')}${['metis', 'help', ...names].join(' ')} shows what it takes\n`;
 }
 
 /** Adds the flags of commands that load the configuration. */

@@ -28,7 +28,7 @@ import type { ModelEntry } from '#protocol/model.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { type Credentials, getBaseUrlVariable } from './credentials.ts';
 import { layModels, readUpdate } from './update-files.ts';
-import { readPort } from './url.ts';
+import { hideQuotedCredentials, readPort } from './url.ts';
 
 /** @param place below `src/`, without its ending */
 export function findThreadProgram(packageDir: string, place: string): string {
@@ -131,7 +131,9 @@ export function findOwnAddresses(
     const address = new URL(written);
     if (readPort(address) !== server.port || !isOurs(address.host, server.port)) return [];
     const cure = adviseOnOwnAddress(id, adapter);
-    return [`${id}: its address ${written} is this server itself; ${cure}, or choose another --port`];
+    return [
+      `${id}: its address ${hideQuotedCredentials(written)} is this server itself; ${cure}, or choose another --port`,
+    ];
   });
 }
 

@@ -99,6 +99,12 @@ change. A running server reads the new file at SIGHUP (kill -HUP PID).`,
     );
 }
 
+/** The data folder as it is named in front of a subcommand. */
+function readDataFlag(command: Command | null): Pick<UpdateFlags, 'data'> {
+  const { data } = command?.opts<UpdateFlags>() ?? {};
+  return data === undefined ? {} : { data };
+}
+
 const BEGINNING = `
 Begin with:
   $ metis demo                       show a planner with workers; needs no key
@@ -195,7 +201,9 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded,
 
   program.commands
     .find((command) => command.name() === 'models')
-    ?.addCommand(
+    // Flags behind the name of the subcommand are its own, `--data` too.
+    ?.enablePositionalOptions()
+    .addCommand(
       withUpdateFlags(
         createCommand(
           'update',
@@ -203,9 +211,10 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded,
           'metis models update --from registry.yaml',
         ),
         'file or address of a registry',
-      ).action((flags: UpdateFlags) =>
-        finish(import('./commands/update.ts').then(({ updateModels }) => updateModels(context, flags))),
-      ),
+      ).action((flags: UpdateFlags, command: Command) => {
+        const all = { ...readDataFlag(command.parent), ...flags };
+        return finish(import('./commands/update.ts').then(({ updateModels }) => updateModels(context, all)));
+      }),
     );
 
   program.commandsGroup('Set up and maintain:');

@@ -11,9 +11,8 @@ import { scrubSecrets } from '#protocol/text/scrub.ts';
 import { CONFIG_KEYS, readKey } from './config.ts';
 import type { Settings } from './context.ts';
 import type { Credentials, Env } from './credentials.ts';
+import { HIDDEN, hideCredentials } from './url.ts';
 
-/** In place of a secret. */
-const HIDDEN = '(hidden)';
 const ENVIRONMENT = 'environment ';
 /** Keys whose default depends on the installation and on other keys. */
 const DERIVED_DEFAULTS: ReadonlySet<string> = new Set(['registry.path', 'server.rate_limit_rpm']);
@@ -105,6 +104,7 @@ const PUBLIC_FORMS: Readonly<Record<string, (config: Config) => unknown>> = {
   'database.url': ({ database }) => database.url && hideCredentials(database.url),
   'nats.url': ({ nats }) => nats.url && hideCredentials(nats.url),
   'cluster.advertise_url': ({ cluster }) => cluster.advertise_url && hideCredentials(cluster.advertise_url),
+  'pricing.update_url': ({ pricing }) => pricing.update_url && hideCredentials(pricing.update_url),
   mcp_servers: ({ mcp_servers }) =>
     Object.fromEntries(Object.entries(mcp_servers).map(([name, server]) => [name, describeMcpServer(server)])),
   notify: ({ notify }) => notify.map(({ url, events }) => ({ url: getOrigin(url), events })),
@@ -116,18 +116,6 @@ const PUBLIC_FORMS: Readonly<Record<string, (config: Config) => unknown>> = {
 function describeMcpServer({ transport, command, url, enabled = true }: McpServerConfig) {
   if (url === undefined) return { transport, command: command?.split(/\s/, 1)[0], enabled };
   return { transport, url: getOrigin(url), enabled };
-}
-
-/** Without user, password and parameters. A list of addresses has further users behind the first host. */
-function hideCredentials(text: string): string {
-  if (!URL.canParse(text)) return HIDDEN;
-  const url = new URL(text);
-  if (url.pathname.includes('@')) return HIDDEN;
-  url.username = '';
-  url.password = '';
-  url.search = '';
-  url.hash = '';
-  return url.href;
 }
 
 function getOrigin(text: string): string {

@@ -4,6 +4,7 @@ import path from 'node:path';
 import { OWN_FILE } from '#core/policy/parsing/text-limits.ts';
 import { isMapping, readYaml, toMapping } from '#core/policy/parsing/yaml.ts';
 import { StartupError } from '#protocol/errors.ts';
+import { makeFolder } from '#protocol/folder.ts';
 
 export type UpdateKind = 'prices' | 'models';
 
@@ -36,15 +37,34 @@ export function writeUpdate(dataDir: string, kind: UpdateKind, text: string): vo
   const file = getUpdateFile(dataDir, kind);
   const draft = `${file}.${process.pid}.tmp`;
   try {
-    fs.mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+    makeFolder(dataDir, 0o700);
     // One of an ended process with this number, or a link.
     fs.rmSync(draft, { force: true });
+    removeLeftDrafts(dataDir);
     writeDraft(draft, text);
     fs.renameSync(draft, file);
     syncFolder(dataDir);
   } catch (cause) {
     removeDraft(draft);
     throw new StartupError('config_invalid', [`${file}: cannot be written: ${(cause as NodeJS.ErrnoException).code}`]);
+  }
+}
+
+const DRAFT = /^(?:prices|models)-update\.json\.(\d+)\.tmp$/;
+
+/** Removes drafts of processes that were killed while they wrote. */
+function removeLeftDrafts(dataDir: string): void {
+  for (const name of fs.readdirSync(dataDir)) {
+    const pid = DRAFT.exec(name)?.[1];
+    if (pid !== undefined && !isRunning(Number(pid))) removeDraft(path.join(dataDir, name));
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (cause) {
+    return (cause as NodeJS.ErrnoException).code === 'EPERM';
   }
 }
 

@@ -24,9 +24,10 @@ function write(name: string, content: unknown): string {
 }
 
 const rates = (input: string, output: string) => ({ input_per_mtok_usd: input, output_per_mtok_usd: output });
+const TODAY = new Date().toISOString().slice(0, 10);
 const table = (models: object, over: object = {}) => ({
   pricing_version: 'next',
-  imported_on: '2030-01-01',
+  imported_on: TODAY,
   models,
   ...over,
 });
@@ -127,7 +128,7 @@ describe('metis prices update', () => {
     const refused = await update('--from', file, '--yes', '--data', path.join(file, 'data'));
     expect(refused).toMatchObject({
       code: 1,
-      stderr: expect.stringMatching(/^metis: .*prices-update\.json: cannot be written: ENOTDIR\n$/),
+      stderr: expect.stringMatching(/^metis: .*prices-update\.json: cannot be written: E\w+\n$/),
     });
     const folder = path.join(home.path, 'taken');
     fs.mkdirSync(path.join(folder, 'prices-update.json', 'x'), { recursive: true });
@@ -136,6 +137,110 @@ describe('metis prices update', () => {
       stderr: expect.stringMatching(/cannot be written: E\w+\n$/),
     });
     expect(fs.readdirSync(folder)).toEqual(['prices-update.json']);
+  });
+
+  it.runIf(fs.existsSync('/proc/self'))('ends with one line where no data folder can be made', async () => {
+    const file = write('next.json', table({ 'openai:gpt-next': rates('1', '1') }));
+    const models = write('models.json', {
+      models: { 'scripted:new': { capabilities: { max_context_tokens: 9000, max_output_tokens: 900 } } },
+    });
+    const data = ['--yes', '--data', '/proc/self/x'];
+    for (const [kind, from] of Object.entries({ prices: file, models })) {
+      const { code, stderr } = await metis(kind, 'update', '--from', from, ...data);
+      expect({ code, stderr }).toEqual({
+        code: 1,
+        stderr: `metis: /proc/self/x/${kind}-update.json: cannot be written: ENOENT\n`,
+      });
+    }
+    const serving = [
+      '--port',
+      '0',
+      '--data',
+      '/proc/self/x',
+      '--set',
+      `storage.db_path=${home.path}/elsewhere/metis.db`,
+    ];
+    const refused = await metis('serve', ...serving);
+    expect(refused.code).toBe(1);
+    expect(refused.stderr).toMatch(/^metis: data_folder_unwritable: \/proc\/self\/x cannot be made [^\n]+\n$/m);
+  });
+
+  it('writes into the data folder that is named in front of or behind the word update', async () => {
+    const list = write('models.json', {
+      models: { 'scripted:new': { capabilities: { max_context_tokens: 9000, max_output_tokens: 900 } } },
+    });
+    const [one, two] = ['one', 'two'].map((name) => path.join(home.path, name));
+    expect(await metis('models', 'update', '--from', list, '--yes', '--data', one!)).toMatchObject({ code: 0 });
+    expect(await metis('models', '--data', two!, 'update', '--from', list, '--yes')).toMatchObject({ code: 0 });
+    expect([one, two].map((folder) => fs.readdirSync(folder!))).toEqual([
+      ['models-update.json'],
+      ['models-update.json'],
+    ]);
+    expect(fs.existsSync(dataFile(''))).toBe(false);
+  });
+
+  it('refuses a day of the future, which would win over every list to come', async () => {
+    const entry = { capabilities: { max_context_tokens: 9000, max_output_tokens: 900 } };
+    const day = '2999-01-01';
+    const prices = write('next.json', table({ 'openai:gpt-next': rates('1', '1') }, { imported_on: day }));
+    const models = write('models.json', { updated_on: day, models: { 'scripted:new': entry } });
+    const answers = [
+      await update('--from', prices, '--yes'),
+      await metis('models', 'update', '--from', models, '--yes'),
+    ];
+    expect(answers.map(({ code }) => code)).toEqual([1, 1]);
+    expect(answers.map(({ stderr }) => stderr)).toEqual([
+      expect.stringMatching(/^metis: .*next\.json: imported_on: 2999-01-01 is in the future; .+\n$/),
+      expect.stringMatching(/^metis: .*models\.json: updated_on: 2999-01-01 is in the future; .+\n$/),
+    ]);
+    expect(fs.existsSync(dataFile(''))).toBe(false);
+  });
+
+  it('prints no credentials and no parameters of an address, and takes none of the first', async () => {
+    const server = http.createServer((request, response) => {
+      if (request.url === '/prices.json?key=secret') response.end('[]');
+      else response.writeHead(404).end();
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    onTestFinished(() => {
+      server.close();
+    });
+    const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const read = await update('--from', `http://${host}/prices.json?key=secret`, '--yes');
+    expect(read).toMatchObject({ code: 1, stderr: expect.stringContaining(`http://${host}/prices.json: `) });
+    expect(read.stderr).not.toContain('secret');
+    const places = [
+      `http://user:secret@${host}/x`,
+      `ftp://user:secret@${host}/x`,
+      `user:secret@${host}/x`,
+      'http://:secret@',
+    ];
+    for (const place of places) {
+      const commands = [
+        ['prices', 'update', '--from', place],
+        ['prices', 'update', '--set', `pricing.update_url=${place}`],
+        ['models', 'update', '--from', place],
+        ['sessions', '--server', place],
+        ['config', 'check', '--set', `server.url=${place}`],
+      ];
+      for (const words of commands) {
+        const { code, stdout, stderr } = await metis(...words);
+        expect([words, code]).toEqual([words, expect.toSatisfy((one) => one !== 0)]);
+        expect(stdout + stderr).not.toContain('secret');
+      }
+    }
+  });
+
+  it('removes what an update left that was killed, and nothing of one that is running', async () => {
+    fs.mkdirSync(dataFile(''), { mode: 0o700 });
+    const ended = start(['--version'], { home: home.path });
+    await ended.finished;
+    const drafts = [`prices-update.json.${ended.child.pid}.tmp`, `models-update.json.${ended.child.pid}.tmp`];
+    const kept = [`prices-update.json.${process.pid}.tmp`, 'prices-update.json.tmp', 'notes.1.tmp'];
+    for (const name of [...drafts, ...kept]) fs.writeFileSync(dataFile(name), '{');
+    const file = write('next.json', table({ 'openai:gpt-next': rates('1', '1') }));
+    expect(await update('--from', file, '--yes')).toMatchObject({ code: 0 });
+    expect(fs.readdirSync(dataFile('')).sort()).toEqual([...kept, 'prices-update.json'].sort());
   });
 
   // Promise 22.9: the default address is asked by the command alone, and what it took holds from the next start on.
@@ -289,7 +394,7 @@ describe('a running server', () => {
       aliases: ['quick'],
       capabilities: { max_context_tokens: 9000, max_output_tokens: 900 },
     };
-    const list = write('models.json', { updated_on: '2030-01-01', models: { 'scripted:new': model } });
+    const list = write('models.json', { updated_on: TODAY, models: { 'scripted:new': model } });
     const { code, stdout } = await metis('models', 'update', '--from', list, '--yes');
     expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringContaining('added: scripted:new') });
     server.child.kill('SIGHUP');
@@ -307,7 +412,7 @@ describe('metis models update', () => {
     const capabilities = { max_context_tokens: 9000, max_output_tokens: 900 };
     const adapters = { anthropic: { type: 'anthropic', base_url: 'http://evil.example', api_key_env: 'HOME' } };
     const taken = {
-      updated_on: '2030-01-01',
+      updated_on: TODAY,
       adapters,
       models: { 'anthropic:claude-next': { aliases: ['haiku'], capabilities } },
     };

@@ -27,6 +27,7 @@ import {
   readRegistry,
 } from '../models.ts';
 import { resolveReceiverKeys } from '../notify.ts';
+import { hideQuotedCredentials } from '../url.ts';
 import {
   canSandbox,
   checkKeysOnline,
@@ -213,7 +214,8 @@ function checkKeys({ adapters }: RegistryFile, { credentials, envFile }: Setting
       if (adapter.base_url !== null) return warning(`${id}: no key; ${keyAdvice(adapter, name, envFile.path)}`);
       return ok(`${id}: not used, ${name} is not set`);
     }
-    if (found.key === null) return ok(`${id}: no key, and none is needed at ${found.base_url}`);
+    if (found.key === null)
+      return ok(`${id}: no key, and none is needed at ${hideQuotedCredentials(found.base_url ?? '')}`);
     return ok(`${id}: key found`);
   });
   const usable = usableAdapters(adapters, (id, adapter) => credentials.forAdapter(id, adapter) !== null);

@@ -3,26 +3,32 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { FETCHED_LIST, tooLong } from '#core/policy/parsing/text-limits.ts';
 import { createHttpClient } from '#models/http/http-client.ts';
+import { isPlainUrl, PLAIN_URL } from '#protocol/config.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 import type { CommandContext } from '../context.ts';
+import { hideCredentials } from '../url.ts';
 
 const FETCH_MS = 30_000;
+/** An address, or what was meant as one: `user:password@host` without a scheme too. */
+const ADDRESS = /^[a-z][a-z0-9+.-]*:\/\/|^[^/\s]*:[^/\s]*@/i;
 
-/** @returns the text and what it is called in messages, or one line of what went wrong */
+/** The text, and `from` as messages name it: credentials and parameters of an address are never printed. */
 export async function fetchList(
   { cwd, env }: Pick<CommandContext, 'cwd' | 'env'>,
   from: string,
 ): Promise<Result<{ readonly text: string; readonly name: string }, string>> {
+  const isAddress = ADDRESS.test(from);
+  if (isAddress && !isPlainUrl(from)) return err(`--from: a file, or an address that ${PLAIN_URL}`);
+  const name = isAddress ? hideCredentials(from) : from;
   try {
-    const isAddress = /^https?:\/\//i.test(from);
     const bytes = isAddress ? await fetchBytes(env, from) : readLimited(path.resolve(cwd, from), FETCHED_LIST.bytes);
-    if (bytes.length > FETCHED_LIST.bytes) return err(`${from}: ${tooLong(FETCHED_LIST)}`);
-    return ok({ text: bytes.toString('utf8'), name: from });
+    if (bytes.length > FETCHED_LIST.bytes) return err(`${name}: ${tooLong(FETCHED_LIST)}`);
+    return ok({ text: bytes.toString('utf8'), name });
   } catch (cause) {
-    const { code, name } = cause as NodeJS.ErrnoException;
-    if (name === 'TimeoutError') return err(`${from}: was not read whole within ${FETCH_MS / 1000} s`);
-    return err(`${from}: cannot be read: ${code ?? readErrorMessage(cause)}`);
+    const { code, name: fault } = cause as NodeJS.ErrnoException;
+    if (fault === 'TimeoutError') return err(`${name}: was not read whole within ${FETCH_MS / 1000} s`);
+    return err(`${name}: cannot be read: ${code ?? readErrorMessage(cause)}`);
   }
 }
 

@@ -20,6 +20,7 @@ const EXIT_USAGE = 2;
 const EXIT_UNCHANGED = 3;
 /** Names of one kind of change that are printed. */
 const MAX_NAMES = 40;
+const DAY_MS = 86_400_000;
 
 export interface UpdateFlags extends ConfigFlags {
   readonly from?: string;
@@ -41,7 +42,9 @@ export async function updatePrices(context: CommandContext, { from, yes, ...flag
     if (!fetched.ok) return refuse(context, [fetched.error]);
     const parsed = parsePriceTable(fetched.value.text, fetched.value.name, FETCHED_LIST);
     if (!parsed.ok) return refuse(context, parsed.error);
+    const { name } = fetched.value;
     const update = nameUpdate(parsed.value, formatToday());
+    if (isInFuture(update.imported_on)) return refuseFuture(context, name, 'imported_on', update.imported_on);
     const before = readPresent(
       () => loadPrices(config.pricing, context.packageDir, { dataDir }),
       () => loadPrices(config.pricing, context.packageDir, { dataDir, update: null }),
@@ -57,7 +60,7 @@ export async function updatePrices(context: CommandContext, { from, yes, ...flag
     ];
     const isNewer = (after.importedOn ?? '') > (before.importedOn ?? '');
     if (before.contentHash === after.contentHash && !isNewer)
-      return reportUnchanged(context, `the prices are those of ${place} already`);
+      return reportUnchanged(context, `the prices are those of ${name} already`);
     const note = `The prices would be of ${after.importedOn}, those now are of ${before.importedOn ?? 'an unknown day'}.`;
     return confirmAndWrite(context, { kind: 'prices', dataDir, text: formatPriceTable(update), yes, changes, note });
   });
@@ -74,17 +77,19 @@ export async function updateModels(context: CommandContext, { from, yes, ...flag
       ]);
     const fetched = await fetchList(context, from);
     if (!fetched.ok) return refuse(context, [fetched.error]);
+    const { name } = fetched.value;
     const yaml = readYaml(fetched.value.text, FETCHED_LIST);
-    if (!yaml.ok) return refuse(context, [`${from}: ${yaml.error}`]);
+    if (!yaml.ok) return refuse(context, [`${name}: ${yaml.error}`]);
     if (!isMapping(yaml.value) || !isMapping(yaml.value.models))
-      return refuse(context, [`${from}: must be a mapping with the key models`]);
+      return refuse(context, [`${name}: must be a mapping with the key models`]);
     const { models, updated_on = formatToday() } = yaml.value;
+    if (isInFuture(updated_on)) return refuseFuture(context, name, 'updated_on', updated_on);
     const text = `${JSON.stringify({ updated_on, models }, null, 2)}\n`;
-    const laid = parseRegistry(layModels(fs.readFileSync(shipped, 'utf8'), { file: from, text }), shipped);
+    const laid = parseRegistry(layModels(fs.readFileSync(shipped, 'utf8'), { file: name, text }), shipped);
     if (!laid.ok)
       return refuse(
         context,
-        laid.error.map((line) => line.replace(shipped, from)),
+        laid.error.map((line) => line.replace(shipped, name)),
       );
     const before = readPresent(
       () => readRegistry(shipped, context.packageDir, dataDir),
@@ -92,7 +97,7 @@ export async function updateModels(context: CommandContext, { from, yes, ...flag
     );
     const changes = compareRegistries(before, laid.value);
     if (changes.every(([, ids]) => ids.length === 0))
-      return reportUnchanged(context, `the models are those of ${from} already`);
+      return reportUnchanged(context, `the models are those of ${name} already`);
     return confirmAndWrite(context, { kind: 'models', dataDir, text, yes, changes, note: null });
   });
 }
@@ -140,6 +145,15 @@ async function run(
 
 function formatToday(): string {
   return isoTime(systemClock.now()).slice(0, 10);
+}
+
+/** A day of the future would win over every list to come. A publisher's day may be ahead of UTC's. */
+function isInFuture(day: unknown): day is string {
+  return typeof day === 'string' && day > isoTime(systemClock.now() + DAY_MS).slice(0, 10);
+}
+
+function refuseFuture(context: CommandContext, name: string, field: string, day: string): number {
+  return refuse(context, [`${name}: ${field}: ${day} is in the future; correct it, or the clock of this machine`]);
 }
 
 function refuseUsage(context: CommandContext, line: string): number {

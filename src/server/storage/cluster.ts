@@ -4,7 +4,6 @@ import { hostname } from 'node:os';
 import path from 'node:path';
 import { listPlaces } from '#core/policy/cluster/tree-place.ts';
 import type { Config } from '#protocol/config.ts';
-import { makeFolder } from '#protocol/folder.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 import { createClusterBus } from '#store/bus/nats/cluster-bus.ts';
 import { openLink } from '#store/bus/nats/link.ts';
@@ -21,7 +20,7 @@ import { createSingle } from '#store/postgres/connection/pool.ts';
 import { createAnalytics } from '#store/postgres/report/analytics.ts';
 import { createJournal } from '#store/postgres/write/journal.ts';
 import { createPriceVersionReader, createStore } from '#store/read/store.ts';
-import type { Storage, StorageOptions } from './storage.ts';
+import { makeDataFolder, type Storage, type StorageOptions } from './storage.ts';
 
 /** Of the lease: a heartbeat that was not answered by then is sent again. */
 const HEARTBEAT_PATIENCE = 0.4;
@@ -30,7 +29,7 @@ const HEARTBEAT_PATIENCE = 0.4;
 export async function openCluster(options: StorageOptions & { readonly url: string }): Promise<Storage> {
   const { url, config, packageDir, log, ids, clock, trusted } = options;
   const { database, cluster } = config;
-  makeFolder(options.dataDir, 0o700);
+  makeDataFolder(options.dataDir);
   const migrationsDir = path.join(packageDir, 'migrations', 'postgres');
   const pool = await openDatabase({
     url,

@@ -11,7 +11,10 @@ import type { Store } from '#core/ports/store-reader.ts';
 import type { Trees } from '#core/ports/tree-ownership.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
+import { StartupError } from '#protocol/errors.ts';
+import { makeFolder } from '#protocol/folder.ts';
 import type { IdGenerator } from '#protocol/ids.ts';
+import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { createBus } from '#store/bus/memory/local-bus.ts';
 import { createPriceVersionReader, createStore } from '#store/read/store.ts';
 import { newestId } from '#store/sqlite/connection/id-seed.ts';
@@ -69,6 +72,7 @@ export function openEmbedded(options: StorageOptions): Storage {
   const migrationsDir = path.join(packageDir, 'migrations');
   const database = openDatabase({ path: db_path, synchronous, migrationsDir, log });
   try {
+    makeDataFolder(options.dataDir);
     return createStorage(database);
   } catch (error) {
     database.close();
@@ -100,6 +104,17 @@ export function openEmbedded(options: StorageOptions): Storage {
         db.close();
       },
     };
+  }
+}
+
+/** The database may be elsewhere. Throws `StartupError`. */
+export function makeDataFolder(dataDir: string): void {
+  try {
+    makeFolder(dataDir, 0o700);
+  } catch (cause) {
+    throw new StartupError('data_folder_unwritable', [
+      `data_folder_unwritable: ${dataDir} cannot be made (${readErrorMessage(cause)}); check --data and the rights of the folder above it`,
+    ]);
   }
 }
 

@@ -132,11 +132,13 @@ describe('overlays', () => {
 });
 
 describe('versions', () => {
-  it('warn when the rates are more than 30 days old', () => {
+  it('warn when the rates are more than 30 days old, or of a future day', () => {
     const now = Date.parse('2026-05-08T12:00:00Z');
     expect(describeStaleRates('2026-04-08', now)).toBeNull();
     expect(describeStaleRates('2026-04-07', now)).toContain('2026-04-07');
     expect(describeStaleRates(null, now)).toBeNull();
+    expect(describeStaleRates('2026-05-09', now)).toBeNull();
+    expect(describeStaleRates('2026-05-10', now)).toContain('2026-05-10, which is in the future');
   });
 });
 

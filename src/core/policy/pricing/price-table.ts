@@ -32,12 +32,15 @@ function contentHash(models: Readonly<Record<string, ResolvedEntry>>): string {
 }
 
 /**
- * What a person should know of rates older than 30 days, or null.
+ * What a person should know of rates older than 30 days, or of a future day, or null.
  * @param now Unix milliseconds
  */
 export function describeStaleRates(importedOn: string | null, now: number): string | null {
   if (importedOn === null) return null;
   const days = Math.floor((now - Date.parse(importedOn)) / DAY_MS);
+  // A publisher's day may be ahead of UTC's.
+  if (days < -1)
+    return `the prices are of ${importedOn}, which is in the future, so newer ones are not taken; correct imported_on of the price table`;
   if (days > STALE_DAYS)
     return `the prices are ${days} days old (of ${importedOn}); metis prices update --from FILE|URL takes newer ones`;
   return null;

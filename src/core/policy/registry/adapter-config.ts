@@ -2,6 +2,7 @@
 import { isAbsolute, join } from 'node:path';
 import { z } from 'zod';
 import { type ClientWire, ClientWireSchema } from '#protocol/client-wire.ts';
+import { isPlainUrl, PLAIN_URL } from '#protocol/config.ts';
 import { issueLines } from '../parsing/plain-issue.ts';
 import { isMapping } from '../parsing/yaml.ts';
 import type { PromptClass } from '../pricing/price-table.ts';
@@ -22,10 +23,7 @@ const AdapterConfigSchema = z
       .nullable()
       .default(null),
     /** Null = the type's own address. */
-    base_url: z
-      .url({ protocol: /^https?$/, error: 'must be an http or https URL' })
-      .nullable()
-      .default(null),
+    base_url: z.string().refine(isPlainUrl, PLAIN_URL).nullable().default(null),
     /** Null = `<ADAPTER ID>_API_KEY`. */
     api_key_env: z
       .string()

@@ -72,6 +72,8 @@ export interface ToolOutput {
   readonly content: readonly ToolResultContent[];
   /** false: the tool ran and reports a failure; the result is marked `is_error`. */
   readonly success: boolean;
+  /** Lines of the server about the result: one block of their own behind `content`, which the tool's own text cannot forge. */
+  readonly notes?: readonly string[];
   /** Not shown to the model and not put on events. */
   readonly metadata: Readonly<Record<string, unknown>> | null;
   /** Workspace-relative. */

@@ -57,12 +57,12 @@ describe('the last line of a delegation', () => {
     expect(heads(t)).toEqual(heads(unlimited.t));
   });
 
-  // Promise 04.25: The budget note is a block of its own behind a schema answer.
+  // Promise 04.25: The server's notes are a block of their own behind a schema answer.
   it('is a block of its own, so that an answer by schema stays JSON', async () => {
     const { results } = await texts('2');
     const [output, note] = results[1]!.content.map((block) => (block.type === 'text' ? block.text : ''));
     expect(JSON.parse(output!)).toEqual({ did: 'b' });
-    expect(note).toMatch(/^\[budget: /);
+    expect(note).toMatch(/^\[worker [^\n]*\]\n\[budget: [^\n]*\]$/);
   });
 
   it('speaks of the limit with the least left', async () => {

@@ -8,7 +8,7 @@ import { toolText } from '#protocol/tool.ts';
 import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
 import { gate, restart } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
-import { resultsOf, textOf } from '../support/stored.ts';
+import { resultsOf, textOf, withoutWorkerLine } from '../support/stored.ts';
 import { tool } from '../support/tools.ts';
 import { until } from '../support/until.ts';
 
@@ -73,12 +73,12 @@ describe('changed files', () => {
     expect(content(t, 'b.ts')).toBe('three 2');
     const asked = t.adapter.requests
       .at(-1)!
-      .messages.flatMap(({ content: [block] }) => (block?.type === 'tool_result' ? [block.content] : []));
-    const blocks = (...texts: string[]) => texts.map((text) => ({ type: 'text', text }));
+      .messages.flatMap(({ content: [block] }) => (block?.type === 'tool_result' ? [block.content] : []))
+      .map((blocks) => blocks.map((block) => (block.type === 'text' ? withoutWorkerLine(block.text) : '')));
     expect(asked).toEqual([
-      blocks('made', '[changed 1 file: src/a.ts]'),
-      blocks('said', '[changed 1 file: b.ts]'),
-      blocks('done', '[changed 1 file: b.ts; also changed by another worker: b.ts]'),
+      ['made', '[changed 1 file: src/a.ts]'],
+      ['said', '[changed 1 file: b.ts]'],
+      ['done', '[changed 1 file: b.ts; also changed by another worker: b.ts]'],
     ]);
   });
 

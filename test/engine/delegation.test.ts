@@ -54,7 +54,7 @@ describe('one delegation', () => {
     expect(textOf((await resultsOf(t, session.id))[0]!)).toBe('there are three');
   });
 
-  it("gives the planner the worker's text and nothing about money", async () => {
+  it("gives the planner the worker's text and nothing about its cost", async () => {
     const t = await startEngine({ scenario: one });
     const session = await t.session();
     await t.run(session, 'how many files?');
@@ -62,7 +62,10 @@ describe('one delegation', () => {
     expect(block).toEqual({
       type: 'tool_result',
       tool_use_id: block.tool_use_id,
-      content: [{ type: 'text', text: 'there are three' }],
+      content: [
+        { type: 'text', text: 'there are three' },
+        { type: 'text', text: expect.stringMatching(/^\[worker sess_\w+; continuing costs about [^\n]*\]$/) },
+      ],
       is_error: false,
     });
   });

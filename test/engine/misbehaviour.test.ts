@@ -5,6 +5,7 @@ import type { ToolResultBlock } from '#protocol/message.ts';
 import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';
 import { type ManualClock, manualClock } from '../support/manual-clock.ts';
 import { call, delegate, scenario } from '../support/scenario.ts';
+import { textOf } from '../support/stored.ts';
 
 interface Misbehaviour {
   readonly ends: string;
@@ -167,9 +168,9 @@ it.each(WAYS)('a worker that ends $ends leaves its planner in order', async (way
   expect(await t.engine.store.sessions.view(delegation!.worker_session_id!)).toMatchObject({ status: 'ended' });
   const answers = (await t.engine.store.messages.history(session.id)).filter((m) => m.role === 'tool');
   expect(answers).toHaveLength(2);
-  const { content, is_error } = answers[0]!.content[0] as ToolResultBlock;
-  expect(is_error).toBe(way.mode !== null);
-  expect(content[0]?.type === 'text' ? content[0].text : '').toMatch(way.reads);
+  const answer = answers[0]!.content[0] as ToolResultBlock;
+  expect(answer.is_error).toBe(way.mode !== null);
+  expect(textOf(answer)).toMatch(way.reads);
 
   expect(await t.run(session, 'and now?')).toMatchObject({ status: 'completed', output: 'as ever' });
   const sent = t.adapter.requests.at(-1)!.messages.map((m) => m.role);

@@ -8,6 +8,7 @@ import type { FakeAnswer, FakeCall } from '../support/fake-provider.ts';
 import type { Parsed } from '../support/http.ts';
 import { type RealServer, startReal, startStrictFake } from '../support/real-server.ts';
 import { KEYS, registryAt, WIRES } from '../support/registry-at.ts';
+import { withoutWorkerLine } from '../support/stored.ts';
 
 const HEADER = 'value-of-a-header-of-ours';
 const MODEL = { anthropic: 'opus', openai: 'gpt' } as const;
@@ -30,7 +31,7 @@ function answer(call: FakeCall): FakeAnswer {
     }));
     return { tool_calls: tasks, usage };
   }
-  return { text: `Both are back: ${call.results.join(' and ')}.`, usage, delta: 5 };
+  return { text: `Both are back: ${call.results.map(withoutWorkerLine).join(' and ')}.`, usage, delta: 5 };
 }
 
 /** What must be the same in every run of the session. */

@@ -19,5 +19,13 @@ export async function resultsOf(t: TestEngine, sessionId: string): Promise<ToolR
   return history.filter((m) => m.role === 'tool').map((m) => m.content[0] as ToolResultBlock);
 }
 
+/** The line that names the worker of a result: it holds an id and a time (20 §3). */
+const WORKER_LINE = /(^|\n)\[worker sess_[^\n]*\](?=\n|$)/g;
+export const withoutWorkerLine = (text: string) => text.replace(WORKER_LINE, '').replace(/^\n/, '');
+
+/** The text of a result, without the line that names its worker. */
 export const textOf = (block: ToolResultBlock) =>
-  block.content.map((b) => (b.type === 'text' ? b.text : '')).join('\n');
+  block.content
+    .map((b) => (b.type === 'text' ? withoutWorkerLine(b.text) : ''))
+    .filter((text, at) => text !== '' || at === 0)
+    .join('\n');

@@ -21,14 +21,18 @@ export type Recording = z.infer<typeof RecordingSchema>;
 /** The response headers that adapters read; others are not recorded. */
 export const KEPT_HEADERS = ['content-type', 'request-id', 'x-request-id', 'retry-after', 'retry-after-ms'];
 
-/** Equal for the same request of another run: tool use ids count by their order of appearance only. */
+const RUN_IDS = /(tu_|sess_)[0-7][0-9A-HJKMNP-TV-Z]{25}/g;
+/** The price and the time behind a worker's id (20 §3). */
+const CONTINUATION_PRICE = /; continuing costs about \$[\d.]+(?: until \d\d:\d\d, then \$[\d.]+)?(?=\])/g;
+
+/** Equal for the same request of another run: ids count by their order of appearance only, and times not at all. */
 export function bodyKey(body: unknown, secrets: readonly string[]): string {
   const ordinals = new Map<string, number>();
-  const text = canonicalJson(scrubValue(body, secrets)).replace(/tu_[0-7][0-9A-HJKMNP-TV-Z]{25}/g, (id) => {
+  const text = canonicalJson(scrubValue(body, secrets)).replace(RUN_IDS, (id: string, prefix: string) => {
     if (!ordinals.has(id)) ordinals.set(id, ordinals.size + 1);
-    return `tu_${ordinals.get(id)}`;
+    return `${prefix}${ordinals.get(id)}`;
   });
-  return sha256Hex(text);
+  return sha256Hex(text.replace(CONTINUATION_PRICE, ''));
 }
 
 /** An ended attempt without its request body; credentials are not removed yet. */

@@ -221,12 +221,12 @@ function matchesRule(match: Match, request: CanonicalRequest, facts: Facts): boo
 }
 
 /** What the server adds for the model behind a result (14): an answer that quotes the result leaves it out. */
-const BUDGET_LINES = /(?:\n?\[budget(?: warning)?: [^\n\]]*\])+$/;
+const SERVER_LINES = /(?:\n?\[(?:budget(?: warning)?:|worker) [^\n\]]*\])+$/;
 
 function fillPlaceholders(respond: Respond, request: CanonicalRequest, facts: Facts): Respond {
   const values: Record<Placeholder, string> = {
     last_user_text: facts.userText,
-    last_tool_result: facts.toolResult.replace(BUDGET_LINES, ''),
+    last_tool_result: facts.toolResult.replace(SERVER_LINES, ''),
     model: request.model.id,
     turn: String(request.caller.turn_index),
     call: String(request.caller.call_index),

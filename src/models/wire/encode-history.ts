@@ -1,13 +1,27 @@
 // Steps that every wire takes to encode a history: pair calls with results, collect system text, drop blocks (11.4).
 import { type Beginnings, createBeginnings } from '#core/policy/context/beginnings.ts';
 import type { ToolUseId } from '#protocol/ids.ts';
-import { type ContentBlock, joinText, type StoredMessage } from '#protocol/message.ts';
+import { type ContentBlock, joinText, type StoredMessage, type ToolResultContent } from '#protocol/message.ts';
 import { getProvider, type ModelEntry } from '#protocol/model.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
 import type { CodecLog } from './codec.ts';
 
 /** The result of a call that has none: providers reject a history without it. */
 export const INTERRUPTED = 'Tool call was interrupted before it produced a result.';
+
+/**
+ * A result on a wire whose results are one text. The lines of the last of several blocks may be the server's: a line of an
+ * earlier block that begins as they do is indented, so that it cannot be taken for one.
+ */
+export function joinResult(content: readonly ToolResultContent[]): string {
+  const last = content.length - 1;
+  const texts = content.map((block, at) => {
+    if (block.type !== 'text') return '[image]';
+    if (at === last) return block.text;
+    return block.text.replace(/^\[/gm, ' [');
+  });
+  return texts.join('\n');
+}
 
 /** One step of a history that every provider accepts: each call is followed by its result at once. */
 type Step =

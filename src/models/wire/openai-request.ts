@@ -15,6 +15,7 @@ import {
   findUnsupported,
   INTERRUPTED,
   isBlank,
+  joinResult,
   joinTexts,
   NO_TEXT,
   replaceLoneSurrogates,
@@ -183,7 +184,7 @@ function encodeAssistant(message: StoredMessage, drop: Drop): string | null {
 function encodeResult(message: StoredMessage): string | null {
   const result = message.content[0];
   if (result?.type !== 'tool_result') return null;
-  const text = result.content.map((block) => (block.type === 'text' ? block.text : '[image]')).join('\n');
+  const text = joinResult(result.content);
   return JSON.stringify(toolMessage(result.tool_use_id, text, result.is_error));
 }
 

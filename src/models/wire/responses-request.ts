@@ -14,6 +14,7 @@ import {
   findUnsupported,
   INTERRUPTED,
   isBlank,
+  joinResult,
   joinTexts,
   NO_TEXT,
   replaceLoneSurrogates,
@@ -148,7 +149,7 @@ function canSendReasoning({ metadata }: StoredMessage, model: ModelEntry): boole
 function encodeResult(message: StoredMessage): object[] {
   const result = message.content[0];
   if (result?.type !== 'tool_result') return [];
-  const text = result.content.map((block) => (block.type === 'text' ? block.text : '[image]')).join('\n');
+  const text = joinResult(result.content);
   return [callOutput(result.tool_use_id, text, result.is_error)];
 }
 

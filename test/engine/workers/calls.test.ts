@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest';
 import type { ToolResultBlock } from '#protocol/message.ts';
 import { type Parsed, startServer, type TestServer } from '../../support/http.ts';
 import { call, planner, scenario, worker } from '../../support/scenario.ts';
+import { textOf } from '../../support/stored.ts';
 
 const usage = { input_tokens: 1000, output_tokens: 100 };
 const allow = (...names: string[]) => ({ workers: { planner_allow_workers: names } as never });
@@ -15,7 +16,6 @@ async function result(server: TestServer, id: string): Promise<ToolResultBlock> 
   const { messages } = (await server.call('GET', `/sessions/${id}/messages`)).body;
   return messages.findLast((m: Parsed) => m.role === 'tool').content[0];
 }
-const textOf = (block: ToolResultBlock) => block.content.map((c) => (c.type === 'text' ? c.text : '')).join('\n');
 const of = (server: TestServer, type: string) =>
   server.events.filter((e) => e.type === type).map((e) => e.payload as Parsed);
 

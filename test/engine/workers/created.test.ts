@@ -6,6 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { tempFolder } from '../../support/engine.ts';
 import { type Parsed, startServer, type TestServer } from '../../support/http.ts';
 import { call, planner, scenario, worker } from '../../support/scenario.ts';
+import { textOf } from '../../support/stored.ts';
 
 const config = { workers: { dynamic: true, allow_approve_all: true, planner_allow_workers: ['*'] } as never };
 const SPEC = { name: 'x', instructions: 'You count.\nCarefully.', description: 'Counts.' };
@@ -18,9 +19,7 @@ const answer = (t: TestServer, { confirmation_request_id: id }: Parsed, body: ob
   t.call('POST', `/confirmations/${id}`, body);
 async function results(t: TestServer, id: string): Promise<string[]> {
   const { messages } = (await t.call('GET', `/sessions/${id}/messages`)).body;
-  return messages
-    .filter((m: Parsed) => m.role === 'tool')
-    .map((m: Parsed) => m.content[0].content.map((c: Parsed) => c.text).join('\n'));
+  return messages.filter((m: Parsed) => m.role === 'tool').map((m: Parsed) => textOf(m.content[0]));
 }
 const playing = (...calls: object[]) => ({
   config,

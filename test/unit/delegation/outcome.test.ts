@@ -1,7 +1,7 @@
 // How a worker's end becomes an outcome and what its planner reads of it (04 §4.2, §5.3, §7, §12).
 import { describe, expect, it } from 'vitest';
 import {
-  plannerTexts,
+  formatForPlanner,
   readStructured,
   repairMessage,
   type WorkerEnd,
@@ -29,7 +29,7 @@ const request = { summary: 'need a', missing: [{ type: 'file' as const, ref: 'a.
 /** `[failure_mode, error, output, disposition]` as planner and session see them. */
 function seen(end: WorkerEnd) {
   const outcome = workerOutcome(end);
-  const { texts } = plannerTexts({ ...outcome, worker_session_id, ...NO_CHANGES });
+  const { texts } = formatForPlanner({ ...outcome, worker_session_id, ...NO_CHANGES }, null);
   const { error, output } = JSON.parse(texts[0]!);
   return [outcome.failure_mode, error, output, outcome.disposition];
 }
@@ -120,43 +120,52 @@ describe('workerOutcome', () => {
   });
 });
 
-describe('plannerTexts', () => {
+describe('formatForPlanner', () => {
+  const view = (
+    outcome: ReturnType<typeof workerOutcome>,
+    { id = worker_session_id as SessionId | null, changes = {}, line = null as string | null } = {},
+  ) => formatForPlanner({ ...outcome, worker_session_id: id, ...NO_CHANGES, ...changes }, line);
+
   it('is the output alone on success, and one compact JSON object on failure', () => {
     const success = workerOutcome(completed);
-    expect(plannerTexts({ ...success, worker_session_id, ...NO_CHANGES })).toEqual({
-      texts: ['so far'],
-      is_error: false,
-    });
-    expect(plannerTexts({ ...success, output: { n: 1 }, worker_session_id, ...NO_CHANGES })).toEqual({
-      texts: ['{"n":1}'],
-      is_error: false,
-    });
-    const failure = workerOutcome({ kind: 'no_model' });
-    expect(plannerTexts({ ...failure, worker_session_id: null, ...NO_CHANGES })).toEqual({
+    expect(view(success)).toEqual({ texts: ['so far'], notes: [], is_error: false });
+    expect(view({ ...success, output: { n: 1 } })).toEqual({ texts: ['{"n":1}'], notes: [], is_error: false });
+    expect(view(workerOutcome({ kind: 'no_model' }), { id: null })).toEqual({
       texts: ['{"error":"no_model_available_for_tier","output":"","worker_session_id":null}'],
+      notes: [],
       is_error: true,
     });
   });
 
   it('cuts more than 100000 characters and names the worker session', () => {
     const exact = workerOutcome({ ...completed, text: 'x'.repeat(100_000) });
-    expect(plannerTexts({ ...exact, worker_session_id, ...NO_CHANGES }).texts).toEqual(['x'.repeat(100_000)]);
-    const over = plannerTexts({ ...exact, output: 'x'.repeat(100_001), worker_session_id, ...NO_CHANGES });
-    expect(over.texts).toEqual(['x'.repeat(100_000), expect.stringContaining(worker_session_id)]);
+    expect(view(exact)).toMatchObject({ texts: ['x'.repeat(100_000)], notes: [] });
+    const over = view({ ...exact, output: 'x'.repeat(100_001) });
+    expect(over.texts).toEqual(['x'.repeat(100_000)]);
+    expect(over.notes).toEqual([expect.stringContaining(worker_session_id)]);
   });
 
-  // Promise 04.25: A schema answer stays JSON for the planner; the server's notes are blocks of their own behind it.
+  // Promise 04.25: A schema answer stays JSON for the planner; the server's notes are one block of their own behind it.
   it("are the output alone and the server's notes behind it, so that an object stays JSON", () => {
-    const changes = { ...NO_CHANGES, changed_files: [{ path: 'a.ts', change: 'edited' as const }] };
+    const changes = {
+      changed_files: [{ path: 'a.ts', change: 'edited' as const }],
+      applied: false,
+      conflicts: ['a.ts'],
+    };
+    const line = '[worker w]';
+    const notes = [
+      '[changed 1 file: a.ts]',
+      '[changes not applied, conflicts in: a.ts; continue this worker to resolve them]',
+      line,
+    ];
     const object = workerOutcome({ ...completed, structured: ok({ n: 1 }) });
-    const note = '[changed 1 file: a.ts]';
-    expect(plannerTexts({ ...object, worker_session_id, ...changes }).texts).toEqual(['{"n":1}', note]);
-    const failure = plannerTexts({ ...workerOutcome({ kind: 'no_model' }), worker_session_id, ...changes });
+    expect(view(object, { changes, line })).toMatchObject({ texts: ['{"n":1}'], notes });
+    const failure = view(workerOutcome({ kind: 'no_model' }), { changes, line });
     expect(JSON.parse(failure.texts[0]!)).toMatchObject({ error: 'no_model_available_for_tier' });
-    expect(failure.texts.slice(1)).toEqual([note]);
+    expect(failure).toMatchObject({ texts: [expect.anything()], notes });
     const silent = workerOutcome({ ...completed, text: '' });
-    expect(plannerTexts({ ...silent, worker_session_id, ...changes }).texts).toEqual([note]);
-    expect(plannerTexts({ ...silent, worker_session_id, ...NO_CHANGES }).texts).toEqual([]);
+    expect(view(silent, { changes, line })).toMatchObject({ texts: [], notes });
+    expect(view(silent)).toMatchObject({ texts: [], notes: [] });
   });
 });
 

@@ -1,14 +1,19 @@
 // A worker that goes on where an earlier one of the same session ended (20 §3).
 import { workerTaskPrompt } from '#core/policy/context/worker-brief.ts';
+import { formatWorkerLine, priceContinuation } from '#core/policy/delegation/continuation-price.ts';
+import { promptCache } from '#core/policy/registry/adapter-config.ts';
 import type { DelegateRequest, DelegationRecord } from '#protocol/delegate.ts';
 import { AppError, type Issue } from '#protocol/errors.ts';
 import { textBlock } from '#protocol/message.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { ToolError, type ToolOutput, toolText } from '#protocol/tool.ts';
-import { readEarlier } from '../session/read-history.ts';
+import { promptTokens } from '#protocol/usage.ts';
+import { cacheLifetime } from '../model-call/model-request.ts';
+import { resolvePricingId } from '../money/call-price.ts';
+import { readEarlier, readHistory } from '../session/read-history.ts';
 import type { Caller } from '../state/delegation-runs.ts';
-import type { LiveSessions, Runtime, Storage } from '../state/engine.ts';
+import type { LiveSessions, ModelCatalog, Runtime, Storage } from '../state/engine.ts';
 import { steerOrTakeLock } from '../turn/incoming-message.ts';
 
 /** The worker to continue, which may still run. */
@@ -39,6 +44,26 @@ async function countContinuations(engine: Pick<Storage, 'store'>, session: Sessi
   const earlier = await readEarlier(engine, session);
   if (earlier === null) return 0;
   return 1 + (await countContinuations(engine, earlier));
+}
+
+/** The line that names a worker that has ended, with what continuing it costs. */
+export async function describeContinuation(
+  engine: Runtime & Storage & ModelCatalog,
+  worker: SessionRecord,
+): Promise<string> {
+  const history = await readHistory(engine, worker);
+  const last = history.findLast(({ role, metadata }) => role === 'assistant' && metadata.usage !== null);
+  const { model, usage } = last?.metadata ?? {};
+  if (last === undefined || model == null || usage == null) return formatWorkerLine(worker.id, null);
+  const adapter = engine.registry.adapters.get(engine.registry.get(model)?.adapter ?? '');
+  const lifetime = cacheLifetime(engine, { session: worker, history });
+  const call = {
+    pricing_id: resolvePricingId(engine, model),
+    tokens: promptTokens(usage) + usage.output_tokens,
+    answered_at: Date.parse(last.created_at),
+    cache: adapter === undefined ? null : promptCache(adapter, lifetime),
+  };
+  return formatWorkerLine(worker.id, priceContinuation(engine.prices, call, engine.clock.now()));
 }
 
 export function isRunning({ delegation }: EarlierWorker): boolean {

@@ -1,6 +1,6 @@
 // Spawns and runs a worker. Every tool uses this path: create the session, run it, close the delegation (04 §5, 13 §1).
 import { listReferredFiles } from '#core/policy/delegation/delegate-tool.ts';
-import { plannerTexts, type WorkerEnd, workerOutcome } from '#core/policy/delegation/worker-outcome.ts';
+import { formatForPlanner, type WorkerEnd, workerOutcome } from '#core/policy/delegation/worker-outcome.ts';
 import { chooseWorkerModel } from '#core/policy/routing/worker-model.ts';
 import { narrowWorkerTools } from '#core/policy/workers/worker-tools.ts';
 import { WorktreeError } from '#core/ports/worktrees.ts';
@@ -32,6 +32,7 @@ import { endOpenTurn, findContextRequest, rebuildRun } from '../turn/end-turn.ts
 import { announceResumed, failModelGone } from '../turn/planner-turn.ts';
 import { resolveWorkerTools } from './choose-isolation.ts';
 import { closeDelegation } from './close-delegation.ts';
+import { describeContinuation } from './continue-worker.ts';
 import {
   createOpening,
   findStartedEvent,
@@ -205,22 +206,29 @@ async function finishDelegation(
     cancelScope(run.scope, new Cancelled('shutdown'));
     throw run.signal.reason;
   }
-  const { texts, is_error } = plannerTexts({
-    failure_mode: outcome.failure_mode,
-    error_message: outcome.error_message,
-    output: outcome.output,
-    worker_session_id: spawned.delegation.worker_session_id,
-    ...changes,
-  });
-  return toolTexts(texts, {
-    success: !is_error,
+  const { failure_mode, error_message, output } = outcome;
+  const { worker_session_id } = spawned.delegation;
+  const result = { failure_mode, error_message, output, worker_session_id, ...changes };
+  return {
+    ...(await answerPlanner(engine, result, spawned.session)),
     metadata: {
       success: outcome.success,
       usage_summary: usage,
-      worker_session_id: spawned.delegation.worker_session_id,
+      worker_session_id,
       ...changes,
     },
-  });
+  };
+}
+
+/** The result of the call, as the planner's model reads it. */
+async function answerPlanner(
+  engine: DelegationEngine,
+  result: Parameters<typeof formatForPlanner>[0],
+  worker: SessionRecord | null,
+): Promise<ToolOutput> {
+  const line = worker === null ? null : await describeContinuation(engine, worker);
+  const { texts, notes, is_error } = formatForPlanner(result, line);
+  return toolTexts(texts, { notes, success: !is_error });
 }
 
 // Finds the worker of a delegation call again after a restart or a pause: never a second worker (04 §13 step 5).
@@ -237,13 +245,11 @@ export async function resumeWorker(
 ): Promise<ToolOutput | null> {
   const delegation = await engine.store.delegations.get(toolUseId);
   if (!delegation) return null;
-  if (delegation.status === 'completed' || delegation.status === 'failed') {
-    const { texts, is_error } = plannerTexts(delegation);
-    return toolTexts(texts, { success: !is_error });
-  }
   const session = delegation.worker_session_id
     ? await engine.store.sessions.record(delegation.worker_session_id)
     : null;
+  if (delegation.status === 'completed' || delegation.status === 'failed')
+    return answerPlanner(engine, delegation, session);
   if (!session) throw new Error(`delegation ${toolUseId} is open without a worker`);
   const started = await findStartedEvent(engine, delegation);
   const used = await engine.store.delegations.usage(session.id);

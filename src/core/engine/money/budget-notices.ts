@@ -2,7 +2,6 @@
 import type { Write } from '#core/ports/journal-writer.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId, TurnId } from '#protocol/ids.ts';
-import type { ToolResultContent } from '#protocol/message.ts';
 import { fromPusd, ZERO_PUSD } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { Budgets, Runtime, Storage } from '../state/engine.ts';
@@ -147,27 +146,23 @@ async function hasWarnedBefore(
 
 // The remaining money, for the model, as lines at the end of tool results (20 §5).
 
-/**
- * The content with this result's budget lines: a warning that was published since the last result, and behind a
- * delegation the remainder of the tightest limit.
- */
-export async function appendBudgetLines(
+/** The budget lines of a result: a warning published since the last result, and behind a delegation the tightest limit's remainder. */
+export async function readBudgetLines(
   engine: Runtime & Storage & Budgets,
   run: TurnPlan & TurnProgress,
-  content: readonly ToolResultContent[],
   delegated: boolean,
-): Promise<ToolResultContent[]> {
-  if (!engine.config.budgets.show_to_model) return [...content];
+): Promise<readonly string[]> {
+  if (!engine.config.budgets.show_to_model) return [];
   // Taken before the next await, so that one of several parallel results contains it.
   const warned = run.budget_warned;
   run.budget_warned = false;
-  if (!warned && !delegated) return [...content];
+  if (!warned && !delegated) return [];
   const left = await formatTightestLimit(engine, run);
-  if (left === null) return [...content];
+  if (left === null) return [];
   const lines: string[] = [];
   if (warned) lines.push(`[budget warning: ${left}]`);
   if (delegated) lines.push(`[budget: ${left}]`);
-  return [...content, ...lines.map((text) => ({ type: 'text' as const, text }))];
+  return lines;
 }
 
 /** `$0.42 of $2 left` of the limit with the smallest remainder right now; null where no limit covers the turn. */

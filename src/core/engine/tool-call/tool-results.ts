@@ -7,10 +7,16 @@ import type { Issue } from '#protocol/errors.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { CallChanges } from '#protocol/file-change.ts';
 import type { EventId, ToolUseId, TurnId } from '#protocol/ids.ts';
-import { plainMetadata, type StoredMessage, type ToolResultBlock, type ToolUseBlock } from '#protocol/message.ts';
+import {
+  plainMetadata,
+  type StoredMessage,
+  type ToolResultBlock,
+  type ToolResultContent,
+  type ToolUseBlock,
+} from '#protocol/message.ts';
 import { canonicalJson } from '#protocol/text/canonical-json.ts';
 import type { ToolCallStatus, ToolErrorClass, ToolOutput } from '#protocol/tool.ts';
-import { appendBudgetLines } from '../money/budget-notices.ts';
+import { readBudgetLines } from '../money/budget-notices.ts';
 import { type Budgets, type Runtime, type Storage, safeName, safeText } from '../state/engine.ts';
 import type { StartedCall, ToolResults, TurnPlan, TurnProgress, TurnRun } from '../state/turn-run.ts';
 
@@ -109,6 +115,12 @@ export interface Started {
 /** The text of an unexpected fault: its details are in the log only. */
 export const OPAQUE_TEXT = 'Tool execution failed.';
 
+/** The content with the server's lines as its last block, so that no tool can write them. */
+function withNotes(content: readonly ToolResultContent[], notes: readonly string[]): ToolResultContent[] {
+  if (notes.length === 0) return [...content];
+  return [...content, { type: 'text', text: notes.join('\n') }];
+}
+
 /** @param how `edited` is the input that ran, when the approver had changed it */
 export async function settleCompleted(
   engine: Runtime & Storage & Budgets,
@@ -120,7 +132,8 @@ export async function settleCompleted(
   const { parent, began } = how.started;
   const output = truncateOutput(how.output);
   const delegated = run.tools.some((tool) => tool.name === call.name && tool.spawns);
-  const content = await appendBudgetLines(engine, run, output.content, delegated);
+  const notes = [...(output.notes ?? []), ...(await readBudgetLines(engine, run, delegated))];
+  const content = withNotes(output.content, notes);
   if (edited) content.unshift({ type: 'text', text: editNote(call.input, edited) });
   const result: ToolResultBlock = {
     type: 'tool_result',
@@ -228,7 +241,7 @@ export async function settleRefused(
     files_modified: null,
     command_executed: null,
   });
-  const content = await appendBudgetLines(engine, run, truncated.content, false);
+  const content = withNotes(truncated.content, await readBudgetLines(engine, run, false));
   const result: ToolResultBlock = { ...errorResult(call.id, ''), content };
   const message = refusal.text === OPAQUE_TEXT ? 'execution_error' : refusal.text;
   const events = await engine.journal.commit({
@@ -268,7 +281,7 @@ export async function settleInvalidInput(
 ): Promise<ToolOutcome> {
   const lines = issues.map(({ path, message }) => `${path || '$'}: ${message}`);
   const refused = errorResult(call.id, lines.join('\n'));
-  const result = { ...refused, content: await appendBudgetLines(engine, run, refused.content, false) };
+  const result = { ...refused, content: withNotes(refused.content, await readBudgetLines(engine, run, false)) };
   const events = await engine.journal.commit({
     writes: [{ kind: 'tool_call.settle', id: call.id, status: 'failed', result, at: engine.clock.now() }],
     emit: [

@@ -135,7 +135,7 @@ function formatIssuePath(path: readonly PropertyKey[]): string {
 
 // Descriptions and JSON Schemas of `delegate` and `_request_context` for models (04 §4, §8).
 
-export const DELEGATE_DESCRIPTION = `Hands one self-contained sub-task to a worker: a separate agent on a model of the tier you choose, in the same workspace, with your tools. The call returns when the worker is done; the result is the worker's final message. Blocks in square brackets behind it are notes of the server.
+export const DELEGATE_DESCRIPTION = `Hands one self-contained sub-task to a worker: a separate agent on a model of the tier you choose, in the same workspace, with your tools. The call returns when the worker is done; the result is the worker's final message. The block behind it, lines in square brackets, is the server's: its \`[worker ID; ...]\` names a worker whose work can be continued with a further task (\`continue\`), and what reading it again costs.
 
 Delegate work that is mechanical or bulky and easy to state: searching, renaming, reformatting, summarising files, writing tests to a plan. Keep judgement, design and anything that needs this conversation for yourself. Do not delegate what one or two tool calls of your own would do.
 

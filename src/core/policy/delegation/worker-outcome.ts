@@ -230,17 +230,25 @@ export function workerOutcome(end: WorkerEnd): DelegateOutcome {
 
 type PlannerResult = Pick<DelegationRecord, 'failure_mode' | 'error_message' | 'output' | 'worker_session_id'>;
 
-/**
- * The text blocks that the planner's model reads: the worker's output alone, then the server's notes, each a block of its own.
- * Usage, cost and dropped tools are not among them.
- */
-export function plannerTexts(result: PlannerResult & WorkerChanges): {
+/** What the planner's model reads of a delegation. */
+export interface PlannerView {
+  /** The worker's output alone; empty where it is. */
   readonly texts: readonly string[];
+  /** The server's lines, which are one block behind it. */
+  readonly notes: readonly string[];
   readonly is_error: boolean;
-} {
-  const notes = [formatChanges(result), formatUnapplied(result, result.worker_session_id)];
+}
+
+/**
+ * Usage, cost and dropped tools are not part of it.
+ * @param workerLine names the worker and what continuing it costs; null where there is no worker
+ */
+export function formatForPlanner(result: PlannerResult & WorkerChanges, workerLine: string | null): PlannerView {
+  const { text, cut } = cutOutput(result);
+  const notes = [cut, formatChanges(result), formatUnapplied(result, result.worker_session_id), workerLine];
   return {
-    texts: [...outputTexts(result), ...notes.filter((note) => note !== null)],
+    texts: text === '' ? [] : [text],
+    notes: notes.filter((note) => note !== null),
     is_error: result.failure_mode !== null,
   };
 }
@@ -253,14 +261,11 @@ function formatOutput(result: PlannerResult): string {
   return JSON.stringify(output ?? '');
 }
 
-function outputTexts(result: PlannerResult): readonly string[] {
+function cutOutput(result: PlannerResult): { readonly text: string; readonly cut: string | null } {
   const whole = formatOutput(result);
-  if (whole.length <= MAX_PLANNER_CHARS) {
-    if (whole === '') return [];
-    return [whole];
-  }
-  const note = `[cut at ${MAX_PLANNER_CHARS} characters; the rest is in worker session ${result.worker_session_id}]`;
-  return [cutText(whole, MAX_PLANNER_CHARS), note];
+  if (whole.length <= MAX_PLANNER_CHARS) return { text: whole, cut: null };
+  const cut = `[cut at ${MAX_PLANNER_CHARS} characters; the rest is in worker session ${result.worker_session_id}]`;
+  return { text: cutText(whole, MAX_PLANNER_CHARS), cut };
 }
 
 /** `error` of the result: the failure mode, or its message where the mode has a reason. Null on success. */

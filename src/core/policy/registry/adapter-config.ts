@@ -99,6 +99,25 @@ export function promptClass({ type, options }: AdapterConfig, ttl: '5m' | '1h'):
   return 'write';
 }
 
+/** How a provider caches prompts. */
+export interface PromptCache {
+  /** How long a prompt stays cached at least after its last use. */
+  readonly lifetime_ms: number;
+  /** The class that a prompt is billed as when it is cached again. */
+  readonly write: 'write' | 'write_1h';
+}
+
+const MINUTE_MS = 60_000;
+
+/** Null where no prompt is cached. A lifetime of an hour can be asked for where caches are marked in the request alone. */
+export function promptCache({ type, options }: AdapterConfig, ttl: '5m' | '1h'): PromptCache | null {
+  if (type === 'anthropic' && options.prompt_cache === false) return null;
+  const wanted = (type === 'anthropic' && options.cache_ttl) || ttl;
+  const isMarked = type === 'anthropic' || type === 'scripted';
+  if (isMarked && wanted === '1h') return { lifetime_ms: 60 * MINUTE_MS, write: 'write_1h' };
+  return { lifetime_ms: 5 * MINUTE_MS, write: 'write' };
+}
+
 /** The adapter of a provider that has a type of its own and needs no declaration; null for any other. */
 export function knownAdapter(provider: string): AdapterConfig | null {
   const parsed = AdapterConfigSchema.safeParse({ type: provider });

@@ -256,7 +256,7 @@ export const ISOLATED = {
     type: 'string',
     enum: ApplySchema.options,
     description:
-      'For a worktree. each: its changes are merged when it succeeds. never: they are kept for a person to apply. Default: each.',
+      'For a worktree. each: its changes are merged when it succeeds. together: those of all workers of one message that state it are merged at once when the last has ended, or not at all. never: they are kept for a person to apply. Default: each.',
   },
 };
 

@@ -12,7 +12,7 @@ export type FileChange = z.infer<typeof FileChangeSchema>;
 export const IsolationSchema = z.enum(['shared', 'worktree']);
 export type Isolation = z.infer<typeof IsolationSchema>;
 
-export const ApplySchema = z.enum(['each', 'never']);
+export const ApplySchema = z.enum(['each', 'together', 'never']);
 export type Apply = z.infer<typeof ApplySchema>;
 
 /** Changes of the workspace by one tool call. */

@@ -21,6 +21,7 @@ export function createEngine(deps: EngineDeps): Engine {
     gateway: createGatewayMemory(),
     starts: new Map(),
     workers: createWorkerPort(() => engine),
+    applyGroups: new Map(),
     files: createFileLedger(),
     outside: createOutsideRuns(deps.config.tools.max_concurrent_per_session),
     ending: new Set(),

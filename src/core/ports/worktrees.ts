@@ -23,6 +23,15 @@ export type Merge =
     }
   | { readonly kind: 'conflict'; readonly paths: readonly string[] };
 
+/** The same of several results, each merged into what the earlier ones made of the workspace. */
+export type JoinedMerge =
+  | Extract<Merge, { readonly kind: 'clean' }>
+  | {
+      readonly kind: 'conflict';
+      /** Of each worker that conflicts with the workspace or with an earlier worker. */
+      readonly paths: ReadonlyMap<SessionId, readonly string[]>;
+    };
+
 /** Files that were changed while they were to be written; nothing of the merge is left in the workspace. */
 export interface Written {
   readonly changed_meanwhile: readonly string[];
@@ -47,6 +56,8 @@ export interface Worktrees {
   recordResult(worktree: WorktreeRecord, isWritable: (path: string) => Promise<boolean>): Promise<TreeChanges>;
   /** Merges the recorded result with the caller's workspace as it is now. Throws `WorktreeError`. */
   merge(worktree: WorktreeRecord): Promise<Merge>;
+  /** Merges recorded results of one caller, in this order, with its workspace as it is now. Throws `WorktreeError`. */
+  mergeAll(worktrees: readonly WorktreeRecord[]): Promise<JoinedMerge>;
   /**
    * Writes the paths that differ between the trees, each only where the disk holds what was merged, or already what is
    * to be written.

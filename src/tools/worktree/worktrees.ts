@@ -2,7 +2,7 @@
 import { lstat, mkdir, readdir, readlink, rm } from 'node:fs/promises';
 import path from 'node:path';
 import type { Logger } from '#core/ports/logger.ts';
-import { WorktreeError, type Worktrees } from '#core/ports/worktrees.ts';
+import { type JoinedMerge, type Merge, WorktreeError, type Worktrees } from '#core/ports/worktrees.ts';
 import type { FileChange, WorktreeRecord } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
@@ -147,6 +147,43 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     return { own, top, content, hasModes: settings.get('core.filemode') !== 'false' };
   }
 
+  async function mergeAll(worktrees: readonly WorktreeRecord[]): Promise<JoinedMerge> {
+    const [first] = worktrees;
+    if (first === undefined) throw new WorktreeError('there is no result to merge');
+    const own = await openRecorded(first);
+    const from = await snapshotCaller(own, 'caller.index');
+    const paths = new Map<SessionId, readonly string[]>();
+    let tree = from;
+    for (const worktree of worktrees) {
+      const merged = await mergeResult(await openRecorded(worktree), worktree, tree);
+      if (merged.kind === 'conflict') paths.set(worktree.session_id, merged.paths);
+      else tree = merged.tree;
+    }
+    if (paths.size > 0) return { kind: 'conflict', paths };
+    return { kind: 'clean', from, tree };
+  }
+
+  /** Merges a result with a tree of the caller's workspace. */
+  async function mergeResult(own: OwnGit, { base_tree, result_tree }: WorktreeRecord, from: string): Promise<Merge> {
+    if (result_tree === null) throw new WorktreeError('the worker has left no result yet');
+    const base = await commit(own, base_tree, null, 'base');
+    const ours = await commit(own, from, base, 'ours');
+    const theirs = await commit(own, result_tree, base, 'result');
+    const args = ['merge-tree', '--write-tree', '-z', '--name-only', '--no-messages', ours, theirs];
+    const { code, out } = await own.run(args, { codes: [0, 1] });
+    const [tree = '', ...conflicts] = unpackNames(out);
+    const { prefix } = own.repository;
+    const show = (name: string) => readableName(name.startsWith(prefix) ? name.slice(prefix.length) : name);
+    if (code === 1) return { kind: 'conflict', paths: [...new Set(conflicts.map(show))].sort() };
+    // A renamed file may take a change along to where this worker may not write.
+    const outside = (await compareTrees(own, from, tree)).filter(
+      ({ name, before, after }) =>
+        !name.startsWith(prefix) || before?.mode === MODULE_MODE || after?.mode === MODULE_MODE,
+    );
+    if (outside.length > 0) return { kind: 'conflict', paths: outside.map(({ name }) => show(name)) };
+    return { kind: 'clean', from, tree };
+  }
+
   return {
     findObstacle: (root) =>
       inspect(root).then(
@@ -197,26 +234,11 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     },
 
     async merge(worktree) {
-      const own = await openRecorded(worktree);
-      if (worktree.result_tree === null) throw new WorktreeError('the worker has left no result yet');
-      const from = await snapshotCaller(own, 'caller.index');
-      const base = await commit(own, worktree.base_tree, null, 'base');
-      const ours = await commit(own, from, base, 'ours');
-      const theirs = await commit(own, worktree.result_tree, base, 'result');
-      const args = ['merge-tree', '--write-tree', '-z', '--name-only', '--no-messages', ours, theirs];
-      const { code, out } = await own.run(args, { codes: [0, 1] });
-      const [tree = '', ...conflicts] = unpackNames(out);
-      const { prefix } = own.repository;
-      const show = (name: string) => readableName(name.startsWith(prefix) ? name.slice(prefix.length) : name);
-      if (code === 1) return { kind: 'conflict', paths: [...new Set(conflicts.map(show))].sort() };
-      // A renamed file may take a change along to where this worker may not write.
-      const outside = (await compareTrees(own, from, tree)).filter(
-        ({ name, before, after }) =>
-          !name.startsWith(prefix) || before?.mode === MODULE_MODE || after?.mode === MODULE_MODE,
-      );
-      if (outside.length > 0) return { kind: 'conflict', paths: outside.map(({ name }) => show(name)) };
-      return { kind: 'clean', from, tree };
+      const merged = await mergeAll([worktree]);
+      if (merged.kind === 'clean') return merged;
+      return { kind: 'conflict', paths: merged.paths.get(worktree.session_id) ?? [] };
     },
+    mergeAll,
 
     async write(worktree, { from, tree }) {
       const own = await openRecorded(worktree);

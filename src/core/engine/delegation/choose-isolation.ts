@@ -9,7 +9,7 @@ import {
 } from '#core/policy/workers/worker-tools.ts';
 import type { CalledWorker, DelegateInput, DelegateRequest } from '#protocol/delegate.ts';
 import type { Issue } from '#protocol/errors.ts';
-import type { Isolation } from '#protocol/file-change.ts';
+import type { Apply, Isolation } from '#protocol/file-change.ts';
 import type { ToolUseBlock } from '#protocol/message.ts';
 import { findProjectWorker, findSessionWorker, loadWorkerToolset } from '../definitions/find-workers.ts';
 import { getFilesRoot } from '../definitions/session-files.ts';
@@ -29,14 +29,21 @@ export async function resolveIsolation(
   asked: Pick<DelegateInput, 'isolation' | 'apply'>,
 ): Promise<ChosenIsolation & { readonly issues: readonly Issue[] }> {
   const apply = asked.apply ?? 'each';
+  const fault = findApplyFault(caller, apply);
   const configured = asked.isolation ?? engine.config.delegation.isolation;
   if (configured === 'auto')
-    return { isolation: await chooseIsolation(engine, caller), apply, is_optional: true, issues: [] };
+    return { isolation: await chooseIsolation(engine, caller), apply, is_optional: true, issues: fault };
   const chosen = { isolation: configured, apply, is_optional: false };
   if (configured === 'shared' && asked.apply !== null)
     return { ...chosen, issues: [{ path: 'apply', message: 'needs isolation "worktree"' }] };
   const obstacle = configured === 'shared' ? null : await engine.worktrees.findObstacle(getFilesRoot(caller.session));
-  return { ...chosen, issues: obstacle === null ? [] : [{ path: 'isolation', message: obstacle }] };
+  return { ...chosen, issues: obstacle === null ? fault : [...fault, { path: 'isolation', message: obstacle }] };
+}
+
+/** A delegation without a turn has no message that others belong to. */
+function findApplyFault({ turn }: Caller, apply: Apply): readonly Issue[] {
+  if (apply !== 'together' || turn !== null) return [];
+  return [{ path: 'apply', message: '"together" joins the calls of one message of a model; use "each" or "never"' }];
 }
 
 /** `auto`: a worktree where several delegations of one message may write, and one can be made. */

@@ -167,6 +167,8 @@ async function runSpawned(
       });
     // A fault of the journal may have prevented the end of the worker's turn.
     await endOpenTurn(engine, session, FAULT);
+    // What follows may wait for other workers, which does not count on its clock.
+    clock.stop();
     return await finishDelegation(engine, run, spawned, { worker, end });
   } catch (thrown) {
     if (thrown instanceof Interrupted) {
@@ -207,8 +209,8 @@ async function finishDelegation(
     throw run.signal.reason;
   }
   const { failure_mode, error_message, output } = outcome;
-  const { worker_session_id } = spawned.delegation;
-  const result = { failure_mode, error_message, output, worker_session_id, ...changes };
+  const { worker_session_id, request } = spawned.delegation;
+  const result = { failure_mode, error_message, output, worker_session_id, request, ...changes };
   return {
     ...(await answerPlanner(engine, result, spawned.session)),
     metadata: {

@@ -2,10 +2,13 @@
 import { WorktreeError, type Worktrees } from '#core/ports/worktrees.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import type { FileChange, WorkerChanges, WorktreeRecord } from '#protocol/file-change.ts';
+import type { SessionId, ToolUseId } from '#protocol/ids.ts';
 import type { SessionRecord } from '#protocol/session.ts';
+import { compareText } from '#protocol/text/compare-text.ts';
 import { ToolError } from '#protocol/tool.ts';
 import { getFilesRoot } from '../definitions/session-files.ts';
-import type { Runtime, Storage, WorkspaceAccess } from '../state/engine.ts';
+import type { AppliedTree } from '../state/apply-groups.ts';
+import type { Delegations, Runtime, Storage, WorkspaceAccess } from '../state/engine.ts';
 
 type TreeEngine = Runtime & Storage & WorkspaceAccess;
 
@@ -50,14 +53,18 @@ export async function discardTree(engine: Runtime & WorkspaceAccess, worktree: W
 }
 
 /** What became of a worktree. */
-export type TreeOutcome = Pick<WorkerChanges, 'applied' | 'conflicts'> & { readonly files: readonly FileChange[] };
+export interface TreeOutcome extends Pick<WorkerChanges, 'applied'> {
+  readonly conflicts: readonly string[];
+  readonly files: readonly FileChange[];
+}
 
 /**
  * Records what the worker left and applies it where the worker succeeded. Null without a worktree. May be repeated after
- * a crash: what was recorded, merged or applied before is not done again.
+ * a crash: what was recorded, merged or applied before is not done again. Throws `Interrupted` where a worker that it is to
+ * be applied together with was interrupted.
  */
 export async function settleTree(
-  engine: TreeEngine,
+  engine: TreeEngine & Pick<Delegations, 'applyGroups'>,
   delegation: DelegationRecord,
   success: boolean,
 ): Promise<TreeOutcome | null> {
@@ -68,13 +75,17 @@ export async function settleTree(
   const unrecorded: TreeOutcome = { files: [], applied: false, conflicts: [] };
   try {
     const { files, worktree: recorded } = await recordTree(engine, worktree);
-    if (worktree.applied !== null) return { files, applied: worktree.applied, conflicts: [] };
+    // Of what was refused nothing was written: it is tried again, but for a merge that others were part of.
+    if (worktree.applied === true || (worktree.applied === false && request.apply === 'together'))
+      return { files, applied: worktree.applied, conflicts: [] };
     // Half a merge may be written already, whatever became of the worker since.
     const isHalfWritten = worktree.merged_tree !== null;
     if (!isHalfWritten && (!success || request.apply === 'never')) {
-      await storeTree(engine, { ...recorded, applied: false });
+      await storeTrees(engine, [{ ...recorded, applied: false }]);
       return { files, applied: false, conflicts: [] };
     }
+    if (request.apply === 'together')
+      return { files, ...(await applyTogether(engine, delegation.tool_use_id, recorded)) };
     return { files, ...(await applyTree(engine, recorded)) };
   } catch (error) {
     if (!(error instanceof WorktreeError)) throw error;
@@ -91,52 +102,122 @@ export async function recordTree(
   const isWritable = (path: string) => isPathWritable(engine, worktree.caller_path, path);
   const { files, result_tree } = await engine.worktrees.recordResult(worktree, isWritable);
   const recorded = { ...worktree, result_tree };
-  if (worktree.result_tree === null) await storeTree(engine, recorded);
+  if (worktree.result_tree === null) await storeTrees(engine, [recorded]);
   return { files, worktree: recorded };
 }
 
 /** Merges and writes, again where files were saved meanwhile. Throws `WorktreeError`. */
-export function applyTree(
+export async function applyTree(engine: TreeEngine, worktree: WorktreeRecord): Promise<AppliedTree> {
+  const applied = await applyTrees(engine, [worktree]);
+  return applied.get(worktree.session_id)!;
+}
+
+/**
+ * Merges the results of one caller's workers in this order and writes them at once, or none of them.
+ * @param worktrees one or more, with their results
+ */
+async function applyTrees(
   engine: TreeEngine,
-  worktree: WorktreeRecord,
-): Promise<Pick<WorkerChanges, 'conflicts'> & { readonly applied: boolean }> {
-  return engine.worktrees.exclusive(worktree.caller_path, async () => {
-    // Another caller may have applied it meanwhile.
-    const now = (await engine.store.worktrees.get(worktree.session_id)) ?? worktree;
-    if (now.applied === true) return { applied: true, conflicts: [] };
-    let merged = readStoredMerge(now);
-    let conflicts: readonly string[] = [];
+  worktrees: readonly WorktreeRecord[],
+): Promise<ReadonlyMap<SessionId, AppliedTree>> {
+  const reportAll = (applied: boolean, find: (id: SessionId) => readonly string[]) =>
+    new Map(worktrees.map(({ session_id: id }) => [id, { applied, conflicts: applied ? [] : find(id) }]));
+  return engine.worktrees.exclusive(worktrees[0]!.caller_path, async () => {
+    // Another caller may have applied them meanwhile.
+    const stored = await readTrees(engine, worktrees);
+    const open = stored.filter(({ applied }) => applied !== true);
+    if (open.length === 0) return reportAll(true, () => []);
+    const storeAll = (over: Partial<WorktreeRecord>) =>
+      storeTrees(
+        engine,
+        open.map((worktree) => ({ ...worktree, ...over })),
+      );
+    const endUnapplied = async (find: (id: SessionId) => readonly string[]) => {
+      await storeAll({ merged_from: null, merged_tree: null, applied: false });
+      return reportAll(false, find);
+    };
+    let merged = readStoredMerge(open[0]!);
+    let changed: readonly string[] = [];
     for (let merges = 0; merges < MAX_MERGES; merges += 1) {
       if (merged === null) {
-        const merge = await engine.worktrees.merge(worktree);
-        if (merge.kind === 'conflict') return endUnapplied(engine, worktree, merge.paths);
-        merged = merge;
+        const merge = await engine.worktrees.mergeAll(open);
+        if (merge.kind === 'conflict') return endUnapplied((id) => merge.paths.get(id) ?? []);
+        merged = { merged_from: merge.from, merged_tree: merge.tree };
         // From here on a restart finishes the writing.
-        await storeTree(engine, { ...worktree, applied: null, merged_from: merge.from, merged_tree: merge.tree });
+        await storeAll({ ...merged, applied: null });
       }
-      conflicts = (await engine.worktrees.write(worktree, merged)).changed_meanwhile;
-      if (conflicts.length === 0) {
-        await storeTree(engine, { ...worktree, merged_from: merged.from, merged_tree: merged.tree, applied: true });
-        return { applied: true, conflicts: [] };
+      const { merged_from: from, merged_tree: tree } = merged;
+      changed = (await engine.worktrees.write(open[0]!, { from, tree })).changed_meanwhile;
+      if (changed.length === 0) {
+        await storeAll({ ...merged, applied: true });
+        return reportAll(true, () => []);
       }
       merged = null;
     }
-    return endUnapplied(engine, worktree, conflicts);
+    return endUnapplied(() => changed);
   });
 }
 
-function readStoredMerge({ merged_from: from, merged_tree: tree }: WorktreeRecord) {
-  if (from === null || tree === null) return null;
-  return { from, tree };
+async function readTrees(
+  { store }: Pick<Storage, 'store'>,
+  worktrees: readonly WorktreeRecord[],
+): Promise<readonly WorktreeRecord[]> {
+  const result_trees = new Map(worktrees.map(({ session_id, result_tree }) => [session_id, result_tree]));
+  const stored = await Promise.all(worktrees.map(({ session_id }) => store.worktrees.get(session_id)));
+  return stored.flatMap((worktree, i) => {
+    const known = worktree ?? worktrees[i]!;
+    return [{ ...known, result_tree: result_trees.get(known.session_id) ?? known.result_tree }];
+  });
 }
 
-async function endUnapplied(engine: TreeEngine, worktree: WorktreeRecord, paths: readonly string[]) {
-  await storeTree(engine, { ...worktree, merged_from: null, merged_tree: null, applied: false });
-  return { applied: false, conflicts: [...paths] };
+function readStoredMerge({ merged_from, merged_tree }: WorktreeRecord) {
+  if (merged_from === null || merged_tree === null) return null;
+  return { merged_from, merged_tree };
 }
 
-async function storeTree({ journal }: Pick<Storage, 'journal'>, worktree: WorktreeRecord): Promise<void> {
-  await journal.commit({ writes: [{ kind: 'worktree.put', worktree }], emit: [] });
+/** Applies the results of all successful workers of one message that are to be applied together. */
+async function applyTogether(
+  engine: TreeEngine & Pick<Delegations, 'applyGroups'>,
+  call: ToolUseId,
+  worktree: WorktreeRecord,
+): Promise<AppliedTree> {
+  const group = engine.applyGroups.get(call);
+  const shared = worktree.merged_tree === null ? null : await listJoined(engine, worktree);
+  if (group === undefined || shared !== null) {
+    const applied = await applyTrees(engine, shared ?? [worktree]);
+    return applied.get(worktree.session_id)!;
+  }
+  const outcomes = await group.arrive(call, async (calls) => {
+    const arrived = await Promise.all(calls.map((id) => readTreeOfCall(engine, id)));
+    const applied = await applyTrees(engine, arrived);
+    return new Map(calls.map((id, i) => [id, applied.get(arrived[i]!.session_id)!]));
+  });
+  return outcomes.get(call)!;
+}
+
+/** The worktrees of the merge that was stored with this one. */
+async function listJoined(
+  { store }: Pick<Storage, 'store'>,
+  { session_id, caller_path, merged_from, merged_tree }: WorktreeRecord,
+): Promise<readonly WorktreeRecord[]> {
+  const session = await store.sessions.record(session_id);
+  const all = session === null ? [] : await store.worktrees.list(session.root_session_id);
+  return all
+    .filter((one) => one.caller_path === caller_path && one.merged_from === merged_from)
+    .filter((one) => one.merged_tree === merged_tree)
+    .sort((a, b) => compareText(a.session_id, b.session_id));
+}
+
+async function readTreeOfCall({ store }: Pick<Storage, 'store'>, call: ToolUseId): Promise<WorktreeRecord> {
+  const worker = (await store.delegations.get(call))?.worker_session_id ?? null;
+  const worktree = worker === null ? null : await store.worktrees.get(worker);
+  if (worktree === null) throw new Error(`the delegation ${call} has no worktree`);
+  return worktree;
+}
+
+async function storeTrees(engine: Pick<Storage, 'journal'>, worktrees: readonly WorktreeRecord[]): Promise<void> {
+  const writes = worktrees.map((worktree) => ({ kind: 'worktree.put' as const, worktree }));
+  await engine.journal.commit({ writes, emit: [] });
 }
 
 /** Whether file tools might write a path of the caller's workspace (09 §8). */

@@ -208,7 +208,7 @@ export function createTurnPlaces(most: number | null, clock: Clock): TurnPlaces 
 // Concurrency slots of one session: first come, first served (09 §9.1).
 
 export interface Slots {
-  /** Resolves with the release of the slot; rejects with the signal's reason when it aborts while waiting. */
+  /** Resolves with the release of the slot, which may be called twice; rejects with the signal's reason when it aborts while waiting. */
   take(signal: AbortSignal): Promise<() => void>;
 }
 
@@ -226,7 +226,11 @@ export function createSlots(count: number): Slots {
         const enter = () => {
           signal.removeEventListener('abort', leave);
           free -= 1;
-          resolve(release);
+          let held = true;
+          resolve(() => {
+            if (held) release();
+            held = false;
+          });
         };
         const leave = () => {
           const at = queue.indexOf(enter);

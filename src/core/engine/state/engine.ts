@@ -20,6 +20,7 @@ import type { Clock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
 import type { IdGenerator, SessionId, TurnId } from '#protocol/ids.ts';
 import { scrub, scrubSecrets } from '#protocol/text/scrub.ts';
+import type { ApplyGroups } from './apply-groups.ts';
 import type { SessionLocks, TurnPlaces } from './concurrency.ts';
 import type { OutsideRuns, Workers } from './delegation-runs.ts';
 import type { FileLedger } from './file-ledger.ts';
@@ -102,6 +103,8 @@ export interface Approvals {
 /** Workers of turns, and delegations that no turn waits for. */
 export interface Delegations {
   readonly workers: Workers;
+  /** Delegations of one message that are applied together (20 §2.5). */
+  readonly applyGroups: ApplyGroups;
   readonly outside: OutsideRuns;
 }
 

@@ -2,6 +2,7 @@
 import { InsufficientContextRequestSchema } from '#protocol/delegate.ts';
 import { draft } from '#protocol/event.ts';
 import type { ToolResultBlock, ToolUseBlock } from '#protocol/message.ts';
+import { openApplyGroup } from '../state/apply-groups.ts';
 import { createSlots, Interrupted, type Slots } from '../state/concurrency.ts';
 import type { Runtime, Storage, ToolCallEngine } from '../state/engine.ts';
 import {
@@ -42,7 +43,9 @@ export async function dispatchTools(
       const outcome = await runTool(engine, run, call, slots);
       results.set(call.id, outcome.result);
       recordSettledCalls(run, 1, outcome.event_id);
+      engine.applyGroups.get(call.id)?.leave(call.id, null);
     } catch (thrown) {
+      engine.applyGroups.get(call.id)?.leave(call.id, thrown);
       if (!(thrown instanceof Interrupted)) throw thrown;
       interrupted ??= thrown;
     }
@@ -57,12 +60,12 @@ export async function dispatchTools(
       if (!results.has(sibling.id)) results.set(sibling.id, await cancelSibling(engine, run, sibling));
   }
   // Every call is awaited, even after a fault of another one: a tool must not outlive its turn.
-  for (const batch of splitBatches(
-    run,
-    calls.filter((c) => !results.has(c.id)),
-  )) {
+  for (const batch of splitBatches(run, calls)) {
     if (interrupted !== null) break;
-    const outcomes = await Promise.allSettled(batch.map((call) => settleTool(call, slots)));
+    const group = openApplyGroup(engine.applyGroups, batch, { tools: run.tools, results });
+    const open = batch.filter((call) => !results.has(call.id));
+    const outcomes = await Promise.allSettled(open.map((call) => settleTool(call, slots)));
+    group.close();
     for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
   }
   return { results, interrupted };

@@ -208,6 +208,7 @@ export async function runTool(
     }
     const release = await slots.take(run.signal).catch(() => null);
     if (release === null) return await refuseStopped(engine, run, call);
+    engine.applyGroups.get(call.id)?.holdSlot(call.id, release);
     try {
       if (engine.draining.value || isConcluded(run, call)) return await refuseStopped(engine, run, call);
       const input = edited ?? call.input;

@@ -110,7 +110,7 @@ export function reportTreeChanges(
     files,
     applied,
     conflicts,
-  }: Pick<WorkerChanges, 'applied' | 'conflicts'> & { readonly files: readonly FileChange[] },
+  }: Pick<WorkerChanges, 'applied'> & { readonly conflicts: readonly string[]; readonly files: readonly FileChange[] },
   overlapping: (paths: readonly string[]) => readonly string[],
 ): WorkerChanges {
   const paths = files.map(({ path }) => path);
@@ -125,15 +125,21 @@ export function reportTreeChanges(
   };
 }
 
-/** What became of the changes of a worktree; null where they are in the workspace, or where there are none. */
+/**
+ * What became of the changes of a worktree; null where they are in the workspace, or where there are none.
+ * @param isJoined the worker succeeded, and its changes were to be applied together with those of others
+ */
 export function formatUnapplied(
   { applied, conflicts, changed_files }: WorkerChanges,
   worker: string | null,
+  isJoined: boolean,
 ): string | null {
   if (applied !== false) return null;
   if (conflicts.length > 0)
     return `[changes not applied, conflicts in: ${formatNames(conflicts)}; continue this worker to resolve them]`;
   if (changed_files.length === 0) return null;
+  if (isJoined)
+    return `[changes not applied: another worker of this message conflicts; kept as refs/metis/${worker}/result]`;
   return `[changes not applied; kept as refs/metis/${worker}/result]`;
 }
 
@@ -228,7 +234,9 @@ export function workerOutcome(end: WorkerEnd): DelegateOutcome {
   }
 }
 
-type PlannerResult = Pick<DelegationRecord, 'failure_mode' | 'error_message' | 'output' | 'worker_session_id'>;
+type PlannerResult = Pick<DelegationRecord, 'failure_mode' | 'error_message' | 'output' | 'worker_session_id'> & {
+  readonly request?: Pick<DelegationRecord['request'], 'apply'>;
+};
 
 /** What the planner's model reads of a delegation. */
 export interface PlannerView {
@@ -245,7 +253,9 @@ export interface PlannerView {
  */
 export function formatForPlanner(result: PlannerResult & WorkerChanges, workerLine: string | null): PlannerView {
   const { text, cut } = cutOutput(result);
-  const notes = [cut, formatChanges(result), formatUnapplied(result, result.worker_session_id), workerLine];
+  const isJoined = result.failure_mode === null && result.request?.apply === 'together';
+  const unapplied = formatUnapplied(result, result.worker_session_id, isJoined);
+  const notes = [cut, formatChanges(result), unapplied, workerLine];
   return {
     texts: text === '' ? [] : [text],
     notes: notes.filter((note) => note !== null),

@@ -177,6 +177,8 @@ export const ConfigSchema = z.strictObject({
       worker_max_cost_usd: UsdLimitSchema.nullable(),
       max_continuations: z.int().min(1),
       conclude_at: z.number().min(0.5).max(0.95).nullable(),
+      max_background: z.int().min(1).max(32),
+      grace_seconds: z.int().min(1).max(3600),
       isolation: IsolationSchema.or(z.literal('auto')),
       worktree_links: strings,
     })
@@ -297,6 +299,8 @@ export function defaultConfig(data: string): Config {
       worker_max_cost_usd: null,
       max_continuations: 10,
       conclude_at: null,
+      max_background: 8,
+      grace_seconds: 30,
       isolation: 'shared',
       worktree_links: ['node_modules', '.venv'],
     },

@@ -87,6 +87,8 @@ export const DelegateInputSchema = z.strictObject({
   apply: ApplySchema.nullable().default(null),
   /** A worker of the calling session to go on with (20 §3). */
   continue: SessionIdSchema.nullable().default(null),
+  /** The call answers as soon as the worker is stored; its turn waits for it at its end (20 §9). */
+  background: z.boolean().default(false),
 });
 export type DelegateInput = z.infer<typeof DelegateInputSchema>;
 
@@ -141,6 +143,8 @@ export interface DelegateRequest {
   /** What the worker gets: as asked for, or as configured. */
   readonly isolation: Isolation;
   readonly apply: Apply;
+  /** Its result is delivered to the calling turn; absent in requests of earlier versions. */
+  readonly background?: boolean;
   /** Null for `delegate`. */
   readonly worker: CalledWorker | null;
   readonly attachments: readonly AttachedFile[];
@@ -222,6 +226,25 @@ export interface DelegationRecord
   readonly created_at: number;
   readonly ended_at: number | null;
 }
+
+/** The result of a background worker that has ended, for the turn that owns the worker (20 §9). Times are Unix milliseconds. */
+export interface DeliveryRecord {
+  readonly id: string;
+  /** The caller's. */
+  readonly session_id: z.infer<typeof SessionIdSchema>;
+  readonly turn_id: z.infer<typeof TurnIdSchema>;
+  readonly worker_session_id: z.infer<typeof SessionIdSchema>;
+  readonly created_at: number;
+  /** The call of the tool `workers` whose result holds it; null = it is to become a message of its own. */
+  readonly read_by: z.infer<typeof ToolUseIdSchema> | null;
+}
+
+/** JSON Schema of `background`, the same for `delegate` and for the tools of named workers (20 §9). */
+export const BACKGROUND = {
+  type: 'boolean',
+  description:
+    'true: the call returns at once and the worker runs beside you; its result comes to you as a message. Your turn ends only when every such worker has. Default: false.',
+};
 
 /** JSON Schema of `tier`, `effort` and `task`, the same at every door (04 §4, 19 §3.2). */
 export const DELEGATED = {

@@ -12,6 +12,7 @@ import {
 } from './event/session-events.ts';
 import {
   DelegateCompletedSchema,
+  DelegateDeliveredSchema,
   DelegateFailedSchema,
   DelegateStartedSchema,
   ToolCalledSchema,
@@ -78,6 +79,7 @@ export const CATALOG = {
   'tool.confirmation_resolved': { payload: ToolConfirmationResolvedSchema, sensitivity: 'private', actor: 'user' },
   'delegate.started': { payload: DelegateStartedSchema, sensitivity: 'pseudonymous', actor: 'system' },
   'delegate.completed': { payload: DelegateCompletedSchema, sensitivity: 'private', actor: 'system' },
+  'delegate.delivered': { payload: DelegateDeliveredSchema, sensitivity: 'pseudonymous', actor: 'system' },
   'delegate.failed': { payload: DelegateFailedSchema, sensitivity: 'private', actor: 'system' },
   'memory.updated': { payload: MemoryUpdatedSchema, sensitivity: 'private', actor: 'agent' },
   'skill.loaded': { payload: SkillLoadedSchema, sensitivity: 'pseudonymous', actor: 'system' },

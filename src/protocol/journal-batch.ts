@@ -1,6 +1,6 @@
 // One atomic step: the rows that it changes and the events that it records (00 §3, 02 §2).
 import type { Decision, Scope } from './confirmation.ts';
-import type { DelegationRecord } from './delegate.ts';
+import type { DelegationRecord, DeliveryRecord } from './delegate.ts';
 import type { Transient } from './delta.ts';
 import type { ToolConfirmationRequested } from './event/tool-events.ts';
 import type { EventDraft } from './event.ts';
@@ -126,7 +126,7 @@ export type Write =
       readonly turn_id: TurnId;
       readonly session_id: SessionId;
       readonly outcome: TurnOutcome;
-      /** Inputs that it leaves unread: fails the batch with `inputs_waiting` when they are not that many. */
+      /** Inputs and results of workers that it leaves unread: fails the batch with `inputs_waiting` when they are not that many, or when it completes and workers are open. */
       readonly unread_inputs: number;
     }
   | {
@@ -172,6 +172,12 @@ export type Write =
         readonly changes: WorkerChanges;
         readonly ended_at: number;
       })
+  /** Stored with the end of a background worker's delegation. */
+  | { readonly kind: 'delivery.insert'; readonly delivery: Omit<DeliveryRecord, 'read_by'> }
+  /** The result of this call holds it. Fails the batch with `delivery_read` when it was read before. */
+  | { readonly kind: 'delivery.claim'; readonly id: string; readonly read_by: ToolUseId }
+  /** It is in the history from now on, as this message or within it. Fails the batch with `delivery_read` when it was before. */
+  | { readonly kind: 'delivery.deliver'; readonly id: string; readonly message_id: MessageId; readonly at: number }
   /** Of one that has ended: its changes were applied, or tried to be, afterwards. */
   | { readonly kind: 'delegation.applied'; readonly tool_use_id: ToolUseId; readonly changes: WorkerChanges }
   /** In place of what was stored of the worktree before. */
@@ -239,6 +245,8 @@ type ConflictCode =
   | 'turn_gone'
   /** A turn was to end with another number of unread inputs than it has. */
   | 'inputs_waiting'
+  /** The result of a worker is in the history, or in the result of another call. */
+  | 'delivery_read'
   /** No further input may wait for the turn. */
   | 'inputs_full'
   | 'confirmation_resolved'
@@ -276,7 +284,7 @@ export class TreeLost extends Error {
   }
 }
 
-/** A message came for a turn that was about to end. */
+/** A message or a worker's result came for a turn that was about to end, or a worker is open. */
 export function isInputsWaiting(error: unknown): boolean {
   return error instanceof JournalConflict && error.code === 'inputs_waiting';
 }

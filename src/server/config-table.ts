@@ -51,6 +51,9 @@ export const CONFIG_MEANING: Readonly<Record<string, string>> = {
   'delegation.max_continuations': 'workers that may go on with one after the other',
   'delegation.conclude_at':
     'share of its time, tokens or own money at which a worker answers with what it has; null = never by itself',
+  'delegation.max_background': 'workers of one turn that may run in the background at a time',
+  'delegation.grace_seconds':
+    'how long background workers of a turn that a limit ends may take to answer with what they have',
   'delegation.isolation':
     'where a worker works whose call does not name it: `shared`, in the workspace; `worktree`, in a copy that is merged back; or `auto`, a copy where several of one message may write',
   'delegation.worktree_links': 'folders of the workspace that a worktree is given as links, and that are never merged',

@@ -1,5 +1,6 @@
 // Composes the engine: its ports, its state in memory, and the worker spawner that the lower rooms take.
 import { createWorkerPort } from './delegation/worker-spawner.ts';
+import { createBackgroundGroups } from './state/background-groups.ts';
 import { createSessionLocks, createTurnPlaces } from './state/concurrency.ts';
 import { createOutsideRuns } from './state/delegation-runs.ts';
 import type { Engine, EngineDeps } from './state/engine.ts';
@@ -24,6 +25,7 @@ export function createEngine(deps: EngineDeps): Engine {
     applyGroups: new Map(),
     files: createFileLedger(),
     outside: createOutsideRuns(deps.config.tools.max_concurrent_per_session),
+    background: createBackgroundGroups(),
     ending: new Set(),
     crashed: new Set(),
     unpriced: new Set(),

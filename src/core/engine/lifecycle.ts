@@ -221,6 +221,7 @@ export function createTreeWork(engine: Engine): TreeWork {
 export async function drain(engine: Engine): Promise<void> {
   engine.draining.value = true;
   dropAnswers(engine);
+  engine.background.wakeAll();
   for (const approval of [...engine.approvals.values()]) approval.interrupt();
   const timer = engine.clock.after(engine.config.shutdown.drain_seconds * 1000, () => {
     for (const turn of engine.locks.activeTurns()) cancelScope(turn.scope, new Cancelled('shutdown'));

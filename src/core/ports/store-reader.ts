@@ -2,7 +2,7 @@
 
 import type { ListedCall } from '#protocol/api/session-bodies.ts';
 import type { Confirmation, ConfirmationDetail } from '#protocol/confirmation.ts';
-import type { Delegation, DelegationRecord } from '#protocol/delegate.ts';
+import type { Delegation, DelegationRecord, DeliveryRecord } from '#protocol/delegate.ts';
 import type { AnyEvent } from '#protocol/event.ts';
 import type { CallChanges, WorktreeRecord } from '#protocol/file-change.ts';
 import type { ConfirmationId, EventId, MessageId, SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
@@ -202,6 +202,8 @@ export interface DelegationReader {
   changes(workerSessionId: SessionId): Promise<readonly CallChanges[]>;
   /** Delegations of a turn's calls that are not terminal. */
   open(parentTurnId: TurnId): Promise<readonly DelegationRecord[]>;
+  /** Results of the turn's background workers that are not in its history, in the order in which the workers closed. */
+  deliveries(turnId: TurnId): Promise<readonly DeliveryRecord[]>;
   /**
    * The same of all turns.
    * @param root of this tree; absent = of every tree, as above

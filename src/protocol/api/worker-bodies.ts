@@ -85,7 +85,7 @@ const { tier, task } = DelegateInputSchema.shape;
 /** The parameters of `delegate`, or a named worker with its input. */
 export const SubmitDelegationBody = z
   .strictObject({
-    ...DelegateInputSchema.omit({ tier: true, task: true, context: true }).shape,
+    ...DelegateInputSchema.omit({ tier: true, task: true, context: true, background: true }).shape,
     tier: tier.optional(),
     task: task.optional(),
     context: z

@@ -10,6 +10,7 @@ import { IsolationSchema, WorkerChangesSchema } from '../file-change.ts';
 import {
   ConfirmationIdSchema,
   CountSchema,
+  MessageIdSchema,
   SessionIdSchema,
   Sha256Schema,
   SideEffectsSchema,
@@ -140,4 +141,12 @@ export const DelegateFailedSchema = z.strictObject({
   tier: TierSchema.nullable(),
   worker_name: z.string().nullable(),
   ...WorkerChangesSchema.shape,
+});
+
+/** The result of a background worker is in the history of its caller: as this message, or within this tool message (20 §9). */
+export const DelegateDeliveredSchema = z.strictObject({
+  worker_session_id: SessionIdSchema,
+  message_id: MessageIdSchema,
+  /** From the end of the worker. */
+  waited_ms: CountSchema,
 });

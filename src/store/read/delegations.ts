@@ -4,7 +4,14 @@ import { isoTime } from '#protocol/clock.ts';
 import type { Delegation, DelegationRecord } from '#protocol/delegate.ts';
 import type { CallChanges } from '#protocol/file-change.ts';
 import { fromPusd, fromPusdOrNull } from '#protocol/money.ts';
-import { type DelegationRow, delegationRecord, isoOrNull, LIMIT_AS_TEXT } from '../schema/rows.ts';
+import {
+  type DelegationRow,
+  type DeliveryRow,
+  delegationRecord,
+  deliveryRecord,
+  isoOrNull,
+  LIMIT_AS_TEXT,
+} from '../schema/rows.ts';
 import { WITH_TREE } from '../schema/words.ts';
 import { type Reads, toPage } from './read-database.ts';
 import type { LastCall, Spend } from './spend.ts';
@@ -22,6 +29,7 @@ export const OPEN = `${SELECT} ${IS_OPEN} ORDER BY tool_use_id`;
 export const OPEN_OF_TREE = `${SELECT} ${IS_OPEN}
   AND parent_session_id IN (SELECT id FROM sessions WHERE root_session_id = ?) ORDER BY tool_use_id`;
 export const OPEN_OF_TURN = `${SELECT} ${IS_OPEN} AND parent_turn_id = ? ORDER BY tool_use_id`;
+export const UNDELIVERED = 'SELECT * FROM deliveries WHERE turn_id = ? AND delivered_at IS NULL ORDER BY id';
 export const CHANGED = `${WITH_TREE}
   SELECT changed_json FROM tool_calls WHERE session_id IN (SELECT id FROM tree) AND changed_json IS NOT NULL
   ORDER BY completed_at, id`;
@@ -130,6 +138,7 @@ export function createDelegationReader({ all, get }: Reads, spend: Spend): Deleg
       ),
     usage: async (workerSessionId) => workerUsage(await readFacts(workerSessionId)),
     open: (turnId) => records(OPEN_OF_TURN, turnId),
+    deliveries: async (turnId) => (await all<DeliveryRow>(UNDELIVERED, turnId)).map(deliveryRecord),
     allOpen: (root) => (root === undefined ? records(OPEN) : records(OPEN_OF_TREE, root)),
   };
 }

@@ -1,4 +1,5 @@
 // Turns and their tool calls; tokens and money of a turn come from the ledger (01 §8).
+import { deliveryTexts, formatForPlanner } from '#core/policy/delegation/worker-outcome.ts';
 import type { MessageReader, TurnReader, TurnTotals } from '#core/ports/store-reader.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
@@ -6,11 +7,15 @@ import type { PayloadOf } from '#protocol/event.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { type ContentBlock, joinText } from '#protocol/message.ts';
 import { fromPusd, limitFor, type Pusd, sumPusd, toPusd } from '#protocol/money.ts';
-import { OPEN_TURN_STATUSES, type Turn } from '#protocol/turn.ts';
+import { compareText } from '#protocol/text/compare-text.ts';
+import { OPEN_TURN_STATUSES, type Turn, type TurnInput } from '#protocol/turn.ts';
 import {
   type CheckpointRow,
   checkpoint,
+  type DelegationRow,
+  delegationRecord,
   isoOrNull,
+  LIMIT_AS_TEXT,
   type MessageRow,
   storedMessage,
   type ToolCallRowStored,
@@ -41,6 +46,10 @@ const CALLS = 'SELECT * FROM tool_calls WHERE turn_id = ? ORDER BY message_id, i
 const CALL = 'SELECT * FROM tool_calls WHERE id = ?';
 const SETTLED_CALLS = 'SELECT count(*) AS n FROM tool_calls WHERE turn_id = ? AND result_json IS NOT NULL';
 const INPUTS = 'SELECT * FROM turn_inputs WHERE turn_id = ? ORDER BY id';
+/** Results of background workers that the turn has not read. */
+const RESULTS = `SELECT e.id AS delivery_id, e.created_at AS closed_at, d.*, ${LIMIT_AS_TEXT}
+  FROM deliveries e JOIN delegations d ON d.worker_session_id = e.worker_session_id
+  WHERE e.turn_id = ? AND e.delivered_at IS NULL ORDER BY e.id`;
 const ANSWERS = "SELECT content_json FROM messages WHERE turn_id = ? AND role = 'assistant' ORDER BY id DESC";
 const WORKERS = `SELECT worker_session_id AS id FROM delegations
   WHERE parent_session_id = ? AND parent_turn_id = ? AND worker_session_id IS NOT NULL ORDER BY worker_session_id`;
@@ -74,9 +83,23 @@ function parseBudgetRefusal(payload_json: string | undefined): Turn['budget_refu
   return { scope, limit_usd, spent_usd, reserved_usd, needed_usd, sufficient_limit_usd };
 }
 
+type ResultRow = DelegationRow & { readonly delivery_id: string; readonly closed_at: number };
+
+function resultInput({ delivery_id: id, closed_at, ...row }: ResultRow): TurnInput {
+  const delegation = delegationRecord(row);
+  const text = deliveryTexts(delegation, formatForPlanner(delegation, null)).join('\n');
+  return { id, text, submitted_at: isoTime(closed_at) };
+}
+
+function sentInput(row: TurnInputRow): TurnInput {
+  const { id, content, submitted_at } = turnInput(row);
+  return { id, text: joinText(content), submitted_at: isoTime(submitted_at) };
+}
+
 interface TurnFacts {
   readonly totals: TurnTotals;
-  readonly inputs: readonly TurnInputRow[];
+  /** In the order in which they came. */
+  readonly inputs: readonly TurnInput[];
   readonly workers: readonly SessionId[];
   readonly workers_cost: bigint;
   /** Of an open turn. */
@@ -89,7 +112,6 @@ interface TurnFacts {
 function turnView(row: TurnRow, { totals, workers, workers_cost, settled_calls, output, ...facts }: TurnFacts): Turn {
   const { tools, resume_attempts, concluded_at, conclusion_message_id, ...turn } = turnRecord(row);
   const open = isOpen(row);
-  const inputs = facts.inputs.map(turnInput);
   return {
     ...turn,
     // The counts of a running turn are written at its end; until then the ledger has them.
@@ -105,12 +127,8 @@ function turnView(row: TurnRow, { totals, workers, workers_cost, settled_calls, 
     ended_at: isoOrNull(turn.ended_at),
     output: open ? null : output,
     worker_session_ids: [...workers],
-    unread_inputs: inputs.length,
-    inputs: inputs.map(({ id, content, submitted_at }) => ({
-      id,
-      text: joinText(content),
-      submitted_at: isoTime(submitted_at),
-    })),
+    unread_inputs: facts.inputs.length,
+    inputs: [...facts.inputs],
     user_score: userScore(row),
     budget_refusal: facts.budget_refusal,
   };
@@ -119,6 +137,11 @@ function turnView(row: TurnRow, { totals, workers, workers_cost, settled_calls, 
 export function createTurnReader({ all, get }: Reads, spend: Spend): TurnReader {
   const countRows = async (text: string, id: string) => (await get<{ n: number }>(text, id))?.n ?? 0;
   const readInputs = (id: string) => all<TurnInputRow>(INPUTS, id);
+
+  async function listUnread(id: string): Promise<readonly TurnInput[]> {
+    const [sent, results] = await Promise.all([readInputs(id), all<ResultRow>(RESULTS, id)]);
+    return [...sent.map(sentInput), ...results.map(resultInput)].sort((a, b) => compareText(a.id, b.id));
+  }
 
   async function readOutput(turn: TurnRow): Promise<Turn['output']> {
     const handed = await get<{ output_json: string | null }>(HANDED_BACK, turn.session_id, turn.id);
@@ -148,7 +171,7 @@ export function createTurnReader({ all, get }: Reads, spend: Spend): TurnReader 
     const open = isOpen(row);
     const [totals, inputs, opened, settled_calls, output, budget_refusal] = await Promise.all([
       spend.sumTurn(row.id),
-      readInputs(row.id),
+      listUnread(row.id),
       all<{ id: SessionId }>(WORKERS, row.session_id, row.id),
       open ? countRows(SETTLED_CALLS, row.id) : 0,
       open ? null : readOutput(row),

@@ -270,6 +270,29 @@ export const delegations = sqliteTable(
   ],
 );
 
+/** Results of background workers: stored with the end of their delegations, read by the turns that own the workers (20 §9). */
+export const deliveries = sqliteTable(
+  'deliveries',
+  {
+    id: text().primaryKey().notNull(),
+    session_id: text()
+      .notNull()
+      .references(() => sessions.id),
+    turn_id: text()
+      .notNull()
+      .references(() => turns.id),
+    worker_session_id: text().notNull().unique('deliveries_worker'),
+    created_at: integer().notNull(),
+    read_by: text(),
+    delivered_at: integer(),
+    message_id: text(),
+  },
+  (t) => [
+    index('deliveries_waiting').on(t.turn_id, t.id).where(sql`delivered_at IS NULL`),
+    index('deliveries_session').on(t.session_id),
+  ],
+);
+
 export const confirmations = sqliteTable(
   'confirmations',
   {

@@ -5,7 +5,7 @@ import type { ConfirmationRow } from '#core/ports/journal-writer.ts';
 import type { ToolCallState } from '#core/ports/store-reader.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { Confirmation } from '#protocol/confirmation.ts';
-import type { DelegationRecord } from '#protocol/delegate.ts';
+import type { DelegationRecord, DeliveryRecord } from '#protocol/delegate.ts';
 import type { AnyEvent } from '#protocol/event.ts';
 import { NO_CHANGES, type WorkerChanges, type WorktreeRecord } from '#protocol/file-change.ts';
 import type { Message, StoredMessage } from '#protocol/message.ts';
@@ -31,6 +31,7 @@ export type TurnInputRow = typeof conversation.turn_inputs.$inferSelect;
 export type MessageRow = typeof conversation.messages.$inferSelect;
 export type ToolCallRowStored = typeof conversation.tool_calls.$inferSelect;
 export type DelegationRow = WithLimit<typeof conversation.delegations.$inferSelect>;
+export type DeliveryRow = typeof conversation.deliveries.$inferSelect;
 export type ConfirmationRowStored = typeof conversation.confirmations.$inferSelect;
 export type WorktreeRow = typeof memory.worktrees.$inferSelect;
 export type CheckpointRow = typeof memory.compaction_checkpoints.$inferSelect;
@@ -81,6 +82,10 @@ export function userScore({ user_score_json }: TurnRow): UserScore | null {
 
 export function turnInput({ content_json, ...row }: TurnInputRow): TurnInputRecord {
   return { ...row, content: parseColumn(content_json) } as TurnInputRecord;
+}
+
+export function deliveryRecord({ delivered_at: _, message_id: __, ...row }: DeliveryRow): DeliveryRecord {
+  return row as DeliveryRecord;
 }
 
 /** Without `provider_raw`, which never leaves the engine. */

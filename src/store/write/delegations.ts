@@ -57,6 +57,10 @@ export const END = updateDelegation(`status = @status, failure_mode = @failure_m
   output_json = @output_json, changes_json = @changes_json, active_seconds = @active_seconds, ended_at = @ended_at`);
 export const APPLIED = `UPDATE delegations SET changes_json = @changes_json
   WHERE tool_use_id = @tool_use_id AND status IN ('completed', 'failed')`;
+export const CLAIM =
+  'UPDATE deliveries SET read_by = @read_by WHERE id = @id AND read_by IS NULL AND delivered_at IS NULL';
+export const DELIVER =
+  'UPDATE deliveries SET delivered_at = @at, message_id = @message_id WHERE id = @id AND delivered_at IS NULL';
 export const RESOLVE = `
   UPDATE confirmations SET decision = @decision, scope = @scope, reason = @reason, modified_json = @modified_json,
     resolved_by = @resolved_by, resolved_at = @at
@@ -80,6 +84,7 @@ export function confirmationColumns(confirmation: ConfirmationRow) {
 }
 
 const insertDelegation = insertRow('delegations', DELEGATION_COLUMNS);
+const insertDelivery = insertRow('deliveries', ['id', 'session_id', 'turn_id', 'worker_session_id', 'created_at']);
 const insertConfirmation = insertRow('confirmations', CONFIRMATION_COLUMNS);
 
 function changeDelegation(
@@ -93,7 +98,16 @@ function changeDelegation(
   });
 }
 
-export const delegationWrites: Appliers<Extract<keyof Appliers, `delegation.${string}` | `confirmation.${string}`>> = {
+function changeDelivery(tx: Tx, statement: string, values: { readonly id: string }): void {
+  tx.run(statement, values, ({ changes }) => {
+    if (changes === 1) return;
+    throw new JournalConflict('delivery_read', `delivery ${values.id} was read before or does not exist`);
+  });
+}
+
+type Kinds = Extract<keyof Appliers, `delegation.${string}` | `delivery.${string}` | `confirmation.${string}`>;
+
+export const delegationWrites: Appliers<Kinds> = {
   'delegation.insert': ({ delegation }, { tx }) => insertDelegation(tx, delegationRow(delegation)),
   'delegation.interrupt': (write, { tx }) => changeDelegation(tx, INTERRUPT, write),
   'delegation.resume': (write, { tx }) => changeDelegation(tx, RESUME, write),
@@ -103,6 +117,9 @@ export const delegationWrites: Appliers<Extract<keyof Appliers, `delegation.${st
   },
   'delegation.applied': ({ tool_use_id, changes }, { tx }) =>
     changeDelegation(tx, APPLIED, { tool_use_id, changes_json: json(changes) }),
+  'delivery.insert': ({ delivery }, { tx }) => insertDelivery(tx, delivery),
+  'delivery.claim': (write, { tx }) => changeDelivery(tx, CLAIM, write),
+  'delivery.deliver': (write, { tx }) => changeDelivery(tx, DELIVER, write),
   'confirmation.insert': ({ confirmation }, { tx }) => insertConfirmation(tx, confirmationColumns(confirmation)),
   'confirmation.resolve': (write, { tx }) =>
     tx.run(RESOLVE, { ...write, modified_json: json(write.modified) }, ({ changes }) => {

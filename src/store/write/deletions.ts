@@ -9,6 +9,7 @@ import type { Tx } from './transaction.ts';
 const DELETIONS = [
   ['tool_calls', 'session_id {in_list}'],
   ['delegations', 'parent_session_id {in_list}'],
+  ['deliveries', 'session_id {in_list}'],
   ['confirmations', 'session_id {in_list}'],
   ['worktrees', 'session_id {in_list}'],
   ['worker_definitions', 'root_session_id {in_list}'],

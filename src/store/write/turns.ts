@@ -94,6 +94,11 @@ export const CONCLUDE_TURN = `
 export const SCORE_TURN = `
   UPDATE turns SET user_score_json = @user_score_json WHERE id = @turn_id AND NOT (${TURN_IS_OPEN})`;
 export const INPUTS_WAITING = 'SELECT count(*) AS n FROM turn_inputs WHERE turn_id = ?';
+/** What a turn leaves when it ends: inputs and results of workers that it has not read, and workers that are open. */
+export const LEFT_OPEN = `
+  SELECT (SELECT count(*) FROM turn_inputs WHERE turn_id = @turn_id)
+    + (SELECT count(*) FROM deliveries WHERE turn_id = @turn_id AND delivered_at IS NULL) AS n,
+    (SELECT count(*) FROM delegations WHERE parent_turn_id = @turn_id AND status IN ('running','interrupted')) AS workers`;
 export const READ_INPUT = 'DELETE FROM turn_inputs WHERE id = ?';
 export const TURN_STATUS = 'SELECT status FROM turns WHERE id = ?';
 export const ENDED_TURN = `SELECT status FROM turns WHERE id = ? AND NOT (${TURN_IS_OPEN})`;
@@ -181,9 +186,10 @@ export const turnWrites: Appliers<Kinds> = {
     insertTurn(tx, turnRow(turn, fingerprint));
   },
   'turn.end': ({ turn_id, session_id, outcome, unread_inputs }, { tx, effects }) => {
-    tx.run(INPUTS_WAITING, [turn_id], (answer) => {
-      if (countInputs(answer) === unread_inputs) return;
-      throw new JournalConflict('inputs_waiting', `turn ${turn_id} has got an input`);
+    tx.run(LEFT_OPEN, { turn_id }, (answer) => {
+      const isFree = outcome.status !== 'completed' || Number(answer.rows[0]?.workers ?? 0) === 0;
+      if (isFree && countInputs(answer) === unread_inputs) return;
+      throw new JournalConflict('inputs_waiting', `turn ${turn_id} has got an input or has an open worker`);
     });
     const { retryable, ...values } = outcome;
     changeTurn(tx, END_TURN, turn_id, { ...values, session_id, retryable: bit(retryable) });

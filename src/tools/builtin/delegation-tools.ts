@@ -7,6 +7,7 @@ import {
 } from '#core/policy/delegation/delegate-tool.ts';
 import { attachmentsSchema, INPUT_SCHEMA, normaliseInput } from '#core/policy/workers/worker-tools.ts';
 import type { ToolContext, ToolFactory, ToolInput } from '#core/ports/tool-port.ts';
+import { BACKGROUND } from '#protocol/delegate.ts';
 import { REQUEST_CONTEXT, ToolError, toolText } from '#protocol/tool.ts';
 import { cancelNothing, defineTool, inputSchema } from './common.ts';
 
@@ -102,6 +103,7 @@ const workerCallDefinition = defineTool({
       worker: { type: 'string', minLength: 1, maxLength: 64, description: 'Its name.' },
       input: INPUT_SCHEMA,
       attachments: attachmentsSchema(null, []),
+      background: BACKGROUND,
     },
     ['worker', 'input'],
   ),

@@ -55,9 +55,12 @@ async function tree(world: World) {
     world.ids.next(),
     workers[0]?.id,
   );
-  for (const own of turns.reverse()) await endTurn(world, own);
+  for (const own of turns.reverse()) await endTurn(world, own, CANCELLED);
   return { planner, workers, ids: [planner.id, ...workers.map((worker) => worker.id)] };
 }
+
+/** With a worker open a turn cannot complete. */
+const CANCELLED = { status: 'cancelled', stop_reason: null, cancel_reason: 'user_cancel' } as const;
 
 const CONTENT = [
   'sessions',
@@ -176,7 +179,7 @@ export function retentionSuite(openWorld: OpenStore): void {
       const worker = await storedWorker(world, planner, turn);
       await world.journal.commit({ emit: [systemEvent('x', { session_id: worker.id })] });
       expect(await world.journal.prune(NOON + 1, false)).toMatchObject({ rows_deleted: 0, sessions_skipped: 1 });
-      await endTurn(world, turn);
+      await endTurn(world, turn, CANCELLED);
       expect(await world.journal.prune(NOON + 1, false)).toMatchObject({ rows_deleted: 1, sessions_skipped: 0 });
     });
 

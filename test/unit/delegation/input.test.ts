@@ -36,6 +36,7 @@ describe('parseDelegateInput', () => {
         isolation: null,
         apply: null,
         continue: null,
+        background: false,
       },
     });
     const parsed = parseDelegateInput({ tier: 'deep', task: 't', context: { mode: 'explicit', include: ['careful'] } });

@@ -73,6 +73,21 @@ export async function closeDelegation(
     active_seconds: activeSeconds,
     ended_at: at,
   });
+  if (
+    delegation.request.background === true &&
+    delegation.worker_session_id !== null &&
+    delegation.parent_turn_id !== null
+  )
+    writes.push({
+      kind: 'delivery.insert',
+      delivery: {
+        id: engine.ids.next(),
+        session_id: delegation.parent_session_id,
+        turn_id: delegation.parent_turn_id,
+        worker_session_id: delegation.worker_session_id,
+        created_at: at,
+      },
+    });
   emit.push(draftClosingEvent(engine, spawned, outcome, { message, used, seconds, changes }));
   await engine.journal.commit({ writes, emit });
   forgetLimit(engine, 'delegation', delegation.tool_use_id);

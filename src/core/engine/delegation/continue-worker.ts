@@ -13,7 +13,7 @@ import { cacheLifetime } from '../model-call/model-request.ts';
 import { resolvePricingId } from '../money/call-price.ts';
 import { readEarlier, readHistory } from '../session/read-history.ts';
 import type { Caller } from '../state/delegation-runs.ts';
-import type { LiveSessions, ModelCatalog, Runtime, Storage } from '../state/engine.ts';
+import type { Delegations, LiveSessions, ModelCatalog, Runtime, Storage } from '../state/engine.ts';
 import { steerOrTakeLock } from '../turn/incoming-message.ts';
 
 /** The worker to continue, which may still run. */
@@ -72,7 +72,7 @@ export function isRunning({ delegation }: EarlierWorker): boolean {
 
 /** Passes the task to a worker that still runs, in place of a delegation. Throws `ToolError` where its turn takes no message. */
 export async function steerWorker(
-  engine: Runtime & Storage & LiveSessions,
+  engine: Runtime & Storage & LiveSessions & Delegations,
   { session }: EarlierWorker,
   request: DelegateRequest,
 ): Promise<ToolOutput> {

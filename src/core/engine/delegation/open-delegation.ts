@@ -163,7 +163,10 @@ function canReadSkills({ toolset }: Caller, { effective_tools }: DelegationRecor
 
 export function createOpening(run: Caller, delegation: DelegationRecord, { session, worktree }: Placed): Opening {
   return {
-    onStored: () => run.outside?.onStored(delegation),
+    onStored: () => {
+      run.outside?.onStored(delegation);
+      run.background?.onStored(delegation);
+    },
     writes: [
       { kind: 'session.insert', session },
       { kind: 'delegation.insert', delegation },

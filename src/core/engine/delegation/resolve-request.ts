@@ -41,6 +41,8 @@ export async function resolveRequest(
   const issues: Issue[] = [];
   const isolated = await resolveIsolation(engine, run, parsed.value);
   issues.push(...isolated.issues);
+  if (parsed.value.background && isolated.apply === 'together')
+    issues.push({ path: 'background', message: 'excludes apply "together": the calls would end before their workers' });
   const continued = parsed.value.continue;
   const earlier = continued === null ? ok(null) : await findEarlierWorker(engine, run, continued);
   if (!earlier.ok) return err([earlier.error]);
@@ -74,6 +76,7 @@ export async function resolveRequest(
       max_cost_usd: max_cost_usd ?? engine.config.delegation.worker_max_cost_usd,
       isolation: isolated.isolation,
       apply: isolated.apply,
+      background: parsed.value.background,
       worker: null,
       attachments: [],
     },
@@ -184,6 +187,7 @@ export async function resolveNamedRequest(
       max_cost_usd: engine.config.delegation.worker_max_cost_usd,
       isolation: isolated.isolation,
       apply: isolated.apply,
+      background: input.background === true,
       worker,
       attachments: files.map(({ absolute: _, ...file }) => file),
     },

@@ -1,6 +1,11 @@
 // Spawns and runs a worker. Every tool uses this path: create the session, run it, close the delegation (04 §5, 13 §1).
 import { listReferredFiles } from '#core/policy/delegation/delegate-tool.ts';
-import { formatForPlanner, type WorkerEnd, workerOutcome } from '#core/policy/delegation/worker-outcome.ts';
+import {
+  formatForPlanner,
+  type PlannerView,
+  type WorkerEnd,
+  workerOutcome,
+} from '#core/policy/delegation/worker-outcome.ts';
 import { chooseWorkerModel } from '#core/policy/routing/worker-model.ts';
 import { narrowWorkerTools } from '#core/policy/workers/worker-tools.ts';
 import { WorktreeError } from '#core/ports/worktrees.ts';
@@ -131,7 +136,7 @@ async function runSpawned(
   const { delegation } = spawned;
   const session = spawned.session!;
   const { scope, detach } = createChildScope(run.signal);
-  const conclusion = createScope();
+  const conclusion = run.background?.conclusion ?? createScope();
   const { timeout_seconds: seconds } = delegation;
   const share = engine.config.delegation.conclude_at;
   const limits = [];
@@ -228,9 +233,22 @@ async function answerPlanner(
   result: Parameters<typeof formatForPlanner>[0],
   worker: SessionRecord | null,
 ): Promise<ToolOutput> {
-  const line = worker === null ? null : await describeContinuation(engine, worker);
-  const { texts, notes, is_error } = formatForPlanner(result, line);
+  const { texts, notes, is_error } = await viewResult(engine, result, worker);
   return toolTexts(texts, { notes, success: !is_error });
+}
+
+async function viewResult(
+  engine: DelegationEngine,
+  result: Parameters<typeof formatForPlanner>[0],
+  worker: SessionRecord | null,
+): Promise<PlannerView> {
+  return formatForPlanner(result, worker === null ? null : await describeContinuation(engine, worker));
+}
+
+/** The result of a closed delegation, as the planner's model reads it. */
+export async function describeResult(engine: DelegationEngine, delegation: DelegationRecord): Promise<PlannerView> {
+  const { worker_session_id: id } = delegation;
+  return viewResult(engine, delegation, id === null ? null : await engine.store.sessions.record(id));
 }
 
 // Finds the worker of a delegation call again after a restart or a pause: never a second worker (04 §13 step 5).

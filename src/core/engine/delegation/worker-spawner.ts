@@ -4,17 +4,18 @@ import type { DelegationRecord } from '#protocol/delegate.ts';
 import type { ToolUseBlock } from '#protocol/message.ts';
 import { ok } from '#protocol/result.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
-import { ToolError } from '#protocol/tool.ts';
+import { ToolError, type ToolOutput } from '#protocol/tool.ts';
 import { rereadAttachments } from '../definitions/session-files.ts';
 import type { Entry, Workers } from '../state/delegation-runs.ts';
 import type { DelegationEngine } from '../state/engine.ts';
 import type { TurnPlan, TurnRun } from '../state/turn-run.ts';
 import { RESTART_TEXT } from '../tool-call/tool-results.ts';
+import { describeStarted, resumeBackground, startBackground } from './background-workers.ts';
 import { closeOpenDelegations } from './close-delegation.ts';
 import { isRunning, steerWorker } from './continue-worker.ts';
 import { resumeOutsideDelegations } from './outside-delegation.ts';
-import { type NamedRequest, resolveNamedRequest, resolveRequest } from './resolve-request.ts';
-import { resumeWorker, spawnWorker } from './run-worker.ts';
+import { type NamedRequest, type ResolvedRequest, resolveNamedRequest, resolveRequest } from './resolve-request.ts';
+import { describeResult, resumeWorker, spawnWorker } from './run-worker.ts';
 
 type Input = Readonly<Record<string, unknown>>;
 
@@ -23,6 +24,8 @@ export function createWorkerPort(engine: () => DelegationEngine): Workers {
   return {
     spawner: (run, call, entry) => createSpawner(engine(), run, call, entry),
     closeUnder: (turnId, reason, only) => closeOpenDelegations(engine(), turnId, { reason, only: only ?? null }),
+    resumeBackground: (run) => resumeBackground(engine(), run),
+    describeResult: (delegation) => describeResult(engine(), delegation),
     resumeOutside: (root, only) => resumeOutsideDelegations(engine(), root, only),
   };
 }
@@ -41,7 +44,7 @@ function createSpawner(engine: DelegationEngine, run: TurnRun, call: ToolUseBloc
     async spawn(input) {
       const resolved = await resolveRequest(engine, run, input);
       const blocks = resolved.ok ? resolved.value.blocks : [];
-      const known = run.resumed ? await resumeWorker(engine, run, call.id, async () => ok(blocks)) : null;
+      const known = run.resumed ? await findKnownWorker(engine, run, call, async () => ok(blocks)) : null;
       if (known) return known;
       refuseOtherInput(run, call, input);
       // The workspace may have changed since the check, e.g. while an approval was open for minutes.
@@ -49,7 +52,7 @@ function createSpawner(engine: DelegationEngine, run: TurnRun, call: ToolUseBloc
         throw new ToolError('validation_error', resolved.error.map((i) => `${i.path}: ${i.message}`).join('\n'));
       const { earlier, request } = resolved.value;
       if (earlier !== null && isRunning(earlier)) return steerWorker(engine, earlier, request);
-      return spawnWorker(engine, run, call.id, resolved.value);
+      return startWorker(engine, run, call, resolved.value);
     },
   };
 }
@@ -78,15 +81,38 @@ function createNamedSpawner(engine: DelegationEngine, run: TurnRun, call: ToolUs
     shares: async (input) => (await resolveOnce(input)).shared,
     async spawn(input) {
       const reread = ({ request }: DelegationRecord) => rereadAttachments(engine, run.session, request.attachments);
-      const known = run.resumed ? await resumeWorker(engine, run, call.id, reread) : null;
+      const known = run.resumed ? await findKnownWorker(engine, run, call, reread) : null;
       if (known) return known;
       refuseOtherInput(run, call, input);
       // The approved bytes were lost with the process.
       if (run.called.has(call.id) && Array.isArray(input.attachments) && input.attachments.length > 0)
         throw new ToolError('cancelled', RESTART_TEXT);
-      return spawnWorker(engine, run, call.id, await resolveOnce(input));
+      return startWorker(engine, run, call, await resolveOnce(input));
     },
   };
+}
+
+function startWorker(
+  engine: DelegationEngine,
+  run: TurnRun,
+  { id }: ToolUseBlock,
+  resolved: ResolvedRequest,
+): Promise<ToolOutput> {
+  if (resolved.request.background === true) return startBackground(engine, run, id, resolved);
+  return spawnWorker(engine, run, id, resolved);
+}
+
+/** The result of a call that had opened its worker before a restart. A background worker has been resumed with its turn. */
+async function findKnownWorker(
+  engine: DelegationEngine,
+  run: TurnRun,
+  { id }: ToolUseBlock,
+  readBlocks: Parameters<typeof resumeWorker>[3],
+): Promise<ToolOutput | null> {
+  const known = await engine.store.delegations.get(id);
+  if (known?.request.background === true && known.worker_session_id !== null)
+    return describeStarted(known.worker_session_id);
+  return resumeWorker(engine, run, id, readBlocks);
 }
 
 /** An input that was edited before the restart is lost; the rejected original must not be delegated in its place. */

@@ -1,4 +1,5 @@
 // Delegations without a turn, requested over the API: their caller, and the ones that run in this process (19 §3.1).
+import type { PlannerView } from '#core/policy/delegation/worker-outcome.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
 import type { WorkerSpawner } from '#core/ports/tool-port.ts';
 import type { Cancelled } from '#protocol/abort.ts';
@@ -22,7 +23,16 @@ export type Caller = Pick<
   readonly history: readonly StoredMessage[];
   /** Set for a delegation without a turn. */
   readonly outside?: OutsideCall;
+  /** Set for a worker that runs beside its turn. */
+  readonly background?: BackgroundCall;
 };
+
+export interface BackgroundCall {
+  /** Aborted to let the worker answer with what it has. */
+  readonly conclusion: AbortController;
+  /** Called once the delegation is stored. */
+  readonly onStored: (delegation: DelegationRecord) => void;
+}
 
 export interface OutsideCall {
   /** Tools that a planner of this session may have. */
@@ -102,6 +112,10 @@ export interface Workers {
    * @param only closes this tool call's delegation; the others stay open
    */
   closeUnder(turnId: TurnId, reason: Cancelled, only?: ToolUseId): Promise<void>;
+  /** Resumes the background workers of a resumed turn (20 §9). Each runs beside the turn; none is waited for. */
+  resumeBackground(run: TurnRun): Promise<void>;
+  /** The result of a closed delegation, as the planner's model reads it. */
+  describeResult(delegation: DelegationRecord): Promise<Pick<PlannerView, 'texts' | 'notes'>>;
   /** Resumes the interrupted delegations of a tree that no turn will resume. */
   resumeOutside(root: SessionId, only?: ToolUseId): Promise<void>;
 }

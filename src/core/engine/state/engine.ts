@@ -21,6 +21,7 @@ import type { Config } from '#protocol/config.ts';
 import type { IdGenerator, SessionId, TurnId } from '#protocol/ids.ts';
 import { scrub, scrubSecrets } from '#protocol/text/scrub.ts';
 import type { ApplyGroups } from './apply-groups.ts';
+import type { BackgroundGroups } from './background-groups.ts';
 import type { SessionLocks, TurnPlaces } from './concurrency.ts';
 import type { OutsideRuns, Workers } from './delegation-runs.ts';
 import type { FileLedger } from './file-ledger.ts';
@@ -106,6 +107,7 @@ export interface Delegations {
   /** Delegations of one message that are applied together (20 §2.5). */
   readonly applyGroups: ApplyGroups;
   readonly outside: OutsideRuns;
+  readonly background: BackgroundGroups;
 }
 
 /** Calls of the gateway and the providers behind them. */

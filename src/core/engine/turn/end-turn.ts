@@ -42,6 +42,7 @@ import {
   readStartedCalls,
   readStoredResults,
 } from '../tool-call/tool-results.ts';
+import { deliverWithAnswers } from './turn-inputs.ts';
 
 /**
  * Ends a turn in one transaction: open calls of its newest message are answered, announced model calls get their
@@ -56,8 +57,8 @@ export async function endTurn(
 ): Promise<TurnEnd> {
   const closing = await closeCalls(engine, run, text);
   for (;;) {
-    const unread = await engine.store.turns.inputs(run.turn.id);
-    if (await storeEnd(engine, run, ending, { closing, unread: unread.length })) break;
+    const unread = await countUnread(engine, run);
+    if (await storeEnd(engine, run, ending, { closing, unread: unread - closing.delivered })) break;
   }
   switch (ending.status) {
     case 'completed':
@@ -69,7 +70,13 @@ export async function endTurn(
   }
 }
 
-/** Ends a turn whose model has finished. Null when a message for the turn arrived at the last moment. */
+/** Messages and results of workers that the turn has not read. */
+async function countUnread({ store }: Pick<Storage, 'store'>, { turn }: TurnPlan): Promise<number> {
+  const [inputs, deliveries] = await Promise.all([store.turns.inputs(turn.id), store.delegations.deliveries(turn.id)]);
+  return inputs.length + deliveries.length;
+}
+
+/** Ends a turn whose model has finished. Null when a message for the turn or a worker's result arrived at the last moment. */
 export async function completeTurn(
   engine: Runtime & Storage,
   run: TurnBase,
@@ -104,8 +111,10 @@ async function storeEnd(
 }
 
 interface Closing extends ReturnType<typeof buildAnswers> {
-  /** The terminal event of every call that had none. */
+  /** The terminal event of every call that had none, then those of results that the messages hold. */
   readonly failed: readonly EventDraft[];
+  /** Results of workers that its messages hold, and their events. */
+  readonly delivered: number;
 }
 
 /**
@@ -114,7 +123,7 @@ interface Closing extends ReturnType<typeof buildAnswers> {
  */
 async function closeCalls(engine: Runtime & Storage, run: TurnBase, text: string): Promise<Closing> {
   const calls = findUnansweredCalls(run);
-  if (calls.length === 0) return { messages: [], writes: [], failed: [] };
+  if (calls.length === 0) return { messages: [], writes: [], failed: [], delivered: 0 };
   const results = await readStoredResults(engine, run.turn.id);
   const called = await readStartedCalls(engine, run.turn.id);
   const missing = calls.filter((call) => !results.has(call.id));
@@ -128,7 +137,14 @@ async function closeCalls(engine: Runtime & Storage, run: TurnBase, text: string
       payload: { tool_use_id: call.id, error_class: 'cancelled', error_message: text, latency_ms: 0 },
     }),
   );
-  return { ...buildAnswers(engine, run, calls, { results, missing: text }), failed };
+  const answers = buildAnswers(engine, run, calls, { results, missing: text });
+  const carried = await deliverWithAnswers(engine, run, answers.messages);
+  return {
+    messages: answers.messages,
+    writes: [...answers.writes, ...carried.writes],
+    failed: [...failed, ...carried.events],
+    delivered: carried.count,
+  };
 }
 
 /** Tool calls of the turn's newest complete message that no stored tool message answers yet (01 §6.2). */
@@ -172,7 +188,7 @@ export async function rebuildRun(
   const lastCompleted = await events.findNewestOfTurn(turn.id, ['llm.call_completed']);
   // A summary is made before the turn's own first call.
   const completed = lastCompleted?.payload.purpose === 'turn' ? lastCompleted : null;
-  const cause = await events.findNewestOfTurn(turn.id, [...TERMINAL_TOOL_EVENTS, 'turn.steered']);
+  const cause = await events.findNewestOfTurn(turn.id, [...TERMINAL_TOOL_EVENTS, 'turn.steered', 'delegate.delivered']);
   const notice = await events.findNewestOfTurn(turn.id, [...TERMINAL_TOOL_EVENTS, 'budget.warning']);
   if (!started || !decided) throw new Error(`turn ${turn.id} has no beginning`);
   const calls = await turns.toolCalls(turn.id);

@@ -21,7 +21,7 @@ import { ToolError } from '#protocol/tool.ts';
 import { MAX_TURN_INPUTS, type TurnRecord } from '#protocol/turn.ts';
 import { readAttachments } from '../definitions/session-files.ts';
 import { sessionEndedError, sessionIsWorkerError } from '../session/session-records.ts';
-import type { LiveSessions, ModelCatalog, Runtime, Storage, WorkspaceAccess } from '../state/engine.ts';
+import type { Delegations, LiveSessions, ModelCatalog, Runtime, Storage, WorkspaceAccess } from '../state/engine.ts';
 
 /** A block as the caller sends it. */
 export type IntakeBlock = TextBlock | IntakeImage;
@@ -167,7 +167,7 @@ export function checkSteering({ content, override }: PreparedMessage, attachment
  * Throws `session_is_worker`, `session_already_ended`, or `turn_in_flight` when too many messages wait.
  */
 export async function steerOrTakeLock(
-  engine: Runtime & Storage & LiveSessions,
+  engine: Runtime & Storage & LiveSessions & Delegations,
   session: SessionRecord,
   message: PreparedMessage & {
     readonly turnId: TurnId;
@@ -193,7 +193,7 @@ export async function steerOrTakeLock(
 
 /** Null when the turn has ended meanwhile. */
 async function joinTurn(
-  engine: Runtime & Storage,
+  engine: Runtime & Storage & Delegations,
   session: SessionRecord,
   turn: TurnRecord,
   { content, claim }: Parameters<typeof steerOrTakeLock>[2],
@@ -219,6 +219,7 @@ async function joinTurn(
       writes: [{ kind: 'turn_input.insert', input }, ...(claim ? [claim(202, receipt)] : [])],
       emit: [],
     });
+    engine.background.wake(turn.id);
     return receipt;
   } catch (error) {
     if (!(error instanceof JournalConflict)) throw error;

@@ -1,21 +1,18 @@
 // The turn loop: computes the next step, runs it, until a terminal event is stored (00 §3, 04 §3.1).
 
-import { CONCLUSION_TEXT, countPauses, findNextStep, type Step } from '#core/policy/turn-machine.ts';
-import type { Write } from '#core/ports/journal-writer.ts';
+import { CONCLUSION_TEXT, type Step } from '#core/policy/turn-machine.ts';
 import { Cancelled, cancelledBy } from '#protocol/abort.ts';
-import type { Transient } from '#protocol/delta.ts';
-import { draft, type EventDraft } from '#protocol/event.ts';
 import { TreeLost } from '#protocol/journal-batch.ts';
 import { type StoredMessage, type ToolUseBlock, textBlock } from '#protocol/message.ts';
 import { callModel, isCrowded } from '../model-call/call-model.ts';
 import { messageAppended } from '../model-call/call-records.ts';
 import { buildModelRequest, callStartedEvent } from '../model-call/model-request.ts';
-import { closeOpenParts } from '../model-call/turn-end.ts';
+import { closeOpenParts, type Ending } from '../model-call/turn-end.ts';
 import { listLimits, pauseTree } from '../money/budget-limits.ts';
 import { reportExceeded, warnIfNear } from '../money/budget-notices.ts';
 import { readVolatilePrompt } from '../prompt/model-input.ts';
-import { cancelScope, FAULT, isHandOver, throwIfLost } from '../state/concurrency.ts';
-import type { Runtime, Storage, TurnLoopEngine, WorkspaceAccess } from '../state/engine.ts';
+import { cancelScope, FAULT, type InterruptReason, isHandOver, throwIfLost } from '../state/concurrency.ts';
+import type { Budgets, Delegations, Runtime, Storage, TurnLoopEngine, WorkspaceAccess } from '../state/engine.ts';
 import type { BudgetRefusal } from '../state/memory.ts';
 import {
   type ModelRequest,
@@ -26,19 +23,28 @@ import {
   recordRefusal,
   setNextCall,
   type ToolResults,
-  type TurnBase,
   type TurnEnd,
   type TurnPlan,
   type TurnRun,
 } from '../state/turn-run.ts';
 import { dispatchTools } from '../tool-call/dispatch-tools.ts';
 import { buildAnswers, FAILED_TEXT } from '../tool-call/tool-results.ts';
+import {
+  cancelWorkers,
+  concludeWorkers,
+  findInterruption,
+  findRunningGroup,
+  settleWorkers,
+  throwIfFaulty,
+} from './background-waits.ts';
 import { completeTurn, endTurn, interruptTurn } from './end-turn.ts';
 import { newUserMessage } from './incoming-message.ts';
+import { decideNextStep } from './next-step.ts';
+import { collectInputs, deliverWithAnswers, NO_INPUTS, readInputs } from './turn-inputs.ts';
 
 /** Stores the tool messages of a finished batch in one transaction with the messages that came meanwhile, and announces the call that sends them (00 §3 step 5). */
 export async function storeAnswers(
-  engine: Runtime & Storage & WorkspaceAccess,
+  engine: Runtime & Storage & WorkspaceAccess & Budgets & Delegations,
   run: TurnRun,
   calls: readonly ToolUseBlock[],
   results: ToolResults,
@@ -46,93 +52,27 @@ export async function storeAnswers(
   const { messages, writes } = buildAnswers(engine, run, calls, { results, missing: FAILED_TEXT });
   const inputs = (await collectInputs(engine, run, messages)) ?? NO_INPUTS;
   const prepared = await prepareCertainCall(engine, run, [...run.history, ...messages, ...inputs.messages]);
-  const emit = [...messages.map((m) => messageAppended(engine, run, m)), ...inputs.emit];
+  const carried = hasResults(engine, run) ? await deliverWithAnswers(engine, run, messages) : NOTHING_CARRIED;
+  const emit = [...messages.map((m) => messageAppended(engine, run, m)), ...carried.events, ...inputs.emit];
   const cause = inputs.messages.length === 0 ? run.cause : emit.findLastIndex((item) => 'type' in item);
   const events = await engine.journal.commit({
-    writes: [...writes, ...inputs.writes],
+    writes: [...writes, ...carried.writes, ...inputs.writes],
     emit: [...emit, ...(prepared ? [callStartedEvent(run, prepared, cause)] : [])],
   });
   recordMessages(run, messages);
-  const read = inputs.messages.length;
-  if (read > 0) recordInputs(run, inputs.messages, events[read - 1]!.id);
+  const read = carried.events.length + inputs.messages.length;
+  if (inputs.messages.length > 0) recordInputs(run, inputs.messages, events[read - 1]!.id);
   if (prepared) setNextCall(run, { prepared, started: events[read]!.id });
 }
 
-// Messages for a running turn: read at its next step boundary (20 §4).
+const NOTHING_CARRIED = { writes: [], events: [] };
 
-/** The messages that wait for the turn, in their stored form. */
-export interface Inputs {
-  readonly messages: readonly StoredMessage[];
-  readonly writes: readonly Write[];
-  /** Two items per message: its `turn.steered`, then the message for stream clients. */
-  readonly emit: readonly (EventDraft | Transient)[];
+/** Whether results of workers may be within those of the turn's calls. */
+function hasResults(engine: Delegations, { turn }: TurnPlan): boolean {
+  return engine.background.get(turn.id) !== null;
 }
 
-export const NO_INPUTS: Inputs = { messages: [], writes: [], emit: [] };
-
-/** The messages to read now, behind `before`. Null where messages wait and no model call may follow: the turn counts them as unread when it ends. */
-export async function collectInputs(
-  engine: Runtime & Storage,
-  run: TurnBase,
-  before: readonly StoredMessage[] = [],
-): Promise<Inputs | null> {
-  const inputs = await engine.store.turns.inputs(run.turn.id);
-  if (inputs.length === 0) return NO_INPUTS;
-  const { session, turn } = run;
-  const now = engine.clock.now();
-  const messages = inputs.map(({ content }) => newUserMessage(engine, session, { turn_id: turn.id, content, now }));
-  if (decideNextStep(engine, run, [...run.history, ...before, ...messages]).kind !== 'call_model') return null;
-  return {
-    messages,
-    writes: inputs.flatMap(({ id }, i): Write[] => [
-      { kind: 'turn_input.read', id },
-      { kind: 'message.insert', message: messages[i]! },
-    ]),
-    emit: inputs.flatMap(({ id, submitted_at }, i) => [
-      draft({
-        type: 'turn.steered',
-        session_id: session.id,
-        turn_id: turn.id,
-        parent: run.started_event_id,
-        payload: { message_id: messages[i]!.id, input_id: id, waited_ms: Math.max(0, now - submitted_at) },
-      }),
-      messageAppended(engine, run, messages[i]!),
-    ]),
-  };
-}
-
-/**
- * Reads the waiting messages of a turn that would end here, so that one more model call follows.
- * @returns `limited` where no call may follow
- */
-export async function readInputs(engine: Runtime & Storage, run: TurnBase): Promise<'read' | 'nothing' | 'limited'> {
-  const inputs = await collectInputs(engine, run);
-  if (inputs === null) return 'limited';
-  const { messages, writes, emit } = inputs;
-  if (messages.length === 0) return 'nothing';
-  const events = await engine.journal.commit({ writes, emit });
-  recordInputs(run, messages, events.at(-1)!.id);
-  return 'read';
-}
-
-// Computes a running turn's next step, and its next call where that is certain before the current step is stored (00 §3).
-
-export function decideNextStep(
-  engine: Pick<Runtime, 'config'>,
-  run: TurnBase,
-  history: readonly StoredMessage[] = run.history,
-): Step {
-  return findNextStep({
-    last: findLastSent(history),
-    stopReason: run.stop_reason,
-    llmCalls: run.tally.llm_calls,
-    maxLlmCalls: maxLlmCalls(engine, run),
-    outputTokensLeft: run.worker?.output_tokens_left ?? null,
-    pauses: countPauses(history),
-    contextRequested: run.context_request !== null,
-    concluded: run.conclusion_message !== null,
-  });
-}
+// Prepares the next call where that is certain before the current step is stored (00 §3).
 
 /**
  * The call that follows once `history` is stored, to be announced in the same transaction. Null where the turn may take
@@ -158,99 +98,150 @@ export function canAnnounce(engine: Pick<Runtime, 'draining'>, signal: AbortSign
   return !signal.aborted && !engine.draining.value;
 }
 
-/** The newest message that a provider would be sent. */
-function findLastSent(history: readonly StoredMessage[]): StoredMessage {
-  const last = history.findLast((m) => m.metadata.status === 'complete');
-  if (!last) throw new Error('a turn without its user message');
-  return last;
-}
-
-/** Model calls in one turn of a worker, however many `turn.max_llm_calls` allows a planner. */
-const MAX_WORKER_LLM_CALLS = 25;
-
-function maxLlmCalls(engine: Pick<Runtime, 'config'>, run: Pick<TurnPlan, 'session'>): number {
-  const limit = engine.config.turn.max_llm_calls;
-  if (run.session.is_worker) return Math.min(limit, MAX_WORKER_LLM_CALLS);
-  return limit;
-}
-
 /**
  * Runs an admitted turn to its terminal event, or interrupts it where it can be resumed. Only the journal's own faults
  * are thrown. A cancellation takes effect between steps and inside them; the closing itself cannot be cancelled.
  * @param known results of the newest message's tool calls from before a restart
  */
 export async function runTurn(engine: TurnLoopEngine, run: TurnRun, known: ToolResults = new Map()): Promise<TurnEnd> {
-  let results = known;
   try {
-    for (;;) {
-      throwIfLost(run.signal);
-      if (await hasUsedShare(engine, run)) run.conclusion.abort();
-      const step = decideNextStep(engine, run);
-      // The calls of a stopped turn are dispatched too: each is rejected with its own terminal event.
-      // An announced call is sent too: it is rejected at once, and so has its outcome.
-      const owed = step.kind === 'run_tools' || run.next_call?.started != null;
-      if (run.signal.aborted && !owed) return await stopTurn(engine, run);
-      if (step.kind === 'fail')
-        return await endTurn(engine, run, {
-          status: 'failed',
-          error_code: 'provider_error',
-          message: step.message,
-          error_class: 'other',
-          retryable: false,
-        });
-      if (step.kind === 'finish') {
-        const inputs = step.limit === null ? await readInputs(engine, run) : 'limited';
-        if (inputs === 'read') continue;
-        recordLimit(run, step.limit);
-        const { stopReason } = step;
-        if (inputs === 'limited') return await endTurn(engine, run, { status: 'completed', stop_reason: stopReason });
-        const end = await completeTurn(engine, run, stopReason);
-        if (end !== null) return end;
-        continue;
-      }
-      if (engine.draining.value && !run.signal.aborted) {
-        cancelScope(run.scope, new Cancelled('shutdown'));
-        continue;
-      }
-      if (step.kind === 'call_model') {
-        if (run.conclusion.signal.aborted) await storeConclusion(engine, run);
-        const outcome = await callModel(engine, run);
-        if (outcome.ok) {
-          if (outcome.end !== null) return outcome.end;
-          results = outcome.settled;
-          await warnIfNear(engine, run);
-        } else if (outcome.error === null) return await endOverBudget(engine, run, outcome.refusal);
-        else if (!run.signal.aborted)
-          return await endTurn(engine, run, {
-            status: 'failed',
-            error_code: 'provider_error',
-            message: outcome.error.message,
-            error_class: outcome.error.error_class,
-            retryable: outcome.error.retryable,
-          });
-        continue;
-      }
-      const done = await dispatchTools(engine, run, step.calls, results);
-      throwIfLost(run.signal);
-      results = done.results;
-      if (run.signal.aborted) return await stopTurn(engine, run);
-      if (done.interrupted) return await interruptTurn(engine, run, done.interrupted.reason);
-      await storeAnswers(engine, run, step.calls, results);
-      results = new Map();
-    }
+    if (run.resumed) await engine.workers.resumeBackground(run);
+    return await runSteps(engine, run, known);
   } catch (thrown) {
-    if (thrown instanceof TreeLost) return { status: 'lost' };
+    if (thrown instanceof TreeLost) {
+      engine.background.get(run.turn.id)?.scope.abort(thrown);
+      await settleWorkers(engine, run);
+      return { status: 'lost' };
+    }
     engine.log.error({ err: thrown, session_id: run.session.id, turn_id: run.turn.id }, 'a turn failed unexpectedly');
+    await cancelWorkers(engine, run, FAULT);
     // If the store refuses one of these too, the turn stays open: the next operation on it, or the next start, ends it.
     await closeOpenParts(engine, run.session, run.turn.id, FAULT);
-    return endTurn(engine, run, {
+    return await endTurn(engine, run, {
       status: 'failed',
       error_code: 'internal_error',
       message: 'internal error',
       error_class: null,
       retryable: false,
     });
+  } finally {
+    engine.background.close(run.turn.id);
   }
+}
+
+/** Runs steps until the turn has ended or is interrupted. No background worker of it runs then. */
+async function runSteps(engine: TurnLoopEngine, run: TurnRun, known: ToolResults): Promise<TurnEnd> {
+  let results = known;
+  for (;;) {
+    throwIfLost(run.signal);
+    if (await hasUsedShare(engine, run)) run.conclusion.abort();
+    const step = decideNextStep(engine, run);
+    // The calls of a stopped turn are dispatched too: each is rejected with its own terminal event.
+    // An announced call is sent too: it is rejected at once, and so has its outcome.
+    const owed = step.kind === 'run_tools' || run.next_call?.started != null;
+    if (run.signal.aborted && !owed) return await stopTurn(engine, run);
+    if (step.kind === 'fail')
+      return await failTurn(engine, run, {
+        message: step.message,
+        error_class: 'other',
+        retryable: false,
+      });
+    if (step.kind === 'finish') {
+      const end = await finishTurn(engine, run, step);
+      if (end !== null) return end;
+      continue;
+    }
+    if (engine.draining.value && !run.signal.aborted) {
+      await settleWorkers(engine, run);
+      cancelScope(run.scope, new Cancelled('shutdown'));
+      continue;
+    }
+    if (step.kind === 'call_model') {
+      if (run.conclusion.signal.aborted && run.next_call?.started == null) {
+        if (await concludeWorkersFirst(engine, run)) continue;
+        await storeConclusion(engine, run);
+      }
+      const outcome = await callModel(engine, run);
+      if (outcome.ok) {
+        if (outcome.end !== null) return outcome.end;
+        results = outcome.settled;
+        await warnIfNear(engine, run);
+      } else if (outcome.error === null) return await endOverBudget(engine, run, outcome.refusal);
+      else if (!run.signal.aborted)
+        return await failTurn(engine, run, {
+          message: outcome.error.message,
+          error_class: outcome.error.error_class,
+          retryable: outcome.error.retryable,
+        });
+      continue;
+    }
+    const done = await dispatchTools(engine, run, step.calls, results);
+    throwIfLost(run.signal);
+    results = done.results;
+    if (run.signal.aborted) return await stopTurn(engine, run);
+    if (done.interrupted) return await interruptWithWorkers(engine, run, done.interrupted.reason);
+    await storeAnswers(engine, run, step.calls, results);
+    results = new Map();
+  }
+}
+
+/** Ends a turn whose model has nothing left to do, after its background workers. Null when the turn goes on. */
+async function finishTurn(
+  engine: TurnLoopEngine,
+  run: TurnRun,
+  { stopReason, limit }: Extract<Step, { kind: 'finish' }>,
+): Promise<TurnEnd | null> {
+  const group = engine.background.get(run.turn.id);
+  const mark = group?.mark() ?? 0;
+  const inputs = limit === null ? await readInputs(engine, run) : 'limited';
+  if (inputs === 'read') return null;
+  throwIfFaulty(engine, run);
+  if (group !== null && group.runs.size > 0) {
+    if (inputs === 'limited' || run.conclusion.signal.aborted) await concludeWorkers(engine, run);
+    else if (engine.draining.value) {
+      await settleWorkers(engine, run);
+      cancelScope(run.scope, new Cancelled('shutdown'));
+    } else await group.whenChanged(mark);
+    return null;
+  }
+  const interruption = findInterruption(engine, run);
+  if (interruption !== null) return interruptWithWorkers(engine, run, interruption);
+  recordLimit(run, limit);
+  if (inputs === 'limited') return endTurn(engine, run, { status: 'completed', stop_reason: stopReason });
+  return completeTurn(engine, run, stopReason);
+}
+
+/** Concludes the workers of a turn that is to answer with what it has, so that its last answer knows theirs. False where none runs. */
+async function concludeWorkersFirst(engine: TurnLoopEngine, run: TurnRun): Promise<boolean> {
+  if (run.conclusion_message !== null || findRunningGroup(engine, run) === null) return false;
+  await concludeWorkers(engine, run);
+  if (!run.signal.aborted) await readInputs(engine, run);
+  return true;
+}
+
+/** Ends a turn whose provider has failed, after its workers. */
+async function failTurn(
+  engine: TurnLoopEngine,
+  run: TurnRun,
+  failure: Pick<Extract<Ending, { status: 'failed' }>, 'message' | 'error_class' | 'retryable'>,
+): Promise<TurnEnd> {
+  await closeWorkers(engine, run, new Cancelled('shutdown', "its planner's turn has failed"));
+  return endTurn(engine, run, { status: 'failed', error_code: 'provider_error', ...failure });
+}
+
+/** Ends the background workers of a turn that ends before them: those that run, and those that were interrupted. */
+async function closeWorkers(engine: TurnLoopEngine, run: TurnRun, reason: Cancelled): Promise<void> {
+  if (engine.background.get(run.turn.id) === null) return;
+  await cancelWorkers(engine, run, reason);
+  throwIfLost(run.signal);
+  await engine.workers.closeUnder(run.turn.id, reason);
+}
+
+/** Interrupts the turn once its background workers have stopped: they resume with it. */
+async function interruptWithWorkers(engine: TurnLoopEngine, run: TurnRun, reason: InterruptReason): Promise<TurnEnd> {
+  await settleWorkers(engine, run);
+  throwIfLost(run.signal);
+  return interruptTurn(engine, run, reason);
 }
 
 /** Whether a worker has used the share of its tokens or of its own money at which it is concluded; the clock watches its time. */
@@ -284,17 +275,25 @@ async function endOverBudget(engine: TurnLoopEngine, run: TurnRun, refusal: Budg
   if (refusal.on_reached === 'stop') {
     await reportExceeded(engine, run, refusal);
     recordRefusal(run, refusal);
+    await concludeWorkers(engine, run);
+    throwIfLost(run.signal);
+    if (run.signal.aborted) return stopTurn(engine, run);
+    const interruption = findInterruption(engine, run);
+    if (interruption !== null) return interruptTurn(engine, run, interruption);
     return endTurn(engine, run, { status: 'completed', stop_reason: 'budget_exceeded' });
   }
   if (pauseTree(engine, run.session, refusal)) await reportExceeded(engine, run, refusal);
-  return interruptTurn(engine, run, 'budget');
+  return interruptWithWorkers(engine, run, 'budget');
 }
 
 /** An aborted turn ends as cancelled, unless the process stops and the turn goes on after its next start. */
-async function stopTurn(engine: TurnLoopEngine, run: TurnBase): Promise<TurnEnd> {
-  if (isHandOver(engine, run.signal)) return interruptTurn(engine, run, 'restart');
-  // Workers that were interrupted before the cancellation would stay open otherwise.
+async function stopTurn(engine: TurnLoopEngine, run: TurnRun): Promise<TurnEnd> {
+  if (isHandOver(engine, run.signal)) return interruptWithWorkers(engine, run, 'restart');
   const by = cancelledBy(run.signal);
+  if (by.reason === 'timeout') await concludeWorkers(engine, run);
+  else await cancelWorkers(engine, run, by);
+  throwIfLost(run.signal);
+  // Workers that were interrupted before the cancellation would stay open otherwise.
   await engine.workers.closeUnder(run.turn.id, by);
   return endTurn(engine, run, { status: 'cancelled', by });
 }

@@ -1,6 +1,7 @@
 // Turns the input of `delegate` into a spawn request: parsing, context references, size (04 §4, §4.1).
 
 import {
+  BACKGROUND,
   type ContextEntry,
   type ContextItem,
   DELEGATED,
@@ -139,7 +140,7 @@ export const DELEGATE_DESCRIPTION = `Hands one self-contained sub-task to a work
 
 Delegate work that is mechanical or bulky and easy to state: searching, renaming, reformatting, summarising files, writing tests to a plan. Keep judgement, design and anything that needs this conversation for yourself. Do not delegate what one or two tool calls of your own would do.
 
-A worker sees neither this conversation nor your earlier tool results. Say in \`task\` what to do, where, and what to report; name what else it needs in \`context\`. For independent sub-tasks emit several calls in one message: they run at the same time, so never let two of them change the same file, or give them \`isolation\` "worktree".
+A worker sees neither this conversation nor your earlier tool results. Say in \`task\` what to do, where, and what to report; name what else it needs in \`context\`. For independent sub-tasks emit several calls in one message: they run at the same time, so never let two of them change the same file, or give them \`isolation\` "worktree". Use \`background\` where you have work of your own that does not need the result, such as a second part of the task. Your answer ends your turn only when all such workers are done, and you read their results first.
 
 A failed call returns JSON with \`error\` and \`output\`. On \`insufficient_context\` call again with the missing items added to \`context.include\`. On \`cancelled_by_user\` do not start the same work again unless the user asks for it. On any other error retry with a clearer task or another tier, or do the work yourself.`;
 
@@ -215,6 +216,7 @@ export const DELEGATE_JSON_SCHEMA: JsonSchema = {
       description:
         'Id of a worker of yours that has ended: the new worker starts with its prompt and messages and then gets this task; `allowed_tools` narrows its tools.',
     },
+    background: BACKGROUND,
   },
 };
 

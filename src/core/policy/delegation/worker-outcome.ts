@@ -263,6 +263,20 @@ export function formatForPlanner(result: PlannerResult & WorkerChanges, workerLi
   };
 }
 
+/**
+ * The text blocks of a background worker's result: a line that names the worker, then what a foreground call shows (20 §9).
+ * A line of the worker's text that begins as one of the server's is indented, so that it cannot be taken for one.
+ */
+export function deliveryTexts(
+  { failure_mode, worker_session_id }: Pick<PlannerResult, 'failure_mode' | 'worker_session_id'>,
+  { texts, notes }: Pick<PlannerView, 'texts' | 'notes'>,
+): readonly string[] {
+  const end = failure_mode === null ? 'completed' : `failed: ${failure_mode}`;
+  const blocks = [`[worker ${worker_session_id} ${end}]`, ...texts.map((text) => text.replace(/^\[/gm, ' ['))];
+  if (notes.length > 0) blocks.push(notes.join('\n'));
+  return blocks;
+}
+
 function formatOutput(result: PlannerResult): string {
   const { failure_mode, output, worker_session_id } = result;
   if (failure_mode !== null)

@@ -34,6 +34,7 @@ export const ROOT_OF = {
   session: 'SELECT root_session_id AS root FROM sessions WHERE id = ?',
   turn: `SELECT s.root_session_id AS root FROM turns t ${VIA_SESSION} t.session_id WHERE t.id = ?`,
   input: `SELECT s.root_session_id AS root FROM turn_inputs i ${VIA_SESSION} i.session_id WHERE i.id = ?`,
+  delivery: `SELECT s.root_session_id AS root FROM deliveries e ${VIA_SESSION} e.session_id WHERE e.id = ?`,
   call: `SELECT s.root_session_id AS root FROM tool_calls c ${VIA_SESSION} c.session_id WHERE c.id = ?`,
   delegation: `SELECT s.root_session_id AS root FROM delegations d ${VIA_SESSION} d.parent_session_id WHERE d.tool_use_id = ?`,
   confirmation: 'SELECT root_session_id AS root FROM confirmations WHERE id = ?',
@@ -71,6 +72,11 @@ function findPlaceInWrite(write: Write): Place {
       return { by: 'session', id: write.call.session_id };
     case 'turn_input.insert':
       return { by: 'session', id: write.input.session_id };
+    case 'delivery.insert':
+      return { by: 'session', id: write.delivery.session_id };
+    case 'delivery.claim':
+    case 'delivery.deliver':
+      return { by: 'delivery', id: write.id };
     case 'worktree.put':
       return { by: 'session', id: write.worktree.session_id };
     case 'delegation.insert':

@@ -16,6 +16,7 @@ export function newestId(db: Database.Database): Ulid | null {
           UNION ALL SELECT substr(max(id), 4) FROM tool_calls
           UNION ALL SELECT max(id) FROM confirmations
           UNION ALL SELECT max(id) FROM turn_inputs
+          UNION ALL SELECT max(id) FROM deliveries
           UNION ALL SELECT max(event_id) FROM ledger_calls
           UNION ALL SELECT value FROM meta WHERE key = ?)`)
       .pluck()

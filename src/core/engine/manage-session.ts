@@ -16,6 +16,7 @@ import { endOutsideDelegations } from './delegation/outside-delegation.ts';
 import { discardTree } from './delegation/worker-tree.ts';
 import { endGatewayTree } from './gateway/client-session.ts';
 import { computeLeft, forgetLimit, readReserved } from './money/budget-limits.ts';
+import { wakeWaiters } from './money/reserve-money.ts';
 import { takeNotices } from './routing/route-environment.ts';
 import {
   buildSession,
@@ -158,7 +159,11 @@ export async function patchSession(engine: Engine, id: string, patch: SessionPat
     await engine.journal.commit({ writes: [landed], emit: [] });
   }
   dropDecisions(engine.gateway, session.id);
-  if (max_cost_usd !== undefined) await resumeIfPaid(engine, session.id);
+  if (max_cost_usd !== undefined) {
+    // A call that waits for other calls' money may pass now; a check that read the earlier limit is repeated.
+    wakeWaiters(engine.budget);
+    await resumeIfPaid(engine, session.id);
+  }
   const stored = (await engine.store.sessions.record(session.id)) ?? session;
   return {
     id: session.id,

@@ -85,15 +85,15 @@ export function settleUsage(report: UsageReport, request: CanonicalRequest, slot
     cached_input_tokens: report.cached ?? 0,
     cache_creation_input_tokens: report.creation ?? 0,
     cache_creation_1h_input_tokens: Math.min(report.creation1h ?? 0, report.creation ?? 0),
-    output_tokens: outputKnown ? report.output! : Math.max(report.output ?? 0, estimateOutput(slots)),
+    output_tokens: outputKnown ? report.output! : Math.max(report.output ?? 0, estimateOutput(slots, request)),
     reasoning_tokens: report.reasoning ?? 0,
     usage_estimated: !inputKnown || !outputKnown,
   };
 }
 
-/** `ceil(code points / 4)` of everything received, tool names included. */
-function estimateOutput(slots: readonly Slot[]): number {
+/** `ceil(code points / 4)` of everything received, tool names included; never above the bound of the answer. */
+function estimateOutput(slots: readonly Slot[], { max_output_tokens }: CanonicalRequest): number {
   let size = 0;
   for (const slot of slots) size += codePoints(slot.name) + codePoints(slot.text);
-  return Math.ceil(size / 4);
+  return Math.min(Math.ceil(size / 4), max_output_tokens);
 }

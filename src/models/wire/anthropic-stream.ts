@@ -191,6 +191,7 @@ export function readMessagesUsage(
   early: boolean,
 ): void {
   if (!isMapping(wire)) return;
+  if (arePassed(bill.rounds, wire)) bill.rounds = [];
   readMessagesBill(wire, bill, early, readCounts);
   const billed = bill.rounds.filter((round) => round.billed).map((round) => round.usage);
   const given = [readCounts(wire), ...billed].slice(Math.min(billed.length, 1));
@@ -198,6 +199,13 @@ export function readMessagesUsage(
     if (count !== null) usage[key] = count;
   if (early) usage.early = true;
   else if (readCount(wire.output_tokens) !== null) usage.early = false;
+}
+
+/** Whether rounds that were reported before are older than these counts, which report more output and no rounds. */
+function arePassed(rounds: readonly ReportedRound[], wire: Readonly<Record<string, unknown>>): boolean {
+  if (rounds.length === 0 || Array.isArray(wire.iterations)) return false;
+  const { output } = sumCounts(rounds.map((round) => round.usage));
+  return (readCount(wire.output_tokens) ?? 0) > (output ?? 0);
 }
 
 function readCounts(one: Readonly<Record<string, unknown>>): Readonly<Omit<UsageReport, 'early'>> {

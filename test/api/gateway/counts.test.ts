@@ -97,6 +97,23 @@ describe.each(EACH)('$name, stream: $stream', ({ wire, stream }) => {
   });
 });
 
+test('later counts without rounds replace rounds that were reported before the answer', async () => {
+  const early = { input_tokens: 100, output_tokens: 1 };
+  const message = { type: 'message', model: 'claude-haiku-4-5', content: [] };
+  const raw = [
+    event({ type: 'message_start', message: { ...message, usage: { ...early, iterations: [early, early] } } }),
+    event({ type: 'content_block_delta', delta: { type: 'text_delta', text: 'hello' } }),
+    event({ type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 50 } }),
+    event({ type: 'message_stop' }),
+  ].join('');
+  const world = await startGateway(() => ({ raw }));
+  await (await world.post(WIRES.messages.path, { ...WIRES.messages.request, stream: true })).text();
+  const { payload } = await world.server.event('llm.call_completed');
+  expect(payload).toMatchObject({ input_tokens: 200, output_tokens: 50, usage_estimated: false, rounds: [] });
+  // Fixture A: $1 and $5 per million.
+  expect(payload.cost_usd).toBe('0.00045');
+});
+
 test.each([true, false])('DeepSeek names cached tokens beside the prompt (stream: %s)', async (stream) => {
   const usage = {
     prompt_tokens: 1000,

@@ -97,6 +97,47 @@ test('a call that fits only behind another waits for it, in the order in which t
   for (const answer of [first, ...others]) expect((await answer).status).toBe(200);
 });
 
+// Promise 22.13: a raised limit lets a waiting call pass at once, while others still hold their money.
+test('a call that waits for money passes as soon as the limit is raised', async () => {
+  const gates: (() => void)[] = [];
+  const world = await startGateway(() => ({ before: new Promise<void>((go) => gates.push(go)) }));
+  const limited = { ...claudeCode('s1'), 'x-metis-budget-usd': '0.5' };
+  const answers = [ask(world, limited)];
+  const { session_id } = await world.server.event('llm.call_started');
+  answers.push(ask(world, { ...limited, ...claudeCode('s1', 'a') }));
+  await until(() => world.server.engine.budget.waiters.size === 1);
+  await world.server.client.updateSession(session_id, { max_cost_usd: '2' });
+  await until(() => gates.length === 2);
+  for (const open of gates) open();
+  for (const answer of answers) expect((await answer).status).toBe(200);
+});
+
+// Promise 22.13: a limit that is lowered while a call is prepared holds for that call.
+test('a limit that is lowered while the tokens of a call are counted refuses it', async () => {
+  const world = await startGateway();
+  const limited = { ...claudeCode('s1'), 'x-metis-budget-usd': '0.5' };
+  expect((await ask(world, limited)).status).toBe(200);
+  const [root] = (await world.server.client.listSessions({ door: 'gateway' })).sessions;
+  let finish = () => {};
+  const counting = new Promise<void>((begun) => {
+    const count = async () => {
+      begun();
+      await new Promise<void>((resolve) => {
+        finish = resolve;
+      });
+      return 1000;
+    };
+    Object.assign(world.server.engine, { tokenizer: { count } });
+  });
+  const body = { model: 'gpt-5-mini', input: 'x'.repeat(3000) };
+  const answer = world.post('/v1/responses', body, limited);
+  await counting;
+  await world.server.client.updateSession(root!.id, { max_cost_usd: '0.0001' });
+  finish();
+  expect((await answer).status).toBe(400);
+  expect(world.provider.received).toHaveLength(1);
+});
+
 // Promise 19.9: a spent limit is 402 billing_error, not to be retried, 400 on responses; nothing sent; a raised one passes.
 test('a spent limit is said in one sentence after one request: 402, nothing sent; a raised one lets the next call pass', async () => {
   const world = await startGateway(() => ({ usage: { input: 100, output: 5000 } }));

@@ -45,6 +45,8 @@ export interface Call {
   readonly stream: StreamState;
   /** A money limit covers the call, and may need a warning about its share. */
   readonly limited: boolean;
+  /** Input tokens that were reserved for; null where no limit covers the call. */
+  readonly reserved_input_tokens: number | null;
   /** The call was paid for and its cost could not be stored: its reservation is kept. */
   unbooked: boolean;
 }

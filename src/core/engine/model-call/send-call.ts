@@ -7,7 +7,7 @@ import type { EventId, MessageId } from '#protocol/ids.ts';
 import { type ContentBlock, textBlock } from '#protocol/message.ts';
 import type { CanonicalRequest, MessageComplete, StreamEvent } from '#protocol/model-call.ts';
 import type { TokenUsage } from '#protocol/usage.ts';
-import { learnPrompt } from '../money/call-price.ts';
+import { type BoundPrompt, learnPrompt } from '../money/call-price.ts';
 import { reserveMoney } from '../money/reserve-money.ts';
 import { isOfOneModel } from '../money/stamp-usage.ts';
 import { throwIfLost, withGrace } from '../state/concurrency.ts';
@@ -22,13 +22,13 @@ import { type Failure, observeOutcome, settleFailure } from './settle-call.ts';
 /** @param content the answer so far */
 function correctUsage(
   engine: Pick<Runtime, 'log'>,
+  call: Pick<Call, 'reserved_input_tokens'>,
   request: CanonicalRequest,
-  reported: TokenUsage,
-  content: readonly ContentBlock[],
+  { usage: reported, content }: { readonly usage: TokenUsage; readonly content: readonly ContentBlock[] },
 ): TokenUsage {
   const { usage, faults } = replaceIncredibleCounts(reported, request.model.capabilities, {
     input: () => estimateRequest(request),
-    output: () => estimateAnswer(content),
+    output: () => estimateAnswer(content, request),
   });
   if (faults.length > 0)
     engine.log.warn(
@@ -41,17 +41,29 @@ function correctUsage(
       },
       'the provider reports impossible counts; they are estimated',
     );
-  return usage;
+  return limitEstimate(call, request, usage);
 }
 
-/** Tokens of an answer by its characters, four per token. */
-function estimateAnswer(content: readonly ContentBlock[]): number {
+/** An estimate of the prompt by its characters may be above what was reserved for it: no cap is passed by an estimate. */
+function limitEstimate(
+  { reserved_input_tokens: most }: Pick<Call, 'reserved_input_tokens'>,
+  request: CanonicalRequest,
+  usage: TokenUsage,
+): TokenUsage {
+  if (most === null || !usage.usage_estimated || usage.input_tokens <= most) return usage;
+  // The answer alone was estimated.
+  if (usage.input_tokens !== estimateRequest(request)) return usage;
+  return { ...usage, input_tokens: most };
+}
+
+/** Tokens of an answer by its characters, four per token; never above its bound. */
+function estimateAnswer(content: readonly ContentBlock[], { max_output_tokens }: CanonicalRequest): number {
   let total = 0;
   for (const block of content) {
     if (block.type === 'text' || block.type === 'thinking') total += block.text.length;
     else if (block.type === 'tool_use') total += block.name.length + JSON.stringify(block.input).length;
   }
-  return Math.ceil(total / 4);
+  return Math.min(Math.ceil(total / 4), max_output_tokens);
 }
 
 // Builds the outcome of a model call whose stream was abandoned, from the received deltas (04 §9, 01 §4.4).
@@ -69,15 +81,15 @@ function buildPartialAnswer(
     stop_reason: 'cancelled',
     raw_stop_reason: null,
     final_content: content,
-    usage: {
+    usage: limitEstimate(call, request, {
       input_tokens: estimateRequest(request),
       cached_input_tokens: 0,
       cache_creation_input_tokens: 0,
       cache_creation_1h_input_tokens: 0,
-      output_tokens: estimateAnswer(content),
+      output_tokens: estimateAnswer(content, request),
       reasoning_tokens: 0,
       usage_estimated: true,
-    },
+    }),
     bill: null,
     latency_ms: 0,
     retry_count: 0,
@@ -110,13 +122,14 @@ export async function makeCall(
   // Also for an announced call: a limit may have been set while its announcement was being stored.
   const { reservation, prompt } = await reserveMoney(engine, run, prepared.request);
   if (!reservation.ok) {
-    if (how.started) await rejectCall(engine, newCall(engine, run, { prepared, started: how.started, limited: true }));
+    if (how.started)
+      await rejectCall(engine, newCall(engine, run, { prepared, started: how.started, limited: true, prompt }));
     return { ok: false, error: null, refusal: reservation.refusal };
   }
   let call: Call | null = null;
   try {
     const started = how.started ?? (await announceModelCall(engine, run, prepared));
-    call = newCall(engine, run, { prepared, started, limited: reservation.limited });
+    call = newCall(engine, run, { prepared, started, limited: reservation.limited, prompt });
     const outcome = await sendCall(engine, call, prepared.request, how.settleAnswer);
     const { complete } = call.stream;
     if (outcome.ok && complete !== null && prompt !== null && isOfOneModel(engine, run.model, complete.bill))
@@ -148,7 +161,12 @@ async function rejectCall(engine: Runtime & Storage & ModelCatalog, call: Call):
 function newCall(
   engine: Pick<Runtime, 'clock'>,
   run: TurnRun,
-  of: { readonly prepared: ModelRequest; readonly started: EventId; readonly limited: boolean },
+  of: {
+    readonly prepared: ModelRequest;
+    readonly started: EventId;
+    readonly limited: boolean;
+    readonly prompt: BoundPrompt | null;
+  },
 ): Call {
   return {
     run,
@@ -165,6 +183,7 @@ function newCall(
       input_errors: new Map(),
     },
     limited: of.limited,
+    reserved_input_tokens: of.prompt?.tokens ?? null,
     unbooked: false,
   };
 }
@@ -257,17 +276,21 @@ async function forwardStream(engine: Runtime & Storage, call: Call, request: Can
 
 function recordStreamEvent(
   engine: Pick<Runtime, 'log'>,
-  { stream, purpose }: Call,
+  call: Call,
   request: CanonicalRequest,
   event: StreamEvent,
 ): void {
+  const { stream, purpose } = call;
   stream.message_id = event.message_id as MessageId;
   if (event.type === 'tool.use_start') stream.provider_tool_ids.set(event.tool_use_id, event.provider_tool_id);
   else if (event.type === 'tool.use_end' && event.input_error !== null)
     stream.input_errors.set(event.tool_use_id, event.input_error);
   else if (event.type === 'text.delta' && purpose === 'compaction') stream.hidden_text += event.text;
   else if (event.type === 'message.complete')
-    stream.complete = { ...event, usage: correctUsage(engine, request, event.usage, event.final_content) };
+    stream.complete = {
+      ...event,
+      usage: correctUsage(engine, call, request, { usage: event.usage, content: event.final_content }),
+    };
 }
 
 /** Adapters throw `AdapterError` only; any other error here is a bug, closed like a provider's failure. */
@@ -279,7 +302,8 @@ function toAdapterError(
 ): AdapterError {
   if (thrown instanceof AdapterError) {
     if (thrown.usage === null || call.stream.complete !== null) return thrown;
-    return new AdapterError(thrown.message, { ...thrown, usage: correctUsage(engine, request, thrown.usage, []) });
+    const usage = correctUsage(engine, call, request, { usage: thrown.usage, content: [] });
+    return new AdapterError(thrown.message, { ...thrown, usage });
   }
   const cancelled = call.run.signal.aborted;
   if (!cancelled)

@@ -109,13 +109,14 @@ async function takeOnThisNode(
 ): Promise<Taken | Extract<Reservation, { ok: false }>> {
   const { budget } = engine;
   for (;;) {
+    const seen = budget.settlements;
     // Listed again in each round: the day may have changed.
     const limits = await listLimits(engine, session, caps);
     if (limits.length === 0) return NOTHING;
     const computeAmount = await prepare();
-    const seen = budget.settlements;
     const spent = await Promise.all(limits.map((limit) => limit.readSpent()));
-    // A call that settled meanwhile is in neither sum: its reservation is gone, its cost came after the read.
+    // A call that settled meanwhile is in neither sum: its reservation is gone, its cost came after the read. A limit
+    // that was changed meanwhile is not the one that was read.
     if (seen !== budget.settlements) continue;
     // No await from here to the last line: two calls must not take the same money.
     const sums = limits.map((limit, i): Sums => {
@@ -179,14 +180,19 @@ function findTightestRoom(sums: readonly Sums[]): Room {
   return rooms.reduce((least, room) => (room.left < least.left ? room : least));
 }
 
-function releaseMoney(budget: Budget, limits: readonly Limit[], amount: Pusd): void {
+/** Calls that wait for money, and checks that are reading, look again: money was released, or a limit was changed. */
+export function wakeWaiters(budget: Budget): void {
   budget.settlements += 1;
+  for (const wakeWaiter of [...budget.waiters]) wakeWaiter();
+}
+
+function releaseMoney(budget: Budget, limits: readonly Limit[], amount: Pusd): void {
   for (const { pool } of limits) {
     const left = (budget.reserved.get(pool) ?? 0n) - amount;
     if (left > 0n) budget.reserved.set(pool, left as Pusd);
     else budget.reserved.delete(pool);
   }
-  for (const wakeWaiter of [...budget.waiters]) wakeWaiter();
+  wakeWaiters(budget);
 }
 
 // Money for a gateway call: it waits for other calls, then takes less, and only then is refused (19 §2.5).
@@ -280,7 +286,6 @@ export async function awaitReservation(
     timer.cancel();
     gateway.waiting.splice(gateway.waiting.indexOf(own), 1);
     // The next waiter may go on; a waiter that reads right now reads again.
-    budget.settlements += 1;
-    for (const next of [...budget.waiters]) next();
+    wakeWaiters(budget);
   }
 }

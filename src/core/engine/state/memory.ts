@@ -39,9 +39,9 @@ export interface BudgetRefusal extends BudgetAmounts {
 export interface Budget {
   /** Reserved money by pool. */
   readonly reserved: Map<string, Pusd>;
-  /** Number of settlements and of waiters that left. A check that read its sums before a change of this number is repeated. */
+  /** Number of settlements, changed limits and waiters that left. A check that read before a change of this number is repeated. */
   settlements: number;
-  /** Callbacks of waiting calls, called after each settlement. */
+  /** Callbacks of waiting calls, called after each change of `settlements`. */
   readonly waiters: Set<() => void>;
   /** Paused trees with the limit that refused a call; each waits for a higher one. Rebuilt from turns after a restart (14 §3). */
   readonly paused: Map<SessionId, Pusd>;

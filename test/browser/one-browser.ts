@@ -13,7 +13,6 @@ const FLAGS = [
   '--disable-background-networking',
   '--disable-component-update',
   '--disable-sync',
-  ...(process.env.XFLAGS ?? '').split(' ').filter(Boolean),
 ];
 
 declare module 'vitest' {

@@ -4,7 +4,8 @@ import readline from 'node:readline/promises';
 import { ApiError, type ConfirmationDetail, type MetisClient } from '#client/client.ts';
 import { type Clock, sleep, systemClock } from '#protocol/clock.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
-import { formatAge, printMessage, type Style, splitByWidth, type TextOutput, toPrintable } from './terminal.ts';
+import { toPrintable } from './printable-text.ts';
+import { formatAge, printMessage, type Style, splitByWidth, type TextOutput } from './terminal.ts';
 
 export interface Desk {
   readonly client: MetisClient;

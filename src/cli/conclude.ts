@@ -1,7 +1,8 @@
 // `metis conclude`: lets the running turn of a session answer with what it has (20 §3).
 import { ApiError, createMetisClient } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
-import { askServer, printMessage, type ServerFlags, type Terminal, toJsonLine } from './terminal.ts';
+import { toJsonLine } from './printable-text.ts';
+import { askServer, printMessage, type ServerFlags, type Terminal } from './terminal.ts';
 
 /** Exit code: 0 when the turn concludes, 1 when the session has no running turn or the server could not say. */
 export async function concludeSession(

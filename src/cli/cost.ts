@@ -2,6 +2,8 @@
 import { createHash } from 'node:crypto';
 import { type CostRow, createMetisClient, type MetisClient, type SimulatedPart } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
+import { toJsonLine, toPrintable } from './printable-text.ts';
+import { parseSinceTime } from './since-time.ts';
 import {
   askServer,
   type Column,
@@ -13,11 +15,8 @@ import {
   getTableWidth,
   groupDigits,
   layOutTable,
-  parseSinceTime,
   type ServerFlags,
   type Terminal,
-  toJsonLine,
-  toPrintable,
   wrapWords,
 } from './terminal.ts';
 

@@ -9,6 +9,7 @@ import {
   type StreamEvent,
 } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
+import { toJsonLine, toPrintable } from './printable-text.ts';
 import {
   askServer,
   clip,
@@ -17,8 +18,6 @@ import {
   pad,
   type ServerFlags,
   type Terminal,
-  toJsonLine,
-  toPrintable,
 } from './terminal.ts';
 
 const PAGE = 1000;

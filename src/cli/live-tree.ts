@@ -2,6 +2,7 @@
 
 import type { StreamEvent } from '#client/client.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';
+import { toPrintable } from './printable-text.ts';
 import type { SessionTree, TreeNode } from './session-tree.ts';
 import {
   countColumns,
@@ -13,7 +14,6 @@ import {
   pad,
   type Style,
   type TextOutput,
-  toPrintable,
 } from './terminal.ts';
 
 interface Screen {

@@ -1,6 +1,7 @@
 // `metis models`: the models of a server, the names each is called by, and its prices (17 §2).
 import { createMetisClient, type Model } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
+import { toJsonLine } from './printable-text.ts';
 import {
   askServer,
   type Column,
@@ -10,7 +11,6 @@ import {
   layOutTable,
   type ServerFlags,
   type Terminal,
-  toJsonLine,
 } from './terminal.ts';
 
 const MODEL_COLUMNS: readonly Column[] = [

@@ -4,6 +4,7 @@ import path from 'node:path';
 import { createMetisClient, type RouteExplanation } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
 import { nameReference } from '#protocol/text/model-reference.ts';
+import { toJsonLine, toPrintable } from './printable-text.ts';
 import {
   askServer,
   createTerminalStyle,
@@ -13,8 +14,6 @@ import {
   pad,
   type ServerFlags,
   type Terminal,
-  toJsonLine,
-  toPrintable,
 } from './terminal.ts';
 
 /** Exit code: 0 when the file is valid, 1 when it is not or the server did not answer. */

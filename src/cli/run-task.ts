@@ -15,6 +15,7 @@ import { createApprovals, type Desk } from './approvals.ts';
 import { createDenials } from './denials.ts';
 import { followSession, toLoggedEvent } from './events.ts';
 import { startWatch, type Watch } from './live-tree.ts';
+import { toJsonLine, toPrintable, toPrintableText } from './printable-text.ts';
 import { createSessionTree } from './session-tree.ts';
 import {
   askServer,
@@ -27,9 +28,6 @@ import {
   printMessage,
   type ServerFlags,
   type Terminal,
-  toJsonLine,
-  toPrintable,
-  toPrintableText,
 } from './terminal.ts';
 
 const ASK_AGAIN_MS = 2000;

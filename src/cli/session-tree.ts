@@ -4,7 +4,7 @@ import type { StoredEvent, TransientEvent } from '#client/stream-items.ts';
 import { type Pusd, sumPusd, toPusd, ZERO_PUSD } from '#protocol/money.ts';
 import { nameReference } from '#protocol/text/model-reference.ts';
 import { isSimulated } from '#protocol/text/simulated.ts';
-import { toPrintable } from './terminal.ts';
+import { toPrintable } from './printable-text.ts';
 
 export type NodeState = 'waiting' | 'running' | 'completed' | 'failed' | 'cancelled';
 

@@ -5,6 +5,7 @@ import { waitingEnds } from '#client/stream-items.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { sumPusd, toPusd, ZERO_PUSD } from '#protocol/money.ts';
 import { nameReference } from '#protocol/text/model-reference.ts';
+import { toJsonLine } from './printable-text.ts';
 import {
   askServer,
   type Column,
@@ -15,7 +16,6 @@ import {
   layOutTable,
   type ServerFlags,
   type Terminal,
-  toJsonLine,
 } from './terminal.ts';
 
 const SESSIONS_PAGE = 200;

@@ -3,8 +3,8 @@
 import { styleText } from 'node:util';
 import stringWidth from 'string-width';
 import { ApiError, type ServerAddress } from '#client/request.ts';
-import { isoTime, systemClock } from '#protocol/clock.ts';
 import { fromPusd } from '#protocol/money.ts';
+import { toPrintable } from './printable-text.ts';
 
 type Paint = (text: string) => string;
 export interface Style {
@@ -157,32 +157,6 @@ export function formatAge(ms: number): string {
   return `${Math.floor(seconds / 86_400)}d`;
 }
 
-/** What a terminal acts on or does not show: control and format characters, but for the joiners of emoji and scripts. */
-const UNSEEN = String.raw`[\p{Cc}\p{Zl}\p{Zp}]|(?![\u200c\u200d])\p{Cf}`;
-const ON_A_LINE = new RegExp(`(?:${UNSEEN})+`, 'gu');
-const IN_A_TEXT = new RegExp(String.raw`(?![\n\t])(?:${UNSEEN})`, 'gu');
-const IN_JSON = /[\x7f-\x9f\p{Cf}\p{Zl}\p{Zp}]/gu;
-
-/** On one line, without what a terminal acts on: texts of models and callers move no cursor and look like nothing else. */
-export function toPrintable(text: string): string {
-  return text.replace(ON_A_LINE, ' ');
-}
-
-/** As it is but for what a terminal acts on: lines and tabs stay. For what is read on a terminal, never for a pipe. */
-export function toPrintableText(text: string): string {
-  return text.replaceAll('\r\n', '\n').replace(IN_A_TEXT, ' ');
-}
-
-/** A line of JSON. What a terminal would act on is escaped, which parsers read as the same text. */
-export function toJsonLine(value: unknown): string {
-  const escapeUnits = (char: string) =>
-    char
-      .split('')
-      .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
-      .join('');
-  return `${JSON.stringify(value).replace(IN_JSON, escapeUnits)}\n`;
-}
-
 export interface Terminal {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly cwd: string;
@@ -333,20 +307,4 @@ function chooseColumns(columns: readonly Column[], natural: readonly number[], w
     kept = kept.filter((at) => at !== gone);
   }
   return kept;
-}
-
-const UNIT_MS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 };
-
-/**
- * `all`, an age such as `90m`, `24h`, `7d` or `2w`, a day (`2026-01-31`, from midnight UTC) or an RFC 3339 time, as the
- * server wants it. Null for anything else.
- */
-export function parseSinceTime(text: string): string | null {
-  if (text === 'all') return text;
-  const [, count, unit] = /^(\d{1,6})([mhdw])$/.exec(text) ?? [];
-  if (count !== undefined) return isoTime(Math.max(0, systemClock.now() - Number(count) * UNIT_MS[unit!]!));
-  const time = /^\d{4}-\d\d-\d\d$/.test(text) ? `${text}T00:00:00Z` : text;
-  const known = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/i.test(time);
-  if (known && !Number.isNaN(Date.parse(time))) return time;
-  return null;
 }

@@ -3,15 +3,8 @@ import path from 'node:path';
 import readline from 'node:readline/promises';
 import { createMetisClient, type TrustedFileInfo } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
-import {
-  askServer,
-  printMessage,
-  type ServerFlags,
-  type Terminal,
-  toJsonLine,
-  toPrintable,
-  toPrintableText,
-} from './terminal.ts';
+import { toJsonLine, toPrintable, toPrintableText } from './printable-text.ts';
+import { askServer, printMessage, type ServerFlags, type Terminal } from './terminal.ts';
 
 export interface TrustFlags extends Pick<ServerFlags, 'json'> {
   readonly workspace?: string;

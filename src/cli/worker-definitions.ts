@@ -3,6 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { createMetisClient, type WorkerInfo } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
+import { toJsonLine, toPrintable, toPrintableText } from './printable-text.ts';
 import {
   askServer,
   type Column,
@@ -11,9 +12,6 @@ import {
   layOutTable,
   type ServerFlags,
   type Terminal,
-  toJsonLine,
-  toPrintable,
-  toPrintableText,
 } from './terminal.ts';
 
 const WORKERS_PAGE = 200;

@@ -2,7 +2,7 @@
 
 import os from 'node:os';
 import { CommanderError } from 'commander';
-import { toPrintable } from '#cli/terminal.ts';
+import { toPrintable } from '#cli/printable-text.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 import type { CommandContext } from './context.ts';

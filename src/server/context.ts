@@ -1,5 +1,5 @@
 // What a command gets from its process, and its first steps: keys file, configuration, credentials, the server to ask.
-import { toPrintable } from '#cli/terminal.ts';
+import { toPrintable } from '#cli/printable-text.ts';
 import type { ServerAddress } from '#client/request.ts';
 import { bracketIpv6 } from '#http/access.ts';
 import { err, ok, type Result } from '#protocol/result.ts';

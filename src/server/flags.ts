@@ -1,6 +1,6 @@
 // Flags that several commands share, and the parsers of their values.
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { parseSinceTime } from '#cli/terminal.ts';
+import { parseSinceTime } from '#cli/since-time.ts';
 import { SESSION_ID_PATTERN } from '#protocol/ids.ts';
 import { fromPusd, toPusd, USD_LIMIT_PATTERN, ZERO_PUSD } from '#protocol/money.ts';
 import { hideQuotedCredentials } from './url.ts';

@@ -3,6 +3,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { COST_COLUMNS, composeCostCells } from '#cli/cost.ts';
+import { toJsonLine, toPrintable } from '#cli/printable-text.ts';
 import {
   type Column,
   createTerminalStyle,
@@ -10,8 +11,6 @@ import {
   getTableWidth,
   layOutTable,
   type Style,
-  toJsonLine,
-  toPrintable,
 } from '#cli/terminal.ts';
 import { ApiError } from '#client/request.ts';
 import { StartupError } from '#protocol/errors.ts';

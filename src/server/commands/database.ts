@@ -3,7 +3,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import type Database from 'better-sqlite3';
-import { toPrintable } from '#cli/terminal.ts';
+import { toPrintable } from '#cli/printable-text.ts';
 import { ApiError, createMetisClient } from '#client/client.ts';
 import type { PruneReport } from '#core/ports/journal-writer.ts';
 import { isoTime, systemClock } from '#protocol/clock.ts';

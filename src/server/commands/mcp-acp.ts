@@ -3,7 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import path from 'node:path';
 import { Readable } from 'node:stream';
-import { toPrintable } from '#cli/terminal.ts';
+import { toPrintable } from '#cli/printable-text.ts';
 import { createMetisClient } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
 import { createRoot } from '#mcp/root-session.ts';

@@ -1,6 +1,8 @@
 // `metis reconcile`: what providers report that they billed, beside the ledger of a server or a data folder; it only reads (22 §6).
 import fs from 'node:fs';
 import path from 'node:path';
+import { toJsonLine, toPrintable } from '#cli/printable-text.ts';
+import { parseSinceTime } from '#cli/since-time.ts';
 import {
   askServer,
   type Column,
@@ -8,11 +10,8 @@ import {
   formatDollars,
   getTableWidth,
   layOutTable,
-  parseSinceTime,
   printMessage,
   type ServerFlags,
-  toJsonLine,
-  toPrintable,
 } from '#cli/terminal.ts';
 import { createMetisClient } from '#client/client.ts';
 import { type Comparison, compareBills, type Difference, findDays } from '#core/policy/reconcile/compare-bill.ts';

@@ -1,6 +1,7 @@
 // `metis prices update` and `metis models update`: checks a list, shows what it changes, and writes it into the data folder (22 §5).
 import fs from 'node:fs';
-import { printMessage, toPrintable } from '#cli/terminal.ts';
+import { toPrintable } from '#cli/printable-text.ts';
+import { printMessage } from '#cli/terminal.ts';
 import { isConfirmed } from '#cli/trust.ts';
 import { FETCHED_LIST } from '#core/policy/parsing/text-limits.ts';
 import { isMapping, readYaml } from '#core/policy/parsing/yaml.ts';

@@ -2,6 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { drawTree, startLiveTree } from '#cli/live-tree.ts';
+import { toJsonLine, toPrintable, toPrintableText } from '#cli/printable-text.ts';
 import { createSessionTree } from '#cli/session-tree.ts';
 import {
   clip,
@@ -15,9 +16,6 @@ import {
   layOutTable,
   pad,
   splitByWidth,
-  toJsonLine,
-  toPrintable,
-  toPrintableText,
   wrapWords,
 } from '#cli/terminal.ts';
 import type { StoredEvent, TransientEvent } from '#client/stream-items.ts';

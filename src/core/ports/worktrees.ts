@@ -44,16 +44,21 @@ export interface Worktrees {
    * Records the folder as it is now and checks it out below the worktrees' folder. What was made is removed where it
    * fails. Throws `WorktreeError`.
    * @param root the caller's workspace, or the caller's own tree
+   * @param earlier what a worker left that was not applied: its merge with the folder is checked out, with markers around
+   * conflicts; absent = none
    */
   create(
     id: SessionId,
     root: string,
+    earlier?: (Pick<WorktreeRecord, 'session_id' | 'base_tree'> & { readonly result_tree: string }) | null,
   ): Promise<Pick<WorktreeRecord, 'repository' | 'folder' | 'tree_path' | 'base_tree'>>;
   /**
    * Records what the worker left. Throws `WorktreeError`.
    * @param isWritable whether a path, relative to the workspace, may be written there; other changes are left out
    */
   recordResult(worktree: WorktreeRecord, isWritable: (path: string) => Promise<boolean>): Promise<TreeChanges>;
+  /** Files that had conflict markers when the worker began and still have them in its result. Throws `WorktreeError`. */
+  findLeftMarkers(worktree: WorktreeRecord): Promise<readonly string[]>;
   /** Merges the recorded result with the caller's workspace as it is now. Throws `WorktreeError`. */
   merge(worktree: WorktreeRecord): Promise<Merge>;
   /** Merges recorded results of one caller, in this order, with its workspace as it is now. Throws `WorktreeError`. */

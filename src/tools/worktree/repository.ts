@@ -190,14 +190,14 @@ export function runShared(
   return git({ args: [`--git-dir=${repository.common_dir}`, ...args], cwd, ...(input && { input }) });
 }
 
-// Refs of a worker: refs/metis/<session>/base and result.
+// Refs of a worker: refs/metis/<session>/base and result, and start where it continues another one.
 
 export async function setRef(git: Git, common_dir: string, name: string, commit: string): Promise<void> {
   await runShared(git, { common_dir }, ['update-ref', `refs/metis/${name}`, commit]);
 }
 
 export async function deleteRefs(git: Git, common_dir: string, session: string): Promise<void> {
-  const lines = ['base', 'result'].map((name) => `delete refs/metis/${session}/${name}\n`).join('');
+  const lines = ['base', 'start', 'result'].map((name) => `delete refs/metis/${session}/${name}\n`).join('');
   await runShared(git, { common_dir }, ['update-ref', '--stdin'], Buffer.from(lines));
 }
 

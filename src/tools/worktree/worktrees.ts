@@ -7,6 +7,7 @@ import type { FileChange, WorktreeRecord } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { runExclusive } from '../workspace/descriptors.ts';
+import { commitStart, commitTree, type EarlierTree, findLeftMarkers, mergeEarlier } from './continued-tree.ts';
 import { byteName, createGit, readableName, unpackNames } from './git.ts';
 import { findWorktreeId, linkFolders, readOrigin, writeOrigin } from './origin.ts';
 import {
@@ -93,11 +94,6 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     return openFolder(session_id, caller_path, await inspect(caller_path));
   }
   const listLinks = (prefix: string) => options.links.map((link) => `${prefix}${byteName(link)}`);
-  const commit = async (own: OwnGit, tree: string, parent: string | null, message: string) => {
-    const parents = parent === null ? [] : ['-p', parent];
-    const { out } = await own.run(['commit-tree', tree, ...parents, '-m', message]);
-    return out.toString('utf8').trim();
-  };
   const readRef = async (own: OwnGit, name: string) => {
     const args = ['rev-parse', '--verify', '-q', `refs/metis/${name}`];
     const { code, out } = await runShared(git, own.repository, args).catch(() => ({ code: 1, out: Buffer.alloc(0) }));
@@ -111,17 +107,18 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     return snapshot(own, { tree: repository.top, index, links: listLinks(repository.prefix), within: '' });
   }
 
-  async function createTree(id: SessionId, root: string) {
+  async function createTree(id: SessionId, root: string, earlier: EarlierTree | null) {
     const repository = await inspect(root);
     const { common_dir, prefix } = repository;
     const own = await openFolder(id, root, repository);
     const base_tree = await snapshotCaller(own, BASE_INDEX);
-    const base = await commit(own, base_tree, repository.head, 'base');
+    const base = await commitTree(own, base_tree, repository.head, 'base');
     await setRef(git, common_dir, `${id}/base`, base);
     const folder = buildPath(id);
     const add = ['worktree', 'add', '--no-checkout', '--detach', '--lock', '--reason', 'in use by metis', folder, base];
     await runShared(git, repository, add);
     await own.run(['checkout-index', '-a', '-f', '-u', '-q'], { index: BASE_INDEX, tree: folder });
+    if (earlier !== null) await startFrom(own, { id, folder, base, base_tree }, earlier);
     // A repository of one commit and no files has no index.
     await copyIndex(`${own.dir}/${BASE_INDEX}`, `${common_dir}/worktrees/${id}/index`).catch(() => {});
     const tree_path = prefix === '' ? folder : path.join(folder, readableName(prefix));
@@ -131,6 +128,28 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     return { repository: common_dir, folder, tree_path, base_tree };
   }
 
+  /** Puts the merge of what an earlier worker left into a new worktree. */
+  async function startFrom(
+    own: OwnGit,
+    made: { readonly id: string; readonly folder: string; readonly base: string; readonly base_tree: string },
+    earlier: EarlierTree,
+  ): Promise<void> {
+    const start = await mergeEarlier(own, made.base_tree, earlier, await readLeftMarkers(own, earlier));
+    await setRef(git, own.repository.common_dir, `${made.id}/start`, await commitStart(own, start, made.base));
+    const changes = await compareTrees(own, made.base_tree, start.tree);
+    const { changed } = await writeChanges(await buildTarget(own, start.tree, changes, made.folder), changes);
+    await rm(`${own.dir}/content`, { recursive: true, force: true });
+    if (changed.length > 0) throw new WorktreeError(`what the earlier worker left cannot be written: ${changed[0]}`);
+  }
+  async function readLeftMarkers(
+    own: OwnGit,
+    worktree: Parameters<typeof findLeftMarkers>[2] & Pick<WorktreeRecord, 'session_id'>,
+  ) {
+    const start = await readRef(own, `${worktree.session_id}/start`);
+    if (start === null) return [];
+    return findLeftMarkers(own, start, worktree);
+  }
+
   async function removeFolder(id: string, repository: string): Promise<void> {
     opened.delete(id);
     await rm(buildPath(id), { recursive: true, force: true });
@@ -138,12 +157,17 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     await rm(buildGitPath(id), { recursive: true, force: true });
   }
 
-  async function buildTarget(own: OwnGit, tree: string, changes: readonly Difference[]): Promise<Target> {
+  async function buildTarget(
+    own: OwnGit,
+    tree: string,
+    changes: readonly Difference[],
+    top: string = own.repository.top,
+  ): Promise<Target> {
     const content = `${own.dir}/content`;
     await rm(content, { recursive: true, force: true });
     const names = changes.filter(({ after }) => after !== null).map(({ name }) => name);
     await checkOut(own, tree, names, content);
-    const { top, settings } = own.repository;
+    const { settings } = own.repository;
     return { own, top, content, hasModes: settings.get('core.filemode') !== 'false' };
   }
 
@@ -166,9 +190,9 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
   /** Merges a result with a tree of the caller's workspace. */
   async function mergeResult(own: OwnGit, { base_tree, result_tree }: WorktreeRecord, from: string): Promise<Merge> {
     if (result_tree === null) throw new WorktreeError('the worker has left no result yet');
-    const base = await commit(own, base_tree, null, 'base');
-    const ours = await commit(own, from, base, 'ours');
-    const theirs = await commit(own, result_tree, base, 'result');
+    const base = await commitTree(own, base_tree, null, 'base');
+    const ours = await commitTree(own, from, base, 'ours');
+    const theirs = await commitTree(own, result_tree, base, 'result');
     const args = ['merge-tree', '--write-tree', '-z', '--name-only', '--no-messages', ours, theirs];
     const { code, out } = await own.run(args, { codes: [0, 1] });
     const [tree = '', ...conflicts] = unpackNames(out);
@@ -194,9 +218,9 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
         },
       ),
 
-    async create(id, root) {
+    async create(id, root, earlier = null) {
       try {
-        return await createTree(id, root);
+        return await createTree(id, root, earlier);
       } catch (error) {
         const origin = await readOrigin(buildGitPath(id)).catch(() => null);
         if (origin !== null) {
@@ -227,10 +251,17 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
             (await isWritable(readableName(name.slice(prefix.length)))) && !(await leadsOut(worktree, name)),
         });
         const base = await readRef(own, `${worktree.session_id}/base`);
-        const result = await commit(own, tree, base, 'result');
+        const result = await commitTree(own, tree, base, 'result');
         await setRef(git, own.repository.common_dir, `${worktree.session_id}/result`, result);
         return tree;
       }
+    },
+
+    async findLeftMarkers(worktree) {
+      const own = await openRecorded(worktree);
+      const { prefix } = own.repository;
+      const left = await readLeftMarkers(own, worktree);
+      return left.map(([name]) => readableName(name.startsWith(prefix) ? name.slice(prefix.length) : name)).sort();
     },
 
     async merge(worktree) {

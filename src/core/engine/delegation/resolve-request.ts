@@ -39,13 +39,15 @@ export async function resolveRequest(
   const { tier, effort, task, context, output_schema, allowed_tools, max_tokens, timeout_seconds, max_cost_usd } =
     parsed.value;
   const issues: Issue[] = [];
-  const isolated = await resolveIsolation(engine, run, parsed.value);
-  issues.push(...isolated.issues);
-  if (parsed.value.background && isolated.apply === 'together')
-    issues.push({ path: 'background', message: 'excludes apply "together": the calls would end before their workers' });
   const continued = parsed.value.continue;
   const earlier = continued === null ? ok(null) : await findEarlierWorker(engine, run, continued);
   if (!earlier.ok) return err([earlier.error]);
+  // A worker goes on as it worked, so that what it left unapplied is there.
+  const isolation = parsed.value.isolation ?? earlier.value?.delegation.isolation ?? null;
+  const isolated = await resolveIsolation(engine, run, { ...parsed.value, isolation });
+  issues.push(...isolated.issues);
+  if (parsed.value.background && isolated.apply === 'together')
+    issues.push({ path: 'background', message: 'excludes apply "together": the calls would end before their workers' });
   if (output_schema !== null) {
     const compiled = engine.schemas.compile(output_schema);
     if (!compiled.ok)

@@ -24,14 +24,15 @@ export interface Placed {
 
 /** Makes the worktree of a new worker. Throws `WorktreeError`. */
 export async function placeWorker(
-  engine: Runtime & WorkspaceAccess,
+  engine: TreeEngine,
   caller: SessionRecord,
   worker: SessionRecord,
   { request, created_at }: DelegationRecord,
 ): Promise<Placed> {
   if (request.isolation === 'shared') return { session: worker, worktree: null };
   const caller_path = getFilesRoot(caller);
-  const made = await engine.worktrees.create(worker.id, caller_path);
+  const earlier = await findUnapplied(engine, worker, caller_path);
+  const made = await engine.worktrees.create(worker.id, caller_path, earlier);
   const worktree: WorktreeRecord = {
     session_id: worker.id,
     caller_path,
@@ -43,6 +44,18 @@ export async function placeWorker(
     created_at,
   };
   return { session: { ...worker, tree_path: made.tree_path }, worktree };
+}
+
+/** What the continued worker left, where it was not applied to the same folder. */
+async function findUnapplied(
+  { store }: Pick<Storage, 'store'>,
+  { continues_session_id: id }: SessionRecord,
+  caller_path: string,
+) {
+  const earlier = id === null ? null : await store.worktrees.get(id);
+  if (earlier === null || earlier.applied !== false || earlier.caller_path !== caller_path) return null;
+  const { session_id, base_tree, result_tree } = earlier;
+  return result_tree === null ? null : { session_id, base_tree, result_tree };
 }
 
 /** Removes the worktree of a worker that was never stored. */
@@ -137,6 +150,8 @@ async function applyTrees(
       return reportAll(false, find);
     };
     let merged = readStoredMerge(open[0]!);
+    const left = merged === null ? await findLeftMarkers(engine, open) : new Map<SessionId, readonly string[]>();
+    if (left.size > 0) return endUnapplied((id) => left.get(id) ?? []);
     let changed: readonly string[] = [];
     for (let merges = 0; merges < MAX_MERGES; merges += 1) {
       if (merged === null) {
@@ -168,6 +183,19 @@ async function readTrees(
     const known = worktree ?? worktrees[i]!;
     return [{ ...known, result_tree: result_trees.get(known.session_id) ?? known.result_tree }];
   });
+}
+
+/** Workers in whose files conflict markers are left, with these files (20 §3). */
+async function findLeftMarkers(
+  { worktrees }: Pick<WorkspaceAccess, 'worktrees'>,
+  results: readonly WorktreeRecord[],
+): Promise<ReadonlyMap<SessionId, readonly string[]>> {
+  const left = new Map<SessionId, readonly string[]>();
+  for (const worktree of results) {
+    const paths = await worktrees.findLeftMarkers(worktree);
+    if (paths.length > 0) left.set(worktree.session_id, paths);
+  }
+  return left;
 }
 
 function readStoredMerge({ merged_from, merged_tree }: WorktreeRecord) {

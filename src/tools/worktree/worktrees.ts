@@ -116,7 +116,8 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     await setRef(git, common_dir, `${id}/base`, base);
     const folder = buildPath(id);
     const add = ['worktree', 'add', '--no-checkout', '--detach', '--lock', '--reason', 'in use by metis', folder, base];
-    await runShared(git, repository, add);
+    // Git reads the entries of all worktrees, and fails at one that another call has half made.
+    await runExclusive(`${common_dir}\0worktree add`, () => runShared(git, repository, add));
     await own.run(['checkout-index', '-a', '-f', '-u', '-q'], { index: BASE_INDEX, tree: folder });
     if (earlier !== null) await startFrom(own, { id, folder, base, base_tree }, earlier);
     // A repository of one commit and no files has no index.

@@ -1,7 +1,7 @@
 // Every configuration key with its type, range and default (15 §2). A key that is not here does not exist.
 import { z } from 'zod';
 import type { EventType } from './event.ts';
-import { IsolationSchema } from './file-change.ts';
+import { IsolationSchema, WorktreeSettingsSchema } from './file-change.ts';
 import { PatternConfigSchema } from './learned-pattern.ts';
 import { McpServerNameSchema, McpServerSchema } from './mcp.ts';
 import { ApprovalModeSchema, OnReachedSchema, Sha256Schema, UsdLimitSchema } from './scalars.ts';
@@ -180,7 +180,7 @@ export const ConfigSchema = z.strictObject({
       max_background: z.int().min(1).max(32),
       grace_seconds: z.int().min(1).max(3600),
       isolation: IsolationSchema.or(z.literal('auto')),
-      worktree_links: strings,
+      ...WorktreeSettingsSchema.shape,
     })
     .refine((d) => d.delegate_depth <= d.max_depth, {
       path: ['delegate_depth'],
@@ -302,7 +302,9 @@ export function defaultConfig(data: string): Config {
       max_background: 8,
       grace_seconds: 30,
       isolation: 'shared',
+      worktree_copy: [],
       worktree_links: ['node_modules', '.venv'],
+      worktree_setup: null,
     },
     stream: { max_connections: 1000 },
     analytics: { savings_baseline: 'anthropic:claude-sonnet-4-6' },

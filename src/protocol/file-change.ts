@@ -82,3 +82,41 @@ export interface WorktreeRecord {
   readonly applied: boolean | null;
   readonly created_at: number;
 }
+
+// What a worktree is given beside its snapshot: by the server's configuration, or by a trusted file of the workspace (20 §2.2).
+
+const MAX_SETTING_ENTRIES = 100;
+const MAX_ENTRY_CHARS = 512;
+
+const treePath = z
+  .string()
+  .min(1)
+  .max(MAX_ENTRY_CHARS)
+  .refine((text) => !text.includes('\0') && !text.includes('\n'), 'must be one line')
+  .refine(
+    (text) => !text.startsWith('/') && !text.split('/').some((part) => part === '..' || part === '.' || part === ''),
+    'must be a path in the workspace without "." and "..", such as "node_modules"',
+  );
+/** As in `.gitignore`: a name matches in every folder, a pattern with a slash from the workspace on. */
+const filePattern = z
+  .string()
+  .min(1)
+  .max(MAX_ENTRY_CHARS)
+  .refine((text) => !text.includes('\0') && !text.includes('\n'), 'must be one line')
+  .refine((text) => !text.startsWith('!'), 'must not begin with "!"')
+  .refine((text) => !text.split('/').includes('..'), 'must not hold ".."');
+
+export const WorktreeSettingsSchema = z.strictObject({
+  worktree_copy: z.array(filePattern).max(MAX_SETTING_ENTRIES),
+  worktree_links: z.array(treePath).max(MAX_SETTING_ENTRIES),
+  worktree_setup: z.string().min(1).max(4096).nullable(),
+});
+export type WorktreeSettings = z.infer<typeof WorktreeSettingsSchema>;
+
+/** Relative to the workspace. */
+export const WORKSPACE_SETTINGS_FILE = '.metis/server.yaml';
+
+/** The workspace's file: the keys of a worktree. A home folder that is a workspace has the server's own file there. */
+export const WorkspaceSettingsSchema = z.object({
+  delegation: z.object(WorktreeSettingsSchema.partial().shape).default({}),
+});

@@ -21,8 +21,9 @@ import type { Config } from '#protocol/config.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { createIdGenerator, type IdGenerator } from '#protocol/ids.ts';
 import type { ModelEntry } from '#protocol/model.ts';
-import { builtinTools } from '#tools/builtin/builtin-tools.ts';
+import { builtinTools, createCommandSandbox } from '#tools/builtin/builtin-tools.ts';
 import { shellEnvironment } from '#tools/sandbox/command.ts';
+import { createSetupRunner } from '#tools/sandbox/setup-runner.ts';
 import { schemaCompiler } from '#tools/schema-compiler.ts';
 import { createToolRegistry, createToolSet } from '#tools/tool-registry.ts';
 import { createTemporaryFolders } from '#tools/workspace/temporary-folders.ts';
@@ -175,17 +176,14 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     for (const line of rules?.errors ?? []) log.error({}, `${line}; none of the file's rules apply`);
     for (const line of rules?.warnings ?? []) log.warn({}, line);
     const temporary = createTemporaryFolders(path.join(options.dataDir, 'tmp'), log);
-    const builtin = createToolSet(
-      builtinTools({
-        temporary,
-        shellEnv: shellEnvironment(options.env, config.tools.shell.env_passthrough),
-        shell: config.tools.shell,
-        dataFolder: options.dataDir,
-        projectFiles: config.mcp.project_files,
-        clock,
-      }),
-      { shipped: true },
-    );
+    const commands = {
+      shellEnv: shellEnvironment(options.env, config.tools.shell.env_passthrough),
+      shell: config.tools.shell,
+      dataFolder: options.dataDir,
+      projectFiles: config.mcp.project_files,
+    };
+    const builtin = createToolSet(builtinTools({ ...commands, temporary, clock }), { shipped: true });
+    const sandbox = createCommandSandbox(commands);
     const mcp = startMcp({ ...options, adapters: file.adapters, schemas: schemaCompiler, clock, relay });
     const tools = createToolRegistry(builtin, mcp, config.tools.disabled);
     const library = createWorkerLibrary(log);
@@ -240,6 +238,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
         env: options.env,
         log,
       }),
+      setups: createSetupRunner({ env: commands.shellEnv, sandbox, temporary, clock }),
       relays: telemetry?.wrapRelays(relays.relays) ?? relays.relays,
       gatewayFolder,
       library,

@@ -56,7 +56,11 @@ export const CONFIG_MEANING: Readonly<Record<string, string>> = {
     'how long background workers of a turn that a limit ends may take to answer with what they have',
   'delegation.isolation':
     'where a worker works whose call does not name it: `shared`, in the workspace; `worktree`, in a copy that is merged back; or `auto`, a copy where several of one message may write',
-  'delegation.worktree_links': 'folders of the workspace that a worktree is given as links, and that are never merged',
+  'delegation.worktree_copy':
+    'ignored files of the workspace that a worktree gets as copies; patterns as in `.gitignore`, such as `.env`',
+  'delegation.worktree_links':
+    'folders of the workspace that a worktree gets as links, or as copies by reflink, and that are never merged',
+  'delegation.worktree_setup': 'command that runs once in each new worktree, at most 120 s; null = none',
   'stream.max_connections': 'open streams, all sessions together',
   'analytics.savings_baseline': 'model that savings are compared with when a query names none',
   'pricing.tables': 'price files, each over the one before; `builtin` is the shipped one',

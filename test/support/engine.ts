@@ -38,6 +38,7 @@ import { openDatabase, type SqliteStoreHandle } from '#store/sqlite/connection/o
 import { createReadDatabase } from '#store/sqlite/connection/reads.ts';
 import { createJournal } from '#store/sqlite/write/journal.ts';
 import { builtinTools } from '#tools/builtin/builtin-tools.ts';
+import { createSetupRunner } from '#tools/sandbox/setup-runner.ts';
 import { schemaCompiler } from '#tools/schema-compiler.ts';
 import { createToolRegistry, createToolSet } from '#tools/tool-registry.ts';
 import { createTemporaryFolders } from '#tools/workspace/temporary-folders.ts';
@@ -176,6 +177,7 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
   const provider = options.provider?.(script) ?? adapter;
   const served = options.served ?? new Set(['scripted']);
   const library = createWorkerLibrary(log);
+  const shellEnv = { PATH: process.env.PATH ?? '' };
   const temporary = createTemporaryFolders(path.join(folder, 'tmp'), log);
   const workspaces = createWorkspaces({
     temporary,
@@ -228,10 +230,7 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
     bodies: null,
     tools: createToolRegistry(
       createToolSet(
-        [
-          ...builtinTools({ shellEnv: { PATH: process.env.PATH ?? '' }, shell: config.tools.shell, temporary, clock }),
-          ...(options.tools ?? []),
-        ],
+        [...builtinTools({ shellEnv, shell: config.tools.shell, temporary, clock }), ...(options.tools ?? [])],
         { shipped: true },
       ),
       mcp,
@@ -246,6 +245,7 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
       env: options.env ?? process.env,
       log,
     }),
+    setups: createSetupRunner({ env: shellEnv, sandbox: null, temporary, clock }),
     workspaces: options.still ? await readOnce(workspaces, workspace, config) : workspaces,
     library,
     recommender: learning?.recommender ?? null,

@@ -6,6 +6,7 @@ import type { WorkerDetail, WorkerInfo } from '#protocol/api/worker-bodies.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { AppError, type Issue, validationError } from '#protocol/errors.ts';
 import { draft } from '#protocol/event.ts';
+import { WORKSPACE_SETTINGS_FILE } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { compareText } from '#protocol/text/compare-text.ts';
 import type { FoundWorker, SessionWorker, WorkerDefinition } from '#protocol/worker-definition.ts';
@@ -20,6 +21,7 @@ import {
   listWorkerWidenings,
   resolveSessionWorker,
 } from './definitions/find-workers.ts';
+import { listSettingsWidenings } from './definitions/worktree-settings.ts';
 import { resolveWorkspace } from './session/session-records.ts';
 import type { DefinitionsEngine, Engine, ModelCatalog, Runtime, Storage, Toolbox } from './state/engine.ts';
 
@@ -310,7 +312,7 @@ export async function untrustFile(engine: Engine, workspace: string, path: strin
   });
 }
 
-/** The permissions that each worker file requests, by path. */
+/** The permissions that each worker file, and the file of worktree settings, request, by path. */
 async function collectWidenings(
   engine: Runtime & Toolbox,
   root: string,
@@ -322,6 +324,8 @@ async function collectWidenings(
     if (widens.length > 0)
       for (const { path } of worker.sources) byPath.set(path, [...(byPath.get(path) ?? []), ...widens]);
   }
+  const settings = await listSettingsWidenings(engine, root);
+  if (settings.length > 0) byPath.set(WORKSPACE_SETTINGS_FILE, [...settings]);
   return byPath;
 }
 

@@ -1,5 +1,5 @@
 // Worktrees of workers: a copy of the caller's workspace, and the merge of what a worker leaves in it (20 §2).
-import type { FileChange, WorktreeRecord } from '#protocol/file-change.ts';
+import type { FileChange, WorktreeRecord, WorktreeSettings } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
 
 /** A worktree cannot be made, recorded or merged; the message is for the caller. */
@@ -46,11 +46,13 @@ export interface Worktrees {
    * @param root the caller's workspace, or the caller's own tree
    * @param earlier what a worker left that was not applied: its merge with the folder is checked out, with markers around
    * conflicts; absent = none
+   * @param settings absent = those of the server
    */
   create(
     id: SessionId,
     root: string,
     earlier?: (Pick<WorktreeRecord, 'session_id' | 'base_tree'> & { readonly result_tree: string }) | null,
+    settings?: Pick<WorktreeSettings, 'worktree_copy' | 'worktree_links'>,
   ): Promise<Pick<WorktreeRecord, 'repository' | 'folder' | 'tree_path' | 'base_tree'>>;
   /**
    * Records what the worker left. Throws `WorktreeError`.

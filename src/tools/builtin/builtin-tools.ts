@@ -4,7 +4,7 @@ import type { ToolFactory } from '#core/ports/tool-port.ts';
 import type { TemporaryFolders } from '#core/ports/workspace.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
-import { createSandbox } from '../sandbox/bubblewrap.ts';
+import { createSandbox, type Sandbox } from '../sandbox/bubblewrap.ts';
 import { delegate, requestContext, workerCall, workerCreate } from './delegation-tools.ts';
 import { editFile, writeFile } from './edit-files.ts';
 import { grep } from './grep.ts';
@@ -28,18 +28,23 @@ export interface BuiltinOptions {
   readonly clock: Clock;
 }
 
+/** The sandbox of commands, as configured; null = none. */
+export function createCommandSandbox(
+  options: Pick<BuiltinOptions, 'shell' | 'shellEnv' | 'dataFolder' | 'projectFiles'>,
+): Sandbox | null {
+  if (options.shell.sandbox === 'off') return null;
+  return createSandbox({
+    network: options.shell.sandbox_network,
+    dataFolder: options.dataFolder ?? null,
+    projectFiles: options.projectFiles === true,
+    env: options.shellEnv,
+  });
+}
+
 /** One factory per tool, ready to be registered. */
 export function builtinTools(options: BuiltinOptions): ToolFactory[] {
   const { shellEnv: env, clock } = options;
-  let sandbox: ReturnType<typeof createSandbox> | null = null;
-  if (options.shell.sandbox === 'required') {
-    sandbox = createSandbox({
-      network: options.shell.sandbox_network,
-      dataFolder: options.dataFolder ?? null,
-      projectFiles: options.projectFiles === true,
-      env,
-    });
-  }
+  const sandbox = createCommandSandbox(options);
   return [
     readFile,
     writeFile,

@@ -172,6 +172,7 @@ async function buildArguments(
     ...before,
     ...caller.over,
     ...['--bind', workspace, workspace, ...(await protectedFiles(workspace, options.projectFiles))],
+    ...caller.within,
     ...after,
     ...(temporary === null ? [] : ['--bind', temporary, temporary]),
     ...readOnly,
@@ -184,7 +185,11 @@ async function buildArguments(
 async function bindCaller(
   workspace: string,
   dataFolder: string | null,
-): Promise<{ readonly under: readonly string[]; readonly over: readonly string[] }> {
+): Promise<{
+  readonly under: readonly string[];
+  readonly over: readonly string[];
+  readonly within: readonly string[];
+}> {
   const home = `${dataFolder}/worktrees`;
   const id = dataFolder === null ? null : findWorktreeId(home, workspace);
   const origin = id === null ? null : await readOrigin(`${home}/${id}.git`).catch(() => null);
@@ -194,6 +199,10 @@ async function bindCaller(
   return {
     under: paths.filter(isAround).flatMap(bind),
     over: paths.filter((path) => !isAround(path)).flatMap(bind),
+    // Cloned folders of the caller, which lie in the worktree.
+    within: Object.values(origin?.links ?? {})
+      .filter((path) => path.startsWith(`${workspace}/`))
+      .flatMap(bind),
   };
 }
 

@@ -1,5 +1,6 @@
 // Worktrees of workers by way of git: made, recorded, merged, written back and removed (20 §2).
-import { lstat, mkdir, readdir, readlink, rm } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { copyFile, lstat, mkdir, readdir, readlink, rm } from 'node:fs/promises';
 import path from 'node:path';
 import type { Logger } from '#core/ports/logger.ts';
 import { type JoinedMerge, type Merge, WorktreeError, type Worktrees } from '#core/ports/worktrees.ts';
@@ -9,7 +10,8 @@ import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { runExclusive } from '../workspace/descriptors.ts';
 import { commitStart, commitTree, type EarlierTree, findLeftMarkers, mergeEarlier } from './continued-tree.ts';
 import { byteName, createGit, readableName, unpackNames } from './git.ts';
-import { findWorktreeId, linkFolders, readOrigin, writeOrigin } from './origin.ts';
+import { findWorktreeId, readOrigin, writeOrigin } from './origin.ts';
+import { type CloneFile, copyIgnoredFiles, linkFolders } from './provide-files.ts';
 import {
   deleteRefs,
   findPrefix,
@@ -34,8 +36,10 @@ const RESULT_INDEX = 'result.index';
 interface WorktreeOptions {
   /** The folder that holds all worktrees; made when the first one is. */
   readonly folder: string;
-  /** Entries of a workspace that a worktree is given as links; in no snapshot. */
+  /** Entries of a workspace that a worktree is given as links, where its call names no others; in no snapshot. */
   readonly links: readonly string[];
+  /** Default: by reflink. */
+  readonly clone?: CloneFile;
   /** The server's environment. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly log: Logger;
@@ -43,7 +47,7 @@ interface WorktreeOptions {
 
 export function createWorktrees(options: WorktreeOptions): Worktrees {
   const git = createGit(options.env);
-  const { folder: home, log } = options;
+  const { folder: home, log, clone = cloneByReflink } = options;
   const buildPath = (id: string) => path.join(home, id);
   const buildGitPath = (id: string) => path.join(home, `${id}.git`);
 
@@ -55,6 +59,8 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
   const userHome = options.env.HOME ?? '/';
   /** Git folders of worktrees in use, so that each repository is inspected once. */
   const opened = new Map<string, OwnGit>();
+  /** Entries that are in no snapshot, by git folder. */
+  const excluded = new Map<string, readonly string[]>();
 
   /** The repository of a workspace; of a worker's own tree that of its worktree, whatever its `.git` names by now. */
   async function inspect(root: string): Promise<Repository> {
@@ -74,15 +80,22 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     };
   }
   /** Written before anything else is made: what comes after it can be found and removed, whenever the process dies. */
-  async function openFolder(id: string, root: string, repository: Repository): Promise<OwnGit> {
+  async function openFolder(
+    id: string,
+    root: string,
+    repository: Repository,
+    requested: readonly string[] | null = null,
+  ): Promise<OwnGit> {
     const folder = buildGitPath(id);
     const inside = findWorktreeId(home, root);
     const above = inside === null ? root : (await readOrigin(buildGitPath(inside))).root;
     await mkdir(folder, { recursive: true, mode: 0o700 });
     const known = await readOrigin(folder).catch(() => null);
     const links = known?.links ?? {};
-    await writeOrigin(folder, { repository: repository.common_dir, root: above, links });
+    const names = known?.names ?? requested ?? options.links;
+    await writeOrigin(folder, { repository: repository.common_dir, root: above, links, names });
     const own = await openOwnGit(git, repository, folder);
+    excluded.set(folder, names);
     opened.set(id, own);
     return own;
   }
@@ -93,7 +106,8 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     if (known !== undefined) return known;
     return openFolder(session_id, caller_path, await inspect(caller_path));
   }
-  const listLinks = (prefix: string) => options.links.map((link) => `${prefix}${byteName(link)}`);
+  const listLinks = ({ dir, repository: { prefix } }: OwnGit) =>
+    (excluded.get(dir) ?? options.links).map((link) => `${prefix}${byteName(link)}`);
   const readRef = async (own: OwnGit, name: string) => {
     const args = ['rev-parse', '--verify', '-q', `refs/metis/${name}`];
     const { code, out } = await runShared(git, own.repository, args).catch(() => ({ code: 1, out: Buffer.alloc(0) }));
@@ -104,13 +118,19 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     const { repository } = own;
     await rm(`${own.dir}/${index}`, { force: true });
     await takeIndex(git, repository, `${own.dir}/${index}`);
-    return snapshot(own, { tree: repository.top, index, links: listLinks(repository.prefix), within: '' });
+    return snapshot(own, { tree: repository.top, index, links: listLinks(own), within: '' });
   }
 
-  async function createTree(id: SessionId, root: string, earlier: EarlierTree | null) {
+  async function createTree(
+    id: SessionId,
+    root: string,
+    earlier: EarlierTree | null,
+    settings: Parameters<Worktrees['create']>[3],
+  ) {
     const repository = await inspect(root);
     const { common_dir, prefix } = repository;
-    const own = await openFolder(id, root, repository);
+    const own = await openFolder(id, root, repository, settings?.worktree_links);
+    const names = excluded.get(own.dir) ?? [];
     const base_tree = await snapshotCaller(own, BASE_INDEX);
     const base = await commitTree(own, base_tree, repository.head, 'base');
     await setRef(git, common_dir, `${id}/base`, base);
@@ -122,10 +142,12 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     if (earlier !== null) await startFrom(own, { id, folder, base, base_tree }, earlier);
     // A repository of one commit and no files has no index.
     await copyIndex(`${own.dir}/${BASE_INDEX}`, `${common_dir}/worktrees/${id}/index`).catch(() => {});
-    const tree_path = prefix === '' ? folder : path.join(folder, readableName(prefix));
+    const tree_path = prefix === '' ? folder : path.join(folder, readableName(prefix.slice(0, -1)));
     await mkdir(tree_path, { recursive: true });
-    const links = await linkFolders(root, tree_path, options.links);
+    const links = await linkFolders(root, tree_path, { names, clone });
     await writeOrigin(own.dir, { ...(await readOrigin(own.dir)), links });
+    const patterns = settings?.worktree_copy ?? [];
+    await copyIgnoredFiles(own, { patterns, index: BASE_INDEX, tree: folder, links: names });
     return { repository: common_dir, folder, tree_path, base_tree };
   }
 
@@ -153,6 +175,7 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
 
   async function removeFolder(id: string, repository: string): Promise<void> {
     opened.delete(id);
+    excluded.delete(buildGitPath(id));
     await rm(buildPath(id), { recursive: true, force: true });
     await removeEntry(repository, id);
     await rm(buildGitPath(id), { recursive: true, force: true });
@@ -219,9 +242,9 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
         },
       ),
 
-    async create(id, root, earlier = null) {
+    async create(id, root, earlier = null, settings) {
       try {
-        return await createTree(id, root, earlier);
+        return await createTree(id, root, earlier, settings);
       } catch (error) {
         const origin = await readOrigin(buildGitPath(id)).catch(() => null);
         if (origin !== null) {
@@ -246,7 +269,7 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
         const tree = await snapshot(own, {
           tree: worktree.folder,
           index: RESULT_INDEX,
-          links: listLinks(prefix),
+          links: listLinks(own),
           within: prefix,
           isKept: async (name) =>
             (await isWritable(readableName(name.slice(prefix.length)))) && !(await leadsOut(worktree, name)),
@@ -326,6 +349,10 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
       return removed;
     },
   };
+}
+
+function cloneByReflink(from: string, to: string): Promise<void> {
+  return copyFile(from, to, constants.COPYFILE_FICLONE_FORCE);
 }
 
 function isFolder(folder: string): Promise<boolean> {

@@ -8,6 +8,7 @@ import { silentLogger } from '#core/ports/logger.ts';
 import type { Worktrees } from '#core/ports/worktrees.ts';
 import type { WorktreeRecord } from '#protocol/file-change.ts';
 import { createIdGenerator, type SessionId } from '#protocol/ids.ts';
+import type { CloneFile } from '#tools/worktree/provide-files.ts';
 import { createWorktrees } from '#tools/worktree/worktrees.ts';
 
 export interface TestRepository {
@@ -21,7 +22,7 @@ export interface TestRepository {
   write(name: string | Buffer, text: string): void;
   read(name: string): string;
   /** A worktree with a record as the engine stores it. */
-  create(root?: string): Promise<WorktreeRecord>;
+  create(root?: string, settings?: Parameters<Worktrees['create']>[3]): Promise<WorktreeRecord>;
   /** Records the result, merges and writes it as the engine does. */
   apply(
     worktree: WorktreeRecord,
@@ -37,7 +38,11 @@ export const ANY_PATH = async () => true;
 
 export function createRepository(
   files: Readonly<Record<string, string>>,
-  options: { readonly links?: readonly string[]; readonly env?: Readonly<Record<string, string>> } = {},
+  options: {
+    readonly links?: readonly string[];
+    readonly env?: Readonly<Record<string, string>>;
+    readonly clone?: CloneFile;
+  } = {},
 ): TestRepository {
   const folder = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), 'metis-tree-')));
   onTestFinished(() => fs.rmSync(folder, { recursive: true, force: true }));
@@ -57,7 +62,13 @@ export function createRepository(
   git('add', '-A');
   git('commit', '-q', '--allow-empty', '-m', 'first');
   const env = { PATH: process.env.PATH, HOME: folder, ...options.env };
-  const worktrees = createWorktrees({ folder: home, links: options.links ?? [], env, log: silentLogger });
+  const worktrees = createWorktrees({
+    folder: home,
+    links: options.links ?? [],
+    env,
+    log: silentLogger,
+    ...(options.clone && { clone: options.clone }),
+  });
   const ids = createIdGenerator(() => Date.now(), Math.random);
   return {
     folder,
@@ -67,9 +78,9 @@ export function createRepository(
     git,
     write,
     read: (name) => fs.readFileSync(path.join(root, name), 'utf8'),
-    async create(from = root) {
+    async create(from = root, settings) {
       const session_id = ids.session() as SessionId;
-      const made = await worktrees.create(session_id, from);
+      const made = await worktrees.create(session_id, from, null, settings);
       return {
         session_id,
         caller_path: from,

@@ -131,8 +131,13 @@ test('a workspace below the top of the repository has its place in the worktree,
   expect(fs.readdirSync(tree.tree_path)).toEqual(['a.txt']);
   fs.writeFileSync(inTree(tree, 'a.txt'), 'a2\n');
   fs.writeFileSync(path.join(tree.folder, 'top.txt'), 'changed\n');
+  fs.symlinkSync('a.txt', inTree(tree, 'inside'));
+  fs.symlinkSync('../top.txt', inTree(tree, 'outside'));
   const { files } = await repo.worktrees.recordResult(tree, ANY_PATH);
-  expect(files).toEqual([{ path: 'a.txt', change: 'edited' }]);
+  expect(files).toEqual([
+    { path: 'a.txt', change: 'edited' },
+    { path: 'inside', change: 'created' },
+  ]);
   expect(await repo.apply(tree)).toEqual({ conflicts: [], changed: [] });
   expect([repo.read('pack äö/a.txt'), repo.read('top.txt')]).toEqual(['a2\n', 't\n']);
 });

@@ -13,6 +13,7 @@ import type { Apply, Isolation } from '#protocol/file-change.ts';
 import type { ToolUseBlock } from '#protocol/message.ts';
 import { findProjectWorker, findSessionWorker, loadWorkerToolset } from '../definitions/find-workers.ts';
 import { getFilesRoot } from '../definitions/session-files.ts';
+import { resolveWorktreeSettings } from '../definitions/worktree-settings.ts';
 import type { Caller } from '../state/delegation-runs.ts';
 import type { DelegationEngine } from '../state/engine.ts';
 import { findEarlierWorker } from './continue-worker.ts';
@@ -36,7 +37,7 @@ export async function resolveIsolation(
   const chosen = { isolation: configured, apply, is_optional: false };
   if (configured === 'shared' && asked.apply !== null)
     return { ...chosen, issues: [{ path: 'apply', message: 'needs isolation "worktree"' }] };
-  const obstacle = configured === 'shared' ? null : await engine.worktrees.findObstacle(getFilesRoot(caller.session));
+  const obstacle = configured === 'shared' ? null : await findObstacle(engine, caller);
   return { ...chosen, issues: obstacle === null ? fault : [...fault, { path: 'isolation', message: obstacle }] };
 }
 
@@ -52,8 +53,16 @@ async function chooseIsolation(engine: DelegationEngine, caller: Caller): Promis
   let writing = 0;
   for (const block of calls)
     if (block.type === 'tool_use' && (await mayWorkerWrite(engine, caller, block))) writing += 1;
-  if (writing < 2 || (await engine.worktrees.findObstacle(getFilesRoot(caller.session))) !== null) return 'shared';
+  if (writing < 2 || (await findObstacle(engine, caller)) !== null) return 'shared';
   return 'worktree';
+}
+
+/** Why the caller's workers can have no worktree; null = they can. */
+async function findObstacle(engine: DelegationEngine, { session }: Caller): Promise<string | null> {
+  const obstacle = await engine.worktrees.findObstacle(getFilesRoot(session));
+  if (obstacle !== null) return obstacle;
+  const settings = await resolveWorktreeSettings(engine, session.workspace_path);
+  return settings.ok ? null : settings.error;
 }
 
 /** Whether a call starts a worker with a tool that writes files or runs commands. */

@@ -47,7 +47,7 @@ import {
   storeOpening,
 } from './open-delegation.ts';
 import type { ResolvedRequest } from './resolve-request.ts';
-import { discardTree, placeWorker } from './worker-tree.ts';
+import { discardTree, placeWorker, SetupError } from './worker-tree.ts';
 import { type FinishedTurn, runWorkerTurn, type Work, workUntilDone } from './worker-turns.ts';
 
 /**
@@ -92,9 +92,9 @@ export async function spawnWorker(
   run.tree.delegations += 1;
 
   const worker = await newWorkerSession(engine, run, delegation, { version, earlier: earlier?.session ?? null });
-  const placed = await placeWorker(engine, run.session, worker, delegation).catch((error: unknown) => {
+  const placed = await placeWorker(engine, run, worker, delegation).catch((error: unknown) => {
     if (!(error instanceof WorktreeError)) throw error;
-    if (!isolation_optional) return error;
+    if (!isolation_optional || error instanceof SetupError) return error;
     engine.log.debug({ session_id: worker.id, problem: error.message }, 'a worker is shared: no worktree can be made');
     return { session: worker, worktree: null };
   });

@@ -7,8 +7,10 @@ import type { SessionRecord } from '#protocol/session.ts';
 import { compareText } from '#protocol/text/compare-text.ts';
 import { ToolError } from '#protocol/tool.ts';
 import { getFilesRoot } from '../definitions/session-files.ts';
+import { resolveWorktreeSettings } from '../definitions/worktree-settings.ts';
 import type { AppliedTree } from '../state/apply-groups.ts';
-import type { Delegations, Runtime, Storage, WorkspaceAccess } from '../state/engine.ts';
+import type { Caller } from '../state/delegation-runs.ts';
+import type { Delegations, Runtime, Storage, Toolbox, WorkspaceAccess } from '../state/engine.ts';
 
 type TreeEngine = Runtime & Storage & WorkspaceAccess;
 
@@ -22,17 +24,19 @@ export interface Placed {
   readonly worktree: WorktreeRecord | null;
 }
 
-/** Makes the worktree of a new worker. Throws `WorktreeError`. */
+/** Makes the worktree of a new worker and runs its setup command. Throws `WorktreeError`, or the reason of the signal. */
 export async function placeWorker(
-  engine: TreeEngine,
-  caller: SessionRecord,
+  engine: TreeEngine & Pick<Toolbox, 'library'>,
+  { session: caller, signal }: Pick<Caller, 'session' | 'signal'>,
   worker: SessionRecord,
   { request, created_at }: DelegationRecord,
 ): Promise<Placed> {
   if (request.isolation === 'shared') return { session: worker, worktree: null };
   const caller_path = getFilesRoot(caller);
   const earlier = await findUnapplied(engine, worker, caller_path);
-  const made = await engine.worktrees.create(worker.id, caller_path, earlier);
+  const settings = await resolveWorktreeSettings(engine, caller.workspace_path);
+  if (!settings.ok) throw new WorktreeError(settings.error);
+  const made = await engine.worktrees.create(worker.id, caller_path, earlier, settings.value);
   const worktree: WorktreeRecord = {
     session_id: worker.id,
     caller_path,
@@ -43,6 +47,18 @@ export async function placeWorker(
     applied: null,
     created_at,
   };
+  const { worktree_setup: command } = settings.value;
+  if (command !== null) {
+    const run = { session_id: worker.id, root: made.tree_path, command, signal };
+    const failure = await engine.setups.run(run).catch(async (thrown: unknown) => {
+      await abandonTree(engine, worktree);
+      throw thrown;
+    });
+    if (failure !== null) {
+      await abandonTree(engine, worktree);
+      throw new SetupError(`delegation.worktree_setup failed: ${failure}`);
+    }
+  }
   return { session: { ...worker, tree_path: made.tree_path }, worktree };
 }
 
@@ -57,6 +73,14 @@ async function findUnapplied(
   const { session_id, base_tree, result_tree } = earlier;
   return result_tree === null ? null : { session_id, base_tree, result_tree };
 }
+
+async function abandonTree(engine: Runtime & WorkspaceAccess, worktree: WorktreeRecord): Promise<void> {
+  await discardTree(engine, worktree);
+  await engine.workspaces.temporary.remove(worktree.session_id);
+}
+
+/** The setup command of a worktree failed: the worker runs nowhere else. */
+export class SetupError extends WorktreeError {}
 
 /** Removes the worktree of a worker that was never stored. */
 export async function discardTree(engine: Runtime & WorkspaceAccess, worktree: WorktreeRecord | null): Promise<void> {

@@ -10,6 +10,7 @@ import type { Recommender } from '#core/ports/learned-turns.ts';
 import type { LiveBus } from '#core/ports/live-bus.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import type { Providers } from '#core/ports/provider.ts';
+import type { SetupRunner } from '#core/ports/setup-runner.ts';
 import type { DayLimit } from '#core/ports/shared-limit.ts';
 import type { Store } from '#core/ports/store-reader.ts';
 import type { SchemaCompiler, ToolRegistry } from '#core/ports/tool-port.ts';
@@ -75,6 +76,7 @@ export interface Toolbox {
 export interface WorkspaceAccess {
   readonly workspaces: Workspaces;
   readonly worktrees: Worktrees;
+  readonly setups: SetupRunner;
   readonly files: FileLedger;
 }
 

@@ -33,6 +33,16 @@ export function Empty(props: {
   );
 }
 
+/** Why a request of a form failed; nothing when it did not. */
+export function RequestError({ error }: { readonly error: unknown }) {
+  if (error === null) return null;
+  return (
+    <p class="field-error" role="alert">
+      {explain(error)}
+    </p>
+  );
+}
+
 /** A failure with a way to try again. */
 export function Failure(props: {
   readonly error: unknown;

@@ -1,11 +1,12 @@
 // The cap of a session with all its workers: how much of it is spent, and where a person raises, lowers or lifts it (14 §1).
 import { useEffect, useId, useState } from 'preact/hooks';
 import type { Session, Turn } from '#client/client.ts';
-import { explain, useApi } from '#dashboard/data/api.ts';
+import { useApi } from '#dashboard/data/api.ts';
+import { useRequest } from '#dashboard/data/use-request.ts';
 import { exactUsd } from '#dashboard/format/format.ts';
 import { CapField, parseCap } from '#dashboard/parts/fields.tsx';
 import { BudgetBar } from '#dashboard/parts/labels.tsx';
-import { Dialog } from '#dashboard/parts/panels.tsx';
+import { Dialog, RequestError } from '#dashboard/parts/panels.tsx';
 import { limitFor, sumPusd, toPusd } from '#protocol/money.ts';
 import type { Refusal } from './live/live-node.ts';
 
@@ -34,23 +35,15 @@ export function Cap(props: {
 
 function CapDialog(props: Parameters<typeof Cap>[0] & { readonly onClose: () => void }) {
   const { session, sufficient, onClose } = props;
-  const { client, reportFailure } = useApi();
+  const { client } = useApi();
+  const { busy, error, send } = useRequest();
   const [text, setText] = useState(sufficient ?? session.max_cost_usd ?? '');
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<string | null>(null);
   const field = useId();
   const saveCap = async (cap: string | null) => {
-    setBusy(true);
-    setError(null);
-    try {
-      await client.updateSession(session.id, { max_cost_usd: cap });
-      props.onChanged();
-      onClose();
-    } catch (reason) {
-      reportFailure(reason);
-      setError(explain(reason));
-      setBusy(false);
-    }
+    const isSaved = await send(() => client.updateSession(session.id, { max_cost_usd: cap }));
+    if (!isSaved) return;
+    props.onChanged();
+    onClose();
   };
   return (
     <Dialog title="Session cap" onClose={onClose}>
@@ -74,11 +67,7 @@ function CapDialog(props: Parameters<typeof Cap>[0] & { readonly onClose: () => 
           <label for={field}>Cap in US dollars</label>
           <CapField id={field} value={text} onValue={setText} placeholder="none" required />
         </div>
-        {error !== null && (
-          <p class="field-error" role="alert">
-            {error}
-          </p>
-        )}
+        <RequestError error={error} />
         <div class="dialog-actions">
           {session.max_cost_usd !== null && (
             <button type="button" class="button" disabled={busy} onClick={() => void saveCap(null)}>
@@ -165,20 +154,14 @@ interface Props {
 
 /** The refusal of the cap with a field that holds the cap that would do. */
 export function RaiseCap({ session, met, sufficient, onChanged }: Props) {
-  const { client, reportFailure } = useApi();
+  const { client } = useApi();
+  const { error, send } = useRequest();
   const [typed, setTyped] = useState<string | null>(null);
-  const [error, setError] = useState<string | null>(null);
   const field = useId();
   const cap = typed ?? sufficient ?? '';
   const raise = async () => {
-    setError(null);
-    try {
-      await client.updateSession(session.id, { max_cost_usd: parseCap(cap) });
-      onChanged();
-    } catch (reason) {
-      reportFailure(reason);
-      setError(explain(reason));
-    }
+    const isRaised = await send(() => client.updateSession(session.id, { max_cost_usd: parseCap(cap) }));
+    if (isRaised) onChanged();
   };
   return (
     <form
@@ -199,31 +182,21 @@ export function RaiseCap({ session, met, sufficient, onChanged }: Props) {
       <button type="submit" class="button">
         Raise
       </button>
-      {error !== null && (
-        <span class="field-error" role="alert">
-          {error}
-        </span>
-      )}
+      <RequestError error={error} />
     </form>
   );
 }
 
 export function Interrupted(props: Props) {
   const { session, onChanged } = props;
-  const { client, reportFailure } = useApi();
-  const [error, setError] = useState<string | null>(null);
+  const { client } = useApi();
+  const { error, send } = useRequest();
   const turnId = session.current_turn_id;
   const byBudget = session.max_cost_usd !== null && session.waiting_on.some(({ kind }) => kind === 'budget');
   if (byBudget) return <RaiseCap {...props} />;
   const resume = async () => {
-    setError(null);
-    try {
-      if (turnId !== null) await client.resumeTurn(session.id, turnId);
-      onChanged();
-    } catch (reason) {
-      reportFailure(reason);
-      setError(explain(reason));
-    }
+    const isResumed = await send(async () => turnId !== null && (await client.resumeTurn(session.id, turnId)));
+    if (isResumed) onChanged();
   };
   return (
     <div class="interrupted">
@@ -231,11 +204,7 @@ export function Interrupted(props: Props) {
       <button type="button" class="button" onClick={() => void resume()}>
         Resume
       </button>
-      {error !== null && (
-        <span class="field-error" role="alert">
-          {error}
-        </span>
-      )}
+      <RequestError error={error} />
     </div>
   );
 }

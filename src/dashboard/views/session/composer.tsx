@@ -1,12 +1,14 @@
 // Where one writes to the planner, chooses its model and stops its turn.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, type MetisClient, type Session } from '#client/client.ts';
-import { explain, useApi } from '#dashboard/data/api.ts';
+import { useApi } from '#dashboard/data/api.ts';
 import { takeDraft } from '#dashboard/data/page-memory.ts';
 import { usePolled } from '#dashboard/data/queries.ts';
+import { useRequest } from '#dashboard/data/use-request.ts';
 import { emptyToNull, modelName } from '#dashboard/format/format.ts';
 import { type Choice, Menu } from '#dashboard/parts/fields.tsx';
 import { Icon } from '#dashboard/parts/labels.tsx';
+import { RequestError } from '#dashboard/parts/panels.tsx';
 import { Attachments, parseAttachments } from '../sessions/new-session.tsx';
 
 /** Models are read again this seldom: they change with the server's configuration alone. */
@@ -19,12 +21,11 @@ export function Composer(props: {
   readonly onChanged: () => void;
 }) {
   const { session, turnId } = props;
-  const { client, reportFailure } = useApi();
+  const { client } = useApi();
   const [refused] = useState(() => takeDraft(session.id));
+  const { busy, error, send } = useRequest(refused?.error ?? null);
   const [text, setText] = useState(refused?.text ?? '');
   const [files, setFiles] = useState(refused?.files ?? null);
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState(refused?.error ?? null);
   const area = useRef<HTMLTextAreaElement>(null);
   const models = usePolled((signal) => client.listModels({ signal }), 'models', MODELS_MS);
 
@@ -38,19 +39,9 @@ export function Composer(props: {
   }, [text]);
 
   const runStep = async (step: () => Promise<unknown>) => {
-    setBusy(true);
-    setError(null);
-    try {
-      await step();
-      props.onChanged();
-      return true;
-    } catch (reason) {
-      reportFailure(reason);
-      setError(explain(reason));
-      return false;
-    } finally {
-      setBusy(false);
-    }
+    const isDone = await send(step);
+    if (isDone) props.onChanged();
+    return isDone;
   };
   const sendMessage = async () => {
     if (text.trim() === '' || busy) return;
@@ -82,11 +73,7 @@ export function Composer(props: {
         void sendMessage();
       }}
     >
-      {error !== null && (
-        <p class="field-error" role="alert">
-          {error}
-        </p>
-      )}
+      <RequestError error={error} />
       <textarea
         ref={area}
         rows={1}

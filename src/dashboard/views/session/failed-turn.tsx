@@ -2,10 +2,11 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { MetisClient, Session } from '#client/client.ts';
 import type { LoggedEvent } from '#client/stream-items.ts';
-import { explain, useApi } from '#dashboard/data/api.ts';
+import { useApi } from '#dashboard/data/api.ts';
+import { useRequest } from '#dashboard/data/use-request.ts';
 import { formatCount, modelName, visible } from '#dashboard/format/format.ts';
 import { Icon, Time } from '#dashboard/parts/labels.tsx';
-import { Clipped } from '#dashboard/parts/panels.tsx';
+import { Clipped, RequestError } from '#dashboard/parts/panels.tsx';
 
 type Failure = NonNullable<Session['failure']>;
 type FailedCall = Extract<LoggedEvent, { type: 'llm.call_failed' }>['payload'];
@@ -95,31 +96,20 @@ function useFailedCalls(sessionId: string, { turn_id }: Failure): readonly Faile
 
 /** Sends the message of the failed turn again, as a new turn. */
 function Retry({ session, failure, onChanged }: Parameters<typeof FailedTurn>[0]) {
-  const { client, reportFailure } = useApi();
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<string | null>(null);
+  const { client } = useApi();
+  const { busy, error, send } = useRequest();
   const retry = async () => {
-    setBusy(true);
-    setError(null);
-    try {
-      await client.submitTurn(session.id, { content: await readMessage(client, session.id, failure.turn_id) });
-      onChanged();
-    } catch (reason) {
-      reportFailure(reason);
-      setError(explain(reason));
-      setBusy(false);
-    }
+    const isSent = await send(async () =>
+      client.submitTurn(session.id, { content: await readMessage(client, session.id, failure.turn_id) }),
+    );
+    if (isSent) onChanged();
   };
   return (
     <div class="failed-actions">
       <button type="button" class="button primary" disabled={busy} onClick={() => void retry()}>
         Retry
       </button>
-      {error !== null && (
-        <span class="field-error" role="alert">
-          {error}
-        </span>
-      )}
+      <RequestError error={error} />
     </div>
   );
 }

@@ -3,6 +3,7 @@ import { type ComponentChildren, Fragment } from 'preact';
 import { useState } from 'preact/hooks';
 import type { WorkerDetail, WorkerInfo } from '#client/client.ts';
 import { explain, listIssues, useApi } from '#dashboard/data/api.ts';
+import { useRequest } from '#dashboard/data/use-request.ts';
 import { formatCount } from '#dashboard/format/format.ts';
 import { Badge, ModelName, NoValue, type Tone } from '#dashboard/parts/labels.tsx';
 import { Dialog } from '#dashboard/parts/panels.tsx';
@@ -239,20 +240,10 @@ function ConfirmDialog(props: {
   readonly act: () => Promise<unknown>;
   readonly onClose: (done: boolean) => void;
 }) {
-  const { reportFailure } = useApi();
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<unknown>(null);
+  const { busy, error, send } = useRequest();
   const confirm = async () => {
-    setBusy(true);
-    setError(null);
-    try {
-      await props.act();
-      props.onClose(true);
-    } catch (reason) {
-      reportFailure(reason);
-      setError(reason);
-      setBusy(false);
-    }
+    const isDone = await send(props.act);
+    if (isDone) props.onClose(true);
   };
   return (
     <Dialog title={props.title} onClose={() => props.onClose(false)}>

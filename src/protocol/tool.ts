@@ -34,6 +34,8 @@ export interface ToolDefinition {
   readonly spawns?: z.infer<typeof EntrySchema>;
   /** Makes workers of its own session tree: offered where delegation is, and only where it is switched on. */
   readonly creates_workers?: boolean;
+  /** Manages the background workers of the calling turn: offered with `delegate`. */
+  readonly manages_workers?: boolean;
   /** Starts when the calls before it in the same message have settled, and is settled before those behind it start. */
   readonly barrier?: boolean;
   /** Reads or writes files: a worker has it as its sandboxes allow. */
@@ -81,6 +83,8 @@ export interface ToolOutput {
   /** Those of them that were not there before; absent = none. */
   readonly files_created?: readonly string[];
   readonly command_executed: string | null;
+  /** The results of background workers that it holds (20 §9). */
+  readonly deliveries?: readonly string[];
   /** The skill whose body this is: its `skill.loaded` is stored with the call's end, so that it is there once. */
   readonly skill_loaded?: Omit<z.infer<typeof SkillLoadedSchema>, 'triggered_by_tool_use_id'>;
 }

@@ -68,6 +68,13 @@ describe('background workers', () => {
     expect(
       started.map((m) => m.content.map((b) => (b.type === 'tool_result' ? joinText(b.content) : '')).join()),
     ).toEqual([first, second, third].map((id) => `[worker ${id} runs in the background]`));
+    // A turn that waits for its workers names them (20 §6).
+    const waits = await until(async () => {
+      const { waiting_on } = (await t.engine.store.sessions.view(session.id))!;
+      const own = waiting_on.filter((wait) => wait.session_id === session.id);
+      return own.some(({ kind }) => kind === 'model') ? null : own;
+    });
+    expect(waits).toMatchObject([first, second, third].map((id) => ({ kind: 'worker', id })));
     const delivered = (n: number) => until(() => ofType(t, 'delegate.delivered').length === n);
     doors.three.open();
     await delivered(1);

@@ -42,6 +42,7 @@ describe('delegate_depth: 2', () => {
       'delegate',
       'list_files',
       'read_file',
+      'workers',
     ]);
     expect(tools.get('anthropic:claude-haiku-4-5')).toEqual(['_request_context', 'read_file']);
 

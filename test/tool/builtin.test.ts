@@ -31,6 +31,7 @@ describe('the built-in tools', () => {
       ['skill_load', 'read', false, null],
       ['worker_call', 'execute', false, 0],
       ['worker_create', 'write', false, null],
+      ['workers', 'none', false, 0],
       ['write_file', 'write', true, null],
     ]);
   });

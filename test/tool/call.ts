@@ -64,6 +64,7 @@ export function contextOf(root: string, options: CallOptions = {}): ToolContext 
     known: known ?? createFileLedger().knowledge('sess_01' as SessionId),
     signal: signal ?? new AbortController().signal,
     spawner: spawner ?? null,
+    control: null,
     maker: null,
     memory: is_worker ? null : { change: (change) => workspaces.changeMemory(root, change) },
     skills: {

@@ -202,6 +202,8 @@ export interface DelegationReader {
   changes(workerSessionId: SessionId): Promise<readonly CallChanges[]>;
   /** Delegations of a turn's calls that are not terminal. */
   open(parentTurnId: TurnId): Promise<readonly DelegationRecord[]>;
+  /** Delegations of a turn's calls, ascending by creation. */
+  ofTurn(parentSessionId: SessionId, parentTurnId: TurnId): Promise<readonly DelegationRecord[]>;
   /** Results of the turn's background workers that are not in its history, in the order in which the workers closed. */
   deliveries(turnId: TurnId): Promise<readonly DeliveryRecord[]>;
   /**

@@ -46,6 +46,22 @@ export interface WorkerSpawner {
   spawn(input: Readonly<Record<string, unknown>>): Promise<ToolOutput>;
 }
 
+/** The background workers of the calling turn. Each throws `ToolError` for a worker that is none of them (20 §9). */
+export interface WorkerControl {
+  list(): Promise<ToolOutput>;
+  /** Returns early when a person steers the turn or concludes it, and when the server stops. */
+  wait(wanted: {
+    /** Null = all. */
+    readonly ids: readonly string[] | null;
+    readonly for: 'any' | 'all';
+    /** Null = no limit. */
+    readonly seconds: number | null;
+  }): Promise<ToolOutput>;
+  message(id: string, text: string): Promise<ToolOutput>;
+  conclude(id: string): Promise<ToolOutput>;
+  cancel(id: string): Promise<ToolOutput>;
+}
+
 export type ToolInput = Readonly<Record<string, unknown>>;
 
 /** Hashes of the file contents that this session last read or wrote, by workspace-relative path (20 §1). */
@@ -76,6 +92,8 @@ export interface ToolContext {
   readonly signal: AbortSignal;
   /** Null where this session may not delegate. */
   readonly spawner: WorkerSpawner | null;
+  /** Null for a tool that does not manage workers. */
+  readonly control: WorkerControl | null;
   /** Null for a tool that makes no workers. */
   readonly maker: WorkerMaker | null;
   /** The memory files of the workspace; null in a worker. */

@@ -29,6 +29,8 @@ export const OPEN = `${SELECT} ${IS_OPEN} ORDER BY tool_use_id`;
 export const OPEN_OF_TREE = `${SELECT} ${IS_OPEN}
   AND parent_session_id IN (SELECT id FROM sessions WHERE root_session_id = ?) ORDER BY tool_use_id`;
 export const OPEN_OF_TURN = `${SELECT} ${IS_OPEN} AND parent_turn_id = ? ORDER BY tool_use_id`;
+/** No call of a turn has a smaller id than the turn. */
+export const OF_TURN = `${SELECT} WHERE parent_session_id = ? AND tool_use_id > ? AND parent_turn_id = ? ORDER BY tool_use_id`;
 export const UNDELIVERED = 'SELECT * FROM deliveries WHERE turn_id = ? AND delivered_at IS NULL ORDER BY id';
 export const CHANGED = `${WITH_TREE}
   SELECT changed_json FROM tool_calls WHERE session_id IN (SELECT id FROM tree) AND changed_json IS NOT NULL
@@ -138,6 +140,7 @@ export function createDelegationReader({ all, get }: Reads, spend: Spend): Deleg
       ),
     usage: async (workerSessionId) => workerUsage(await readFacts(workerSessionId)),
     open: (turnId) => records(OPEN_OF_TURN, turnId),
+    ofTurn: (sessionId, turnId) => records(OF_TURN, sessionId, `tu_${turnId}`, turnId),
     deliveries: async (turnId) => (await all<DeliveryRow>(UNDELIVERED, turnId)).map(deliveryRecord),
     allOpen: (root) => (root === undefined ? records(OPEN) : records(OPEN_OF_TREE, root)),
   };

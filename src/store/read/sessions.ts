@@ -65,6 +65,10 @@ export const PENDING = `
   WHERE c.session_id = ? AND c.status = 'pending' AND c.turn_id = ?
     AND NOT EXISTS (SELECT 1 FROM confirmations a WHERE a.decision IS NULL AND {no_index}a.tool_use_id = c.id)`;
 
+/** Background workers that the turn waits for once it has nothing else to do (20 §9). */
+export const OPEN_WORKERS = `SELECT worker_session_id AS id, created_at AS since FROM delegations {index(delegations_open)}
+  WHERE status IN ('running','interrupted') AND parent_turn_id = ? AND worker_session_id IS NOT NULL`;
+
 /** Kind, id and since when. */
 export type Wait = readonly [Waiting['kind'], string, number];
 
@@ -108,7 +112,9 @@ export function createWaiting({ all, get }: Reads): WaitingOf {
       get<NewestCall>(NEWEST_CALL, id),
       all<PendingCall>(PENDING, session_id, id),
     ]);
-    return listWaits(asked, call, pending);
+    const waits = listWaits(asked, call, pending);
+    if (waits.length > 0) return waits;
+    return (await all<Since>(OPEN_WORKERS, id)).map((worker): Wait => ['worker', worker.id, worker.since]);
   }
   return async ({ id, is_worker }) => {
     const turns = await all<OpenTurn>(is_worker ? BELOW : OF_ROOT, id);

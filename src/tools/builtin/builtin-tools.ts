@@ -5,7 +5,7 @@ import type { TemporaryFolders } from '#core/ports/workspace.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
 import { createSandbox, type Sandbox } from '../sandbox/bubblewrap.ts';
-import { delegate, requestContext, workerCall, workerCreate } from './delegation-tools.ts';
+import { delegate, requestContext, workerCall, workerCreate, workers } from './delegation-tools.ts';
 import { editFile, writeFile } from './edit-files.ts';
 import { grep } from './grep.ts';
 import { listFiles } from './list-files.ts';
@@ -60,5 +60,6 @@ export function builtinTools(options: BuiltinOptions): ToolFactory[] {
     requestContext,
     workerCreate,
     workerCall,
+    workers,
   ];
 }

@@ -36,6 +36,82 @@ export const delegate: ToolFactory = () => ({
   },
 });
 
+// workers: a planner manages the workers that it runs in the background (20 §9).
+
+const workersDefinition = defineTool({
+  name: 'workers',
+  description:
+    'Manages the workers that you started with `background`. list: their states. wait: returns when one of them (`for` "any") or all of them ("all") are done, with their results; `ids` names some, `seconds` limits the wait. message: sends a worker more to read while it works. conclude: lets it answer with what it has. cancel: ends it. Results that you do not wait for come as messages.',
+  side_effects: 'none',
+  requires_workspace: false,
+  path_fields: [],
+  // A wait is bounded by its input and by the workers' clocks.
+  timeout_seconds: 0,
+  manages_workers: true,
+  input_schema: inputSchema(
+    {
+      action: { type: 'string', enum: ['list', 'wait', 'message', 'conclude', 'cancel'] },
+      id: { type: 'string', maxLength: 64, description: 'The worker, for message, conclude and cancel.' },
+      text: { type: 'string', minLength: 1, maxLength: 20_000, description: 'For message.' },
+      ids: {
+        type: 'array',
+        items: { type: 'string', maxLength: 64 },
+        minItems: 1,
+        maxItems: 100,
+        description: 'For wait. Default: all.',
+      },
+      for: { type: 'string', enum: ['any', 'all'], description: 'For wait.' },
+      seconds: { type: 'integer', minimum: 1, maximum: 600, description: 'For wait. Default: no limit.' },
+    },
+    ['action'],
+  ),
+});
+
+/** The fields that an action requires, and those that it takes beside them. */
+const WORKER_ACTIONS: Readonly<
+  Record<string, { readonly required: readonly string[]; readonly taken: readonly string[] }>
+> = {
+  list: { required: [], taken: [] },
+  wait: { required: ['for'], taken: ['ids', 'seconds'] },
+  message: { required: ['id', 'text'], taken: [] },
+  conclude: { required: ['id'], taken: [] },
+  cancel: { required: ['id'], taken: [] },
+};
+
+export const workers: ToolFactory = () => ({
+  definition: workersDefinition,
+  cancel: cancelNothing,
+  async check(input) {
+    const { required, taken } = WORKER_ACTIONS[String(input.action)]!;
+    const missing = required.filter((key) => input[key] === undefined);
+    const excess = Object.keys(input).filter((key) => key !== 'action' && ![...required, ...taken].includes(key));
+    return [
+      ...missing.map((path) => ({ path, message: `is required for ${input.action}` })),
+      ...excess.map((path) => ({ path, message: `does not belong to ${input.action}` })),
+    ];
+  },
+  async execute(input, { control }) {
+    if (control === null) throw new ToolError('permission_denied', 'this session has no workers to manage');
+    const id = input.id as string;
+    switch (input.action) {
+      case 'wait':
+        return control.wait({
+          ids: (input.ids as string[] | undefined) ?? null,
+          for: input.for as 'any' | 'all',
+          seconds: (input.seconds as number | undefined) ?? null,
+        });
+      case 'message':
+        return control.message(id, input.text as string);
+      case 'conclude':
+        return control.conclude(id);
+      case 'cancel':
+        return control.cancel(id);
+      default:
+        return control.list();
+    }
+  },
+});
+
 // _request_context: a worker requests missing information; the turn loop reads the request itself (04 §8).
 
 const requestContextDefinition = defineTool({

@@ -43,7 +43,7 @@ export function startBackground(
     );
   return new Promise((resolve, reject) => {
     const spawn = (caller: Caller) => spawnWorker(engine, caller, toolUseId, resolved).then(resolve);
-    superviseWorker(engine, run, { group, toolUseId, onStored: resolve, onRefused: reject }, spawn);
+    superviseWorker(engine, run, { group, toolUseId, worker: null, onStored: resolve, onRefused: reject }, spawn);
   });
 }
 
@@ -54,8 +54,8 @@ export async function resumeBackground(engine: DelegationEngine, run: TurnRun): 
   if (open.length === 0 && waiting.length === 0) return;
   const group = openGroup(engine, run);
   const ignore = () => {};
-  for (const { tool_use_id: toolUseId } of open)
-    superviseWorker(engine, run, { group, toolUseId, onStored: ignore, onRefused: ignore }, (caller) =>
+  for (const { tool_use_id: toolUseId, worker_session_id: worker } of open)
+    superviseWorker(engine, run, { group, toolUseId, worker, onStored: ignore, onRefused: ignore }, (caller) =>
       resumeWorker(engine, caller, toolUseId, (delegation) => readFirstBlocks(engine, caller, run, delegation)),
     );
 }
@@ -85,18 +85,21 @@ function superviseWorker(
   {
     group,
     toolUseId,
+    worker,
     onStored,
     onRefused,
   }: {
     readonly group: BackgroundGroup;
     readonly toolUseId: ToolUseId;
+    /** Null for a worker that is to be stored. */
+    readonly worker: SessionId | null;
     readonly onStored: (started: ToolOutput) => void;
     /** The work ended before the delegation was stored. */
     readonly onRefused: (error: unknown) => void;
   },
   work: (caller: Caller) => Promise<unknown>,
 ): void {
-  const added = group.add(toolUseId);
+  const added = group.add(toolUseId, worker);
   const caller = createBackgroundCaller(run, added.run, (delegation) => {
     added.run.worker_session_id = delegation.worker_session_id;
     if (delegation.worker_session_id !== null) onStored(describeStarted(delegation.worker_session_id));

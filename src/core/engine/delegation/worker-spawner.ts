@@ -13,6 +13,7 @@ import { RESTART_TEXT } from '../tool-call/tool-results.ts';
 import { describeStarted, resumeBackground, startBackground } from './background-workers.ts';
 import { closeOpenDelegations } from './close-delegation.ts';
 import { isRunning, steerWorker } from './continue-worker.ts';
+import { createWorkerControl } from './control-workers.ts';
 import { resumeOutsideDelegations } from './outside-delegation.ts';
 import { type NamedRequest, type ResolvedRequest, resolveNamedRequest, resolveRequest } from './resolve-request.ts';
 import { describeResult, resumeWorker, spawnWorker } from './run-worker.ts';
@@ -25,6 +26,7 @@ export function createWorkerPort(engine: () => DelegationEngine): Workers {
     spawner: (run, call, entry) => createSpawner(engine(), run, call, entry),
     closeUnder: (turnId, reason, only) => closeOpenDelegations(engine(), turnId, { reason, only: only ?? null }),
     resumeBackground: (run) => resumeBackground(engine(), run),
+    control: (run, call) => createWorkerControl(engine(), run, call),
     describeResult: (delegation) => describeResult(engine(), delegation),
     resumeOutside: (root, only) => resumeOutsideDelegations(engine(), root, only),
   };

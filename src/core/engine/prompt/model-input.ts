@@ -38,7 +38,12 @@ export function selectBaseTools(
 }
 
 function canCallWorkers(tool: ToolDefinition): boolean {
-  return tool.spawns !== undefined || tool.creates_workers === true;
+  return tool.spawns !== undefined || tool.creates_workers === true || tool.manages_workers === true;
+}
+
+/** `delegate`, and the tool that is offered with it. */
+function isOfDelegate(tool: ToolDefinition): boolean {
+  return tool.spawns === 'delegate' || tool.manages_workers === true;
 }
 
 /** The tools that a turn may be offered besides its base tools, whatever its model (04 §3.2, 13 §6.1). */
@@ -51,7 +56,7 @@ export function selectWorkerCallers(
   const { workers } = engine.config;
   return toolset.definitions().filter((tool) => {
     if (!canCallWorkers(tool)) return false;
-    if (tool.spawns === 'delegate') return true;
+    if (isOfDelegate(tool)) return true;
     return !session.is_worker && (tool.spawns === 'worker_tool' || workers.dynamic);
   });
 }
@@ -96,7 +101,7 @@ export function selectOfferedTools(
     model,
     granted,
   });
-  const more = selectWorkerCallers(engine, session, turn.toolset).filter((t) => t.spawns !== 'delegate' || delegates);
+  const more = selectWorkerCallers(engine, session, turn.toolset).filter((t) => !isOfDelegate(t) || delegates);
   if (more.length === 0) return turn.tools;
   return [...turn.tools, ...more].sort((a, b) => compareText(a.name, b.name));
 }

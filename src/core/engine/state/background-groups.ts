@@ -24,10 +24,12 @@ export interface BackgroundGroup {
   readonly interrupted: InterruptReason | null;
   /** The fault that left a delegation open; thrown in the turn's loop. */
   readonly fault: { readonly error: unknown } | null;
+  /** Results that a call has taken and not stored yet: no other call takes them. */
+  readonly taken: Set<string>;
   /** Workers that run, are interrupted or are about to be stored. */
   countOpen(): number;
-  /** Adds a worker at once. `settle` is called once, when none of its work runs any more. */
-  add(toolUseId: ToolUseId): { readonly run: BackgroundRun; settle(end: RunEnd): void };
+  /** Adds a worker at once; its session is null until it is stored. `settle` is called once, when none of its work runs any more. */
+  add(toolUseId: ToolUseId, worker: SessionId | null): { readonly run: BackgroundRun; settle(end: RunEnd): void };
   /** Takes a number that changes with whatever the turn may wait for; read before the state is. */
   mark(): number;
   /** Resolves at once if anything changed since the mark, else at the next change. Holds no timer. */
@@ -115,6 +117,7 @@ function createGroup(): BackgroundGroup {
   return {
     scope,
     runs,
+    taken: new Set(),
     get interrupted() {
       return interrupted;
     },
@@ -122,11 +125,11 @@ function createGroup(): BackgroundGroup {
       return fault;
     },
     countOpen: () => runs.size + interruptedRuns,
-    add(toolUseId) {
+    add(toolUseId, worker) {
       const child = createChildScope(scope.signal);
       const run: BackgroundRun = {
         tool_use_id: toolUseId,
-        worker_session_id: null,
+        worker_session_id: worker,
         scope: child.scope,
         conclusion: createScope(),
       };

@@ -1,7 +1,7 @@
 // Delegations without a turn, requested over the API: their caller, and the ones that run in this process (19 §3.1).
 import type { PlannerView } from '#core/policy/delegation/worker-outcome.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
-import type { WorkerSpawner } from '#core/ports/tool-port.ts';
+import type { WorkerControl, WorkerSpawner } from '#core/ports/tool-port.ts';
 import type { Cancelled } from '#protocol/abort.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import type { SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
@@ -114,6 +114,8 @@ export interface Workers {
   closeUnder(turnId: TurnId, reason: Cancelled, only?: ToolUseId): Promise<void>;
   /** Resumes the background workers of a resumed turn (20 §9). Each runs beside the turn; none is waited for. */
   resumeBackground(run: TurnRun): Promise<void>;
+  /** The control of the turn's background workers, for one call. */
+  control(run: TurnRun, call: ToolUseBlock): WorkerControl;
   /** The result of a closed delegation, as the planner's model reads it. */
   describeResult(delegation: DelegationRecord): Promise<Pick<PlannerView, 'texts' | 'notes'>>;
   /** Resumes the interrupted delegations of a tree that no turn will resume. */

@@ -97,6 +97,7 @@ export function buildToolContext(
     known: engine.files.knowledge(session.id),
     signal,
     spawner: definition.spawns ? engine.workers.spawner(run, call, definition.spawns) : null,
+    control: definition.manages_workers ? engine.workers.control(run, call) : null,
     maker: definition.creates_workers ? createWorkerMaker(engine, run, call) : null,
     memory: session.is_worker
       ? null

@@ -144,6 +144,7 @@ export async function settleCompleted(
   const status = output.success ? 'succeeded' : 'failed';
   const events = await engine.journal.commit({
     writes: [
+      ...(output.deliveries ?? []).map((id): Write => ({ kind: 'delivery.claim', id, read_by: call.id })),
       {
         kind: 'tool_call.settle',
         id: call.id,

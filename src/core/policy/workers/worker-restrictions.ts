@@ -51,6 +51,7 @@ function isAutomatic(key: string, { tools, confirmation }: ServerPolicy): boolea
 
 const RESERVED: ReadonlySet<string> = new Set([
   'delegate',
+  'workers',
   'worker_call',
   'worker_create',
   'agent_call',

@@ -134,7 +134,7 @@ const DELEGATE = 'delegate';
 const MAX_UNKNOWN = 100;
 const MAX_NAME = 128;
 
-type Named = Pick<ToolDefinition, 'name' | 'planners_only' | 'spawns' | 'creates_workers'>;
+type Named = Pick<ToolDefinition, 'name' | 'planners_only' | 'spawns' | 'creates_workers' | 'manages_workers'>;
 
 /**
  * Whether a turn offers `delegate`, once its model is known.
@@ -193,7 +193,7 @@ export function selectWorkerTools(call: {
   const isForbidden = (name: string) => {
     const tool = registered.get(name);
     if (tool === undefined || tool.planners_only || tool.creates_workers) return true;
-    if (tool.spawns === 'delegate') return !call.mayDelegate;
+    if (tool.spawns === 'delegate' || tool.manages_workers) return !call.mayDelegate;
     return tool.spawns !== undefined;
   };
 

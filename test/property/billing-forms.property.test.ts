@@ -142,6 +142,8 @@ interface Sent {
 
 interface TreeWorld {
   readonly server: RealServer;
+  /** Calls that belong to no tree: the trees would not grow. */
+  countStrays(): number;
   /** Runs a tree; resolves with the dollars that its provider billed for whole answers, in picodollars. */
   run(plan: Tree): Promise<{ readonly root: string; readonly billed: bigint; readonly refused: number } | null>;
 }
@@ -153,14 +155,20 @@ async function openTreeWorld(database: string | null, name: string): Promise<Tre
   const own = new Map<string, { seed: number; billed: bigint }>();
   let calls = 0;
   let trees = 0;
+  let strays = 0;
 
   function answer(body: Json) {
     const type = body.stream === true ? 'text/event-stream' : 'application/json';
     const name = String(body.user ?? (body.metadata as Json | undefined)?.user_id ?? '');
     const known = sent.get(name);
     if (known === undefined) {
-      const [tag = ''] = /tree-\d+/.exec(JSON.stringify(body.messages)) ?? [];
-      const tree = own.get(tag)!;
+      // The task of a worker is part of its instructions.
+      const [tag = ''] = /tree-\d+/.exec(JSON.stringify([body.messages, body.system])) ?? [];
+      const tree = own.get(tag);
+      if (tree === undefined) {
+        strays++;
+        throw new Error('a call of no tree');
+      }
       const answered = answerOwn(body, { rates: RATES, limits }, { tag, dice: rollDice(tree.seed++) });
       tree.billed += answered.bill;
       return { pieces: answered.pieces, fate: 'whole' as const, type };
@@ -245,6 +253,7 @@ async function openTreeWorld(database: string | null, name: string): Promise<Tre
 
   return {
     server,
+    countStrays: () => strays,
     async run({ groups, workers, seed, cap }) {
       if (workers > 0) {
         const tag = `tree-${trees++}`;
@@ -338,6 +347,7 @@ async function holdCaps(
     const sum = [body.data as { cost_usd: Usd }[]].flat().reduce((total, { cost_usd }) => total + toPusd(cost_usd), 0n);
     expect([query, sum]).toEqual([query, all]);
   }
+  expect(world.countStrays()).toBe(0);
   await server.close();
   return seen;
 }

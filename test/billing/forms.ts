@@ -95,7 +95,7 @@ export function createFormRunner(): FormRunner {
       return { status, headers, raw: Buffer.from(body_base64, 'base64').toString() };
     });
     onTestFinished(() => provider.close());
-    let registry = registryAt(provider);
+    let registry = registryAt(provider, listFurtherModels(limits));
     if (wire === 'responses') registry = registry.replace('{ type: openai,', '{ type: openai, wire: responses,');
     for (const [model, of] of Object.entries(limits)) registry = setLimits(registry, model, of);
     // A limit lowers no answer: it lets the call leave as it was asked for, or refuses it.
@@ -176,6 +176,18 @@ const LIMIT_STEP = 1_000_000n;
 
 function toLimit(usd: string): string {
   return fromPusd((((toPusd(usd) + LIMIT_STEP - 1n) / LIMIT_STEP) * LIMIT_STEP) as Pusd);
+}
+
+/** Entries of the registry for models that it lacks; `setLimits` fills in their limits. */
+function listFurtherModels(limits: Form['limits']): string {
+  const known = registryAt({ anthropicUrl: '', openaiUrl: '' });
+  const further = Object.keys(limits).filter((model) => !known.includes(`:${model}: `));
+  return further
+    .map((model) => {
+      const capabilities = '{ max_context_tokens: 1, max_output_tokens: 1 }';
+      return `  openai:${model}: { capabilities: ${capabilities} }\n`;
+    })
+    .join('');
 }
 
 /** The registry with the window and the longest answer of one of its models. */

@@ -51,6 +51,8 @@ import type {
   DefinitionListReply,
   DelegationReceiptSchema,
   DelegationResultSchema,
+  KeptWorktreesReply,
+  PrunedWorktreesSchema,
 } from '#protocol/api/worker-bodies.ts';
 import type { LoggedEvent } from './stream-items.ts';
 
@@ -82,6 +84,8 @@ export type TurnResumption = z.infer<typeof ResumeTurnReply>;
 
 export type AppliedChanges = z.infer<typeof AppliedChangesSchema>;
 export type ChangesDiff = z.infer<typeof ChangesDiffSchema>;
+export type KeptWorktrees = z.infer<typeof KeptWorktreesReply>;
+export type PrunedWorktrees = z.infer<typeof PrunedWorktreesSchema>;
 export type SubmittedDelegation = z.infer<typeof DelegationReceiptSchema>;
 export type DelegationResult = z.infer<typeof DelegationResultSchema>;
 export type ConfirmationList = z.infer<typeof ConfirmationListReply>;

@@ -174,6 +174,12 @@ export function createMetisClient(server: ServerAddress) {
     getWorkerDefinition: (name: string, query: Q.DefinitionQuery, options?: Q.CallOptions) =>
       get<A.WorkerDetail>(`/workers/${encodeURIComponent(name)}`, options, query),
 
+    /** What is kept of worktrees, with sizes. */
+    listWorktrees: (options?: Q.CallOptions) => get<A.KeptWorktrees>('/worktrees', options),
+    /** Frees it; with `all` changes that were not applied too. */
+    pruneWorktrees: (body: { readonly all?: boolean | undefined } = {}, options?: Q.CallOptions) =>
+      send<A.PrunedWorktrees>('POST', '/worktrees/prune', options, body),
+
     /** Files that are trusted or wait for it; with `path` that file alone, with its content. */
     listTrustedFiles: (query: Q.TrustQuery, options?: Q.CallOptions) =>
       get<A.TrustList>('/workspaces/trust', options, query),

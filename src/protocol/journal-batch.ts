@@ -182,6 +182,7 @@ export type Write =
   | { readonly kind: 'delegation.applied'; readonly tool_use_id: ToolUseId; readonly changes: WorkerChanges }
   /** In place of what was stored of the worktree before. */
   | { readonly kind: 'worktree.put'; readonly worktree: WorktreeRecord }
+  | { readonly kind: 'worktree.remove'; readonly session_id: SessionId }
   | { readonly kind: 'confirmation.insert'; readonly confirmation: ConfirmationRow }
   /** Conditional: fails the batch with `confirmation_resolved` if the confirmation is resolved already. */
   | {

@@ -7,6 +7,7 @@ import type { SessionsFlags } from '#cli/sessions.ts';
 import type { ServerFlags } from '#cli/terminal.ts';
 import type { TrustFlags } from '#cli/trust.ts';
 import type { WorkersFlags } from '#cli/worker-definitions.ts';
+import type { PruneFlags } from '#cli/worktrees.ts';
 import type { ServerAddress } from '#client/request.ts';
 import type { ReconcileFlags } from './commands/reconcile.ts';
 import type { CommandContext } from './context.ts';
@@ -208,6 +209,28 @@ export function createTrustCommand(context: CommandContext, ask: Ask): Command {
         if (file === undefined) return listTrust(context, server, flags);
         return changeTrust(context, server, file, flags);
       }),
+    );
+}
+
+/** `metis worktrees`: what is kept of worktrees, and `prune` (20 §2.7). */
+export function createWorktreesCommand(context: CommandContext, ask: Ask): Command {
+  const about = 'List what is kept of the worktrees of workers, with sizes.';
+  return withServerFlags(createCommand('worktrees', about, 'metis worktrees', 'metis worktrees prune'))
+    .action((flags: ServerFlags) =>
+      ask(flags, async (server) => (await import('#cli/worktrees.ts')).listWorktrees(context, server, flags)),
+    )
+    .addCommand(
+      withServerFlags(
+        createCommand(
+          'prune',
+          'Free what is kept of workers that have ended; changes that were not applied stay.',
+          'metis worktrees prune --all',
+        ),
+      )
+        .option('--all', 'free changes that were not applied too: nothing can apply them afterwards')
+        .action((flags: ServerFlags & PruneFlags) =>
+          ask(flags, async (server) => (await import('#cli/worktrees.ts')).pruneWorktrees(context, server, flags)),
+        ),
     );
 }
 

@@ -2,7 +2,7 @@
 import { Argument, Command, InvalidArgumentError, Option } from 'commander';
 import type { ServerFlags } from '#cli/terminal.ts';
 import type { ServerAddress } from '#client/request.ts';
-import { addQueryCommands, createTrustCommand, createWorkersCommand } from './ask-commands.ts';
+import { addQueryCommands, createTrustCommand, createWorkersCommand, createWorktreesCommand } from './ask-commands.ts';
 import type { BenchmarkFlags } from './commands/benchmark.ts';
 import { completionScript, SHELLS, type Shell } from './commands/completion.ts';
 import type { PruneFlags } from './commands/database.ts';
@@ -198,6 +198,7 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded,
   addQueryCommands(program, context, ask, finish);
   program.addCommand(createWorkersCommand(context, ask));
   program.addCommand(createTrustCommand(context, ask));
+  program.addCommand(createWorktreesCommand(context, ask));
 
   program.commands
     .find((command) => command.name() === 'models')

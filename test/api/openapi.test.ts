@@ -230,6 +230,8 @@ describe('what is sent', () => {
     await server.event('delegate.completed', ({ payload }) => payload.worker_session_id === worker_session_id);
     await ask('GET', `/delegations/${worker_session_id}/diff`);
     await ask('POST', `/delegations/${worker_session_id}/apply`);
+    await ask('GET', '/worktrees');
+    await ask('POST', '/worktrees/prune', { all: true });
     await ask('POST', '/routing/explain', { text: '@haiku hi', workspace_path: server.workspace });
     const kept = { workspace_path: server.workspace, definition: { name: 'kept', instructions: 'Keep.' } };
     await ask('POST', '/workers', kept);

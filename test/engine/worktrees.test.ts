@@ -4,7 +4,13 @@ import path from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
 import { recover, resumeAll } from '#core/engine/lifecycle.ts';
 import { purgeSession } from '#core/engine/manage-session.ts';
-import { applyKeptChanges, readChangesDiff, sweepWorktrees } from '#core/engine/manage-worktrees.ts';
+import {
+  applyKeptChanges,
+  listKeptWorktrees,
+  pruneWorktrees,
+  readChangesDiff,
+  sweepWorktrees,
+} from '#core/engine/manage-worktrees.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { toolText } from '#protocol/tool.ts';
 import { startEngine } from '../support/engine.ts';
@@ -452,5 +458,47 @@ describe('a worker in a worktree', () => {
     expect(read(u, 'a.txt')).toBe('two\n');
     expect(closings(u)).toMatchObject([{ applied: true, changed_files: [{ path: 'a.txt', change: 'edited' }] }]);
     expect(leftovers(u)).toEqual([]);
+  });
+
+  it('is listed with its sizes and freed on request: applied changes alone, the others with `all`', async () => {
+    const t = await startInRepository(
+      { 'a.txt': 'one\n' },
+      {
+        scenario: scenario(
+          planner(step(isolated('applied'), isolated('kept', { apply: 'never' }), isolated('idle')), { text: 'ok' }),
+          worker('applied', step(edit('a.txt', 'one', 'two')), { text: 'done' }),
+          worker('kept', step(write('b.txt', 'b'.repeat(5000))), { text: 'done' }),
+          worker('idle', { text: 'done' }),
+        ),
+      },
+    );
+    const session = await t.session();
+    await t.run(session, 'go');
+    const view = await t.engine.store.delegations.list(session.id, { recursive: false, after: null, limit: 9 });
+    const [applied, kept, idle] = view.rows.map((row) => row.worker_session_id!);
+    const listed = await listKeptWorktrees(t.engine);
+    expect(listed.map(({ record: _, ...one }) => one)).toEqual(
+      [idle, kept, applied].map((id) => ({
+        worker_session_id: id,
+        workspace_path: t.workspace,
+        open: false,
+        applied: id !== kept,
+        changed: id !== idle,
+        folder_bytes: 0,
+        ref_bytes: expect.any(Number),
+        created_at: expect.any(String),
+      })),
+    );
+    const pruned = await pruneWorktrees(t.engine, { all: false });
+    expect([...pruned.worker_session_ids].sort()).toEqual([applied, idle].sort());
+    expect(pruned.freed_bytes).toBeGreaterThan(0);
+    expect(git(t.workspace, 'for-each-ref', '--format=%(refname)', 'refs/metis').trim().split('\n')).toEqual([
+      `refs/metis/${kept}/base`,
+      `refs/metis/${kept}/result`,
+    ]);
+    expect(await pruneWorktrees(t.engine, { all: true })).toMatchObject({ worker_session_ids: [kept] });
+    expect(git(t.workspace, 'for-each-ref', 'refs/metis')).toBe('');
+    await expect(applyKeptChanges(t.engine, kept!)).rejects.toThrow(/no worker/);
+    expect(await listKeptWorktrees(t.engine)).toEqual([]);
   });
 });

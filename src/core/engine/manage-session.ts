@@ -237,8 +237,9 @@ export async function purgeSession(
   });
   const ended = session.ended_at === null ? await endSession(engine, id) : { ended_at: isoTime(session.ended_at) };
   const worktrees = await engine.store.worktrees.list(session.id);
-  const purged_session_count = await engine.journal.purge(session.id);
+  // While the rows lead to them.
   for (const worktree of worktrees) await discardTree(engine, worktree);
+  const purged_session_count = await engine.journal.purge(session.id);
   engine.recommender?.forget(session.workspace_path);
   return { id: session.id, ended_at: ended.ended_at, purged: true, purged_session_count };
 }

@@ -1,11 +1,18 @@
 // Worktrees of workers that have ended: applying and reading what was kept, and removing what nothing claims (20 §2.5, §2.7).
-import type { AppliedChanges, ChangesDiff } from '#protocol/api/worker-bodies.ts';
+import type {
+  AppliedChanges,
+  ChangesDiff,
+  KeptWorktree,
+  PrunedWorktrees,
+  PruneWorktreesBody,
+} from '#protocol/api/worker-bodies.ts';
+import { isoTime } from '#protocol/clock.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import { selectChanges, type WorktreeRecord } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { WorktreeError } from '../ports/worktrees.ts';
-import { applyTree, recordTree, withClosedTree } from './delegation/worker-tree.ts';
+import { applyTree, discardTree, recordTree, withClosedTree } from './delegation/worker-tree.ts';
 import type { Engine, Runtime, Storage, WorkspaceAccess } from './state/engine.ts';
 
 const MAX_DIFF_BYTES = 1024 * 1024;
@@ -54,6 +61,56 @@ async function toCallerError<T>(work: () => Promise<T>): Promise<T> {
     if (error instanceof WorktreeError) throw validationError([{ path: 'worker_session_id', message: error.message }]);
     throw error;
   }
+}
+
+// What is kept of worktrees, for a person who wants the room back (20 §2.7).
+
+/** All worktrees with their sizes, newest first. */
+export async function listKeptWorktrees(
+  engine: Storage & WorkspaceAccess,
+): Promise<readonly (KeptWorktree & { readonly record: WorktreeRecord })[]> {
+  const kept: (KeptWorktree & { readonly record: WorktreeRecord })[] = [];
+  for (const record of await engine.store.worktrees.list()) {
+    const delegation = await engine.store.delegations.findByWorker(record.session_id);
+    kept.push({
+      worker_session_id: record.session_id,
+      workspace_path: record.caller_path,
+      open: delegation !== null && delegation.ended_at === null,
+      applied: record.applied,
+      changed: record.result_tree !== record.base_tree,
+      ...(await engine.worktrees.measure(record)),
+      created_at: isoTime(record.created_at),
+      record,
+    });
+  }
+  return kept;
+}
+
+/**
+ * Frees what is kept of workers that have ended: without `all` of those whose changes were applied, or that changed
+ * nothing. Trees of other nodes are left to them.
+ */
+export async function pruneWorktrees(engine: Engine, { all }: PruneWorktreesBody): Promise<PrunedWorktrees> {
+  const worker_session_ids: SessionId[] = [];
+  let freed_bytes = 0;
+  for (const { record, ...kept } of await listKeptWorktrees(engine)) {
+    if (kept.open || !(all || kept.applied === true || !kept.changed)) continue;
+    const session = await engine.store.sessions.record(record.session_id);
+    const hold = session === null ? null : await engine.trees.hold(session.root_session_id);
+    if (hold === null || !hold.own) continue;
+    try {
+      await withClosedTree(engine, record, () => discardTree(engine, record));
+      await engine.journal.commit({
+        writes: [{ kind: 'worktree.remove', session_id: record.session_id }],
+        emit: [],
+      });
+    } finally {
+      hold.release();
+    }
+    worker_session_ids.push(record.session_id);
+    freed_bytes += kept.folder_bytes + kept.ref_bytes;
+  }
+  return { worker_session_ids, freed_bytes };
 }
 
 /**

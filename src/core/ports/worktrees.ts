@@ -74,6 +74,10 @@ export interface Worktrees {
   diff(worktree: WorktreeRecord, limitBytes: number): Promise<{ readonly text: string; readonly truncated: boolean }>;
   /** Runs `fn` when all earlier ones for this folder have ended. */
   exclusive<T>(root: string, fn: () => Promise<T>): Promise<T>;
+  /** Bytes of the folder, and of the git objects that only the refs of the worktree hold. */
+  measure(
+    worktree: Pick<WorktreeRecord, 'session_id' | 'repository' | 'folder'>,
+  ): Promise<{ readonly folder_bytes: number; readonly ref_bytes: number }>;
   /** Removes the folder and git's entry of it. The refs stay. */
   removeFolder(worktree: Pick<WorktreeRecord, 'session_id' | 'repository' | 'folder'>): Promise<void>;
   /** Removes the refs too. */

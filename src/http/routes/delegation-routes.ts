@@ -1,11 +1,14 @@
 // `/sessions/{id}/delegations`: start a worker directly (19 §3.1); `/delegations`: what it changed in a worktree (20 §2.5).
-import { applyKeptChanges, readChangesDiff } from '#core/engine/manage-worktrees.ts';
+import { applyKeptChanges, listKeptWorktrees, pruneWorktrees, readChangesDiff } from '#core/engine/manage-worktrees.ts';
 import { readDelegationResult, submitDelegation, waitForDelegation } from '#core/engine/submit-work.ts';
 import {
   AppliedChangesSchema,
   ChangesDiffSchema,
   DelegationReceiptSchema,
   DelegationResultSchema,
+  KeptWorktreesReply,
+  PrunedWorktreesSchema,
+  PruneWorktreesBody,
   SubmitDelegationBody,
 } from '#protocol/api/worker-bodies.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
@@ -91,5 +94,41 @@ export function delegationRoutes(app: HttpApp, deps: RouteDeps): void {
       },
     },
     async (request, reply) => reply.send(await readChangesDiff(engine, request.params.worker_session_id)),
+  );
+
+  app.get(
+    '/worktrees',
+    {
+      schema: {
+        ...operation({
+          id: 'listWorktrees',
+          tag: 'workers',
+          summary: 'List what is kept of worktrees, with sizes, newest first.',
+          results: { 200: KeptWorktreesReply },
+          errors: [],
+        }),
+      },
+    },
+    async (_request, reply) => {
+      const kept = await listKeptWorktrees(engine);
+      return reply.send({ worktrees: kept.map(({ record: _, ...worktree }) => worktree) });
+    },
+  );
+
+  app.post(
+    '/worktrees/prune',
+    {
+      schema: {
+        body: PruneWorktreesBody,
+        ...operation({
+          id: 'pruneWorktrees',
+          tag: 'workers',
+          summary: 'Free what is kept of workers that have ended. Without all, changes that were not applied stay.',
+          results: { 200: PrunedWorktreesSchema },
+          errors: ['validation_error'],
+        }),
+      },
+    },
+    async (request, reply) => reply.send(await pruneWorktrees(engine, request.body)),
   );
 }

@@ -9,6 +9,7 @@ import {
 } from '../delegate.ts';
 import { selectChanges, WorkerChangesSchema } from '../file-change.ts';
 import {
+  CountSchema,
   EffortSchema,
   SessionIdSchema,
   Sha256Schema,
@@ -167,6 +168,38 @@ export const ChangesDiffSchema = z.object({
   truncated: z.boolean(),
 });
 export type ChangesDiff = z.infer<typeof ChangesDiffSchema>;
+
+export const KeptWorktreeSchema = z.object({
+  worker_session_id: SessionIdSchema,
+  /** What its changes are applied to. */
+  workspace_path: z.string(),
+  /** The worker still runs. */
+  open: z.boolean(),
+  applied: z.boolean().nullable(),
+  /** False where its result equals its base. */
+  changed: z.boolean(),
+  /** Of its folder; 0 once it is removed. */
+  folder_bytes: CountSchema,
+  /** Of git objects that only its refs hold. */
+  ref_bytes: CountSchema,
+  created_at: TimeSchema,
+});
+export type KeptWorktree = z.infer<typeof KeptWorktreeSchema>;
+
+/** Newest first. */
+export const KeptWorktreesReply = z.object({ worktrees: z.array(KeptWorktreeSchema) });
+
+export const PruneWorktreesBody = z.strictObject({
+  /** Changes that were not applied go too. */
+  all: z.boolean().default(false),
+});
+export type PruneWorktreesBody = z.infer<typeof PruneWorktreesBody>;
+
+export const PrunedWorktreesSchema = z.object({
+  worker_session_ids: z.array(SessionIdSchema),
+  freed_bytes: CountSchema,
+});
+export type PrunedWorktrees = z.infer<typeof PrunedWorktreesSchema>;
 
 /** @param delegation one that has ended */
 export function makeDelegationResult(delegation: Delegation): DelegationResult {

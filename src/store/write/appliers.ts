@@ -46,6 +46,7 @@ const PUT_TRUSTED_FILE = `INSERT INTO trusted_files (workspace_path, path, sha25
     sha256 = excluded.sha256, trusted_by = excluded.trusted_by, trusted_at = excluded.trusted_at`;
 const REMOVE_TRUSTED_FILE = 'DELETE FROM trusted_files WHERE workspace_path = @workspace_path AND path = @path';
 
+const REMOVE_WORKTREE = 'DELETE FROM worktrees WHERE session_id = @session_id';
 const PUT_WORKTREE = `
   INSERT INTO worktrees (session_id, caller_path, repository, folder, tree_path, base_tree, result_tree, merged_from,
     merged_tree, applied, created_at)
@@ -92,7 +93,7 @@ type Kinds =
   | 'checkpoint.insert'
   | 'meta.set'
   | 'idempotency.insert'
-  | 'worktree.put'
+  | `worktree.${string}`
   | `worker.${string}`
   | `trusted_file.${string}`;
 
@@ -103,6 +104,7 @@ const otherWrites: Appliers<Extract<keyof Appliers, Kinds>> = {
   'trusted_file.remove': (write, { tx }) => tx.run(REMOVE_TRUSTED_FILE, write),
   'worktree.put': ({ worktree }, { tx }) =>
     tx.run(PUT_WORKTREE, { ...worktree, applied: worktree.applied === null ? null : bit(worktree.applied) }),
+  'worktree.remove': ({ session_id }, { tx }) => tx.run(REMOVE_WORKTREE, { session_id }),
   'worker.replace': ({ worker }, { tx }) =>
     tx.run(REPLACE_WORKER, { ...worker, edited_by_user: bit(worker.edited_by_user) }),
   'meta.set': ({ key, value }, { tx }) => tx.run(SET_META, { key, value }),

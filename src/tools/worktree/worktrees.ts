@@ -10,6 +10,7 @@ import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { runExclusive } from '../workspace/descriptors.ts';
 import { commitStart, commitTree, type EarlierTree, findLeftMarkers, mergeEarlier } from './continued-tree.ts';
 import { byteName, createGit, readableName, unpackNames } from './git.ts';
+import { measureFolder, measureRefs } from './measure.ts';
 import { findWorktreeId, readOrigin, writeOrigin } from './origin.ts';
 import { type CloneFile, copyIgnoredFiles, linkFolders } from './provide-files.ts';
 import {
@@ -248,8 +249,9 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
       } catch (error) {
         const origin = await readOrigin(buildGitPath(id)).catch(() => null);
         if (origin !== null) {
-          await removeFolder(id, origin.repository).catch(() => {});
+          // The folder leads to the refs: it goes after them, so that the next start finds what is left.
           await deleteRefs(git, origin.repository, id).catch(() => {});
+          await removeFolder(id, origin.repository).catch(() => {});
         }
         if (error instanceof WorktreeError) throw error;
         throw new WorktreeError(`a worktree cannot be made: ${readErrorMessage(error)}`);
@@ -325,6 +327,9 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     },
 
     exclusive: (root, fn) => runExclusive(`${root}\0merge`, fn),
+    async measure({ session_id, repository, folder }) {
+      return { folder_bytes: await measureFolder(folder), ref_bytes: await measureRefs(git, repository, session_id) };
+    },
     removeFolder: ({ session_id, repository }) => removeFolder(session_id, repository),
     async removeRefs({ session_id, repository }) {
       if (await isFolder(repository)) await deleteRefs(git, repository, session_id);
@@ -338,9 +343,9 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
         const origin = await readOrigin(`${home}/${name}`).catch(() => null);
         if (origin === null) continue;
         try {
-          await removeFolder(id, origin.repository);
           if (!(await hasRecord(id)) && (await isFolder(origin.repository)))
             await deleteRefs(git, origin.repository, id);
+          await removeFolder(id, origin.repository);
           removed.push(id);
         } catch (error) {
           log.warn({ session_id: id, problem: readErrorMessage(error) }, 'a worktree that is left cannot be removed');

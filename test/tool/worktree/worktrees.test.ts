@@ -216,3 +216,31 @@ test('a sweep removes what no delegation claims, and nothing else', async () => 
     [kept, left].map(({ session_id }: { session_id: SessionId }) => `refs/metis/${session_id}/base`).sort(),
   );
 });
+
+test('what a half-made worktree leaves is removed by the next start, refs first', async () => {
+  const repo = createRepository({ 'a.txt': 'a\n' });
+  const { session_id, folder } = await repo.create();
+  // The process died within the removal: whatever is left leads to the rest.
+  fs.rmSync(folder, { recursive: true });
+  fs.rmSync(path.join(repo.root, '.git/worktrees', session_id), { recursive: true });
+  const nothing = { isKept: async () => false, hasRecord: async () => false };
+  expect(await repo.worktrees.sweep(nothing)).toEqual([session_id]);
+  expect(repo.git('for-each-ref', 'refs/metis')).toBe('');
+  expect(fs.readdirSync(repo.home)).toEqual([]);
+});
+
+test('the size of a worktree is that of its files, and of the objects that its refs alone hold', async () => {
+  const repo = createRepository({ 'a.txt': 'a\n' });
+  const tree = await repo.create();
+  const noise = Buffer.from(Array.from({ length: 100_000 }, (_, i) => (i * 7919 + (i >> 3) * 104_729) % 251));
+  fs.writeFileSync(inTree(tree, 'big.bin'), noise);
+  const before = await repo.worktrees.measure(tree);
+  expect(before.folder_bytes).toBeGreaterThanOrEqual(100_000);
+  await repo.worktrees.recordResult(tree, ANY_PATH);
+  await repo.worktrees.removeFolder(tree);
+  const kept = await repo.worktrees.measure(tree);
+  expect(kept.folder_bytes).toBe(0);
+  expect(kept.ref_bytes).toBeGreaterThan(before.ref_bytes);
+  await repo.worktrees.removeRefs(tree);
+  expect(await repo.worktrees.measure(tree)).toEqual({ folder_bytes: 0, ref_bytes: 0 });
+});

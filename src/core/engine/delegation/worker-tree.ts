@@ -85,8 +85,8 @@ export class SetupError extends WorktreeError {}
 /** Removes the worktree of a worker that was never stored. */
 export async function discardTree(engine: Runtime & WorkspaceAccess, worktree: WorktreeRecord | null): Promise<void> {
   if (worktree === null) return;
-  await removeFolder(engine, worktree);
   await engine.worktrees.removeRefs(worktree).catch((err: unknown) => logProblem(engine, worktree, err));
+  await removeFolder(engine, worktree);
 }
 
 /** What became of a worktree. */

@@ -1,12 +1,15 @@
 // Background workers: a turn owns them, waits for them at its end, and reads each result exactly once (20 §9).
 import { describe, expect, it } from 'vitest';
 import { cancelTurn, concludeTurn } from '#core/engine/control-turn.ts';
+import { drain } from '#core/engine/lifecycle.ts';
+import { patchSession } from '#core/engine/manage-session.ts';
 import type { ToolFactory } from '#core/ports/tool-port.ts';
 import { orAbort } from '#protocol/abort.ts';
 import type { AnyEvent } from '#protocol/event.ts';
 import { joinText, type Message } from '#protocol/message.ts';
 import { toolText } from '#protocol/tool.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
+import { manualClock } from '../support/manual-clock.ts';
 import { gate, restart, turns } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { tool } from '../support/tools.ts';
@@ -272,5 +275,144 @@ describe('background workers', () => {
     expect(results).toHaveLength(3);
     expect(new Set(results).size).toBe(3);
     expect(results.filter((text) => text.endsWith('done after the restart'))).toHaveLength(2);
+  });
+
+  // Promise 20.20: a budget pause pauses all and a higher limit resumes all.
+  it('are paused with their tree, and a higher limit resumes all', async () => {
+    const usage = { input_tokens: 1000, output_tokens: 100 };
+    const { doors, tools } = heldTools('held');
+    const t = await startEngine({
+      tools,
+      scenario: scenario(
+        planner({ tool_calls: [background('held 1'), background('held 2')], usage }, { text: 'under way', usage }),
+        [{ match: { role: 'planner' }, times: 'inf', respond: { text: 'read', usage } }],
+        [{ match: { role: 'worker', call: 1 }, times: 'inf', respond: { tool_calls: [call('held', {})], usage } }],
+        [{ match: { role: 'worker' }, times: 'inf', respond: { text: 'done', usage } }],
+      ),
+    });
+    const session = await t.session({ max_cost_usd: '1', on_reached: 'pause' });
+    const turnId = await t.submit(session, 'go');
+    await until(() => ofType(t, 'tool.called').filter((e) => e.payload.tool_name === 'held').length === 2);
+    await until(() => ofType(t, 'llm.call_completed').length === 4);
+    await patchSession(t.engine, session.id, { max_cost_usd: '0.001' });
+    doors.held.open();
+    await t.event('budget.exceeded');
+    await t.engine.locks.turn(turnId)?.done;
+    const open = await t.engine.store.turns.allOpen();
+    expect(open.map((turn) => [turn.status, turn.interrupted_reason])).toEqual(
+      [1, 2, 3].map(() => ['interrupted', 'budget']),
+    );
+    await patchSession(t.engine, session.id, { max_cost_usd: '1' });
+    expect(await t.ended(turnId)).toMatchObject({ status: 'completed', output: 'read', unread_inputs: 0 });
+    expect(ofType(t, 'delegate.delivered')).toHaveLength(2);
+    const asked = t.adapter.requests.map((r) => `${r.caller.session_id} ${r.caller.call_index}`);
+    expect(new Set(asked).size).toBe(asked.length);
+  });
+
+  it('stop with their turn when the server stops, and go on with it at the next start', async () => {
+    const { doors, tools } = heldTools('one', 'two', 'three');
+    const first = await startEngine({ tools, scenario: scenario(THREE, WORKERS) });
+    const session = await first.session();
+    const turnId = await first.submit(session, 'go');
+    await until(() => ofType(first, 'tool.called').filter((e) => e.payload.tool_name !== 'delegate').length === 3);
+    await until(() => ofType(first, 'llm.call_completed').length === 5);
+    const drained = drain(first.engine);
+    for (const door of Object.values(doors)) door.open();
+    await drained;
+    const open = await first.engine.store.turns.allOpen();
+    expect(open.map((turn) => turn.status)).toEqual([1, 2, 3, 4].map(() => 'interrupted'));
+    const t = await restart(first, {
+      tools,
+      scenario: scenario(
+        [{ match: { role: 'planner' }, times: 'inf', respond: { text: 'read' } }],
+        [{ match: { role: 'worker' }, times: 'inf', respond: { text: 'done' } }],
+      ),
+    });
+    expect(await t.ended(turnId)).toMatchObject({ status: 'completed', output: 'read', unread_inputs: 0 });
+    expect(ofType(t, 'delegate.delivered')).toHaveLength(3);
+    expect(ofType(t, 'tool.called')).toHaveLength(0);
+  });
+
+  it('of a turn whose provider fails end with it, and their results are listed', async () => {
+    const { tools } = heldTools('held');
+    const t = await startEngine({
+      tools,
+      scenario: scenario(
+        planner({ tool_calls: [background('held')] }),
+        [{ match: { role: 'planner', call: 2 }, times: 'inf', respond: { error: { error_class: 'auth' } } }],
+        worker('held', { tool_calls: [call('held', {})] }),
+      ),
+    });
+    const session = await t.session();
+    expect(await t.run(session, 'go')).toMatchObject({ status: 'failed', unread_inputs: 1 });
+    expect(ofType(t, 'delegate.failed').map((e) => e.payload.failure_mode)).toEqual(['cancelled_by_user']);
+    expect(t.events.findLast((e) => e.session_id === session.id)!.type).toBe('turn.failed');
+  });
+
+  it('of a turn out of time are concluded, and cancelled after delegation.grace_seconds', async () => {
+    const { tools } = heldTools('held');
+    const clock = manualClock();
+    const t = await startEngine({
+      clock,
+      tools,
+      config: {
+        turn: { timeout_seconds: 100 },
+        delegation: { grace_seconds: 7, worker_timeout_seconds: null },
+        tools: { timeouts: { per_tool: { held: 0 } } },
+      },
+      scenario: scenario(
+        planner({ tool_calls: [background('quick'), background('held')] }, { text: 'under way' }),
+        worker('quick', { text: 'at once' }),
+        [{ match: { role: 'worker', call: 1 }, times: 'inf', respond: { tool_calls: [call('held', {})] } }],
+        [{ match: { role: 'planner' }, times: 'inf', respond: { text: 'read' } }],
+      ),
+    });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    await t.event('tool.called', (e) => e.payload.tool_name === 'held');
+    await t.event('delegate.delivered');
+    await until(() => ofType(t, 'llm.call_started').length === ofType(t, 'llm.call_completed').length);
+    await turns(20);
+    // A turn that waits holds no timer but its own time.
+    expect(clock.pending()).toBe(1);
+    clock.advance(100_000);
+    await until(() => clock.pending() === 1);
+    expect(ofType(t, 'turn.cancelled')).toHaveLength(0);
+    clock.advance(7000);
+    expect(await t.ended(turnId)).toMatchObject({ status: 'cancelled', cancel_reason: 'timeout', unread_inputs: 1 });
+    expect(clock.pending()).toBe(0);
+  });
+
+  it('cost nothing while a turn waits for them: it reads no row and holds no timer', async () => {
+    const { doors, tools } = heldTools('held');
+    const clock = manualClock();
+    const t = await startEngine({
+      clock,
+      tools,
+      config: { delegation: { worker_timeout_seconds: null }, tools: { timeouts: { per_tool: { held: 0 } } } },
+      scenario: scenario(
+        planner({ tool_calls: [background('held')] }, { text: 'under way' }, { text: 'read' }),
+        worker('held', { tool_calls: [call('held', {})] }, { text: 'done' }),
+      ),
+    });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    await t.event('tool.called', (e) => e.payload.tool_name === 'held');
+    await until(() => ofType(t, 'llm.call_completed').length === 3);
+    await turns(50);
+    let reads = 0;
+    const { store } = t.engine;
+    for (const reader of [store.turns, store.delegations, store.events] as object[] as Record<string, unknown>[])
+      for (const [name, read] of Object.entries(reader))
+        reader[name] = (...args: unknown[]) => {
+          reads += 1;
+          return (read as (...args: unknown[]) => unknown)(...args);
+        };
+    await turns(500);
+    clock.advance(3_600_000);
+    await turns(500);
+    expect([reads, clock.pending()]).toEqual([0, 0]);
+    doors.held.open();
+    expect(await t.ended(turnId)).toMatchObject({ status: 'completed', output: 'read' });
   });
 });

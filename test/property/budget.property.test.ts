@@ -35,6 +35,7 @@ interface Worker {
   readonly tier: (typeof TIERS)[number];
   /** Millionths of a dollar; null = no cap of its own. */
   readonly cap: number | null;
+  readonly background: boolean;
   readonly steps: readonly Step[];
 }
 type Rates = Readonly<Record<(typeof TIERS)[number], { readonly input: number; readonly output: number }>>;
@@ -54,6 +55,7 @@ const { worker } = fc.letrec<{ worker: Worker; step: Step; leaf: Step }>((tie) =
     worker: fc.record({
       tier: fc.constantFrom(...TIERS),
       cap: fc.option(fc.integer({ min: 1, max: 20_000 }), { freq: 3 }),
+      background: fc.boolean(),
       steps: fc.array(tie('step'), { minLength: 1, maxLength: 3, depthIdentifier: 'tree' }),
     }),
   };
@@ -272,6 +274,7 @@ function rules(name: string, steps: readonly Step[], match: Record<string, unkno
               tool_calls: step.workers.map((worker, w) =>
                 delegate(`${name}-${i}-${w}.`, {
                   tier: worker.tier,
+                  ...(worker.background ? { background: true } : {}),
                   ...(worker.cap === null ? {} : { max_cost_usd: limit(worker.cap) }),
                 }),
               ),
@@ -279,7 +282,9 @@ function rules(name: string, steps: readonly Step[], match: Record<string, unkno
     },
   }));
   const end = {
-    match: { ...match, call: steps.length + 1 },
+    // Results of background workers make further calls.
+    match,
+    times: 'inf',
     respond: { text: 'ok', usage: { output_tokens: 50 } },
   };
   const below = steps.flatMap((step, i) =>

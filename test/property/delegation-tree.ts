@@ -34,6 +34,7 @@ export type PlannedCall =
       readonly child: readonly Step[];
       readonly timeout: number | null;
       readonly max_tokens: number | null;
+      readonly background: boolean;
       readonly schema: 'none' | 'mended' | 'never';
     };
 
@@ -77,6 +78,7 @@ function delegation(depth: number): fc.Arbitrary<PlannedCall> {
     child: steps(depth - 1),
     timeout: rarely(3, fc.integer({ min: 1, max: 3 })),
     max_tokens: rarely(12, fc.constantFrom(5, 15, 25)),
+    background: fc.boolean(),
     schema: fc.oneof(
       { weight: 6, arbitrary: fc.constant('none' as const) },
       { weight: 1, arbitrary: fc.constantFrom('mended' as const, 'never' as const) },
@@ -122,6 +124,8 @@ export function scenarioOf(tree: readonly Step[]): Scenario {
       rule({ ...who, turn: 1, call: i + 1 }, ...answers(step, step.calls.flatMap(wire)));
     });
     rule({ ...who, turn: 1, call: plan.length + 1 }, { text: 'end', usage });
+    // Each result of a background worker is followed by one call more.
+    rule({ ...who, turn: 1 }, { text: 'read', usage });
   }
   function wire(planned: PlannedCall): Call[] {
     switch (planned.kind) {
@@ -150,7 +154,7 @@ export function scenarioOf(tree: readonly Step[]): Scenario {
 }
 
 function delegateInput(
-  { child, timeout, max_tokens, schema }: Extract<PlannedCall, { kind: 'delegate' }>,
+  { child, timeout, max_tokens, background, schema }: Extract<PlannedCall, { kind: 'delegate' }>,
   task: string,
 ): Record<string, unknown> {
   return {
@@ -158,6 +162,7 @@ function delegateInput(
     task,
     ...(timeout === null ? {} : { timeout_seconds: timeout }),
     ...(max_tokens === null ? {} : { max_tokens }),
+    ...(background ? { background } : {}),
     ...(schema === 'none' ? {} : { output_schema: SCHEMA }),
   };
 }

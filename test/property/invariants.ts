@@ -25,8 +25,9 @@ export async function checkTree(t: TestEngine, root: string, events: readonly St
   for (const [opens, closes, key] of PAIRS) eachClosedOnce(events, opens, closes, key);
   turnsEndOnce(events);
   sessionsEndOnce(events, root);
-  cascadesEndAtTheTop(events);
+  cascadesEndAtTheTop(events, readBackground(t, root));
   for (const id of new Set(events.map((e) => e.session_id))) await callsAreAnswered(t, id as SessionId);
+  resultsAreReadOnce(t, root, events);
   nothingIsOpen(t, root);
 }
 
@@ -93,7 +94,8 @@ function sessionsEndOnce(events: readonly StoredEvent[], root: string): void {
  * The end of a turn has a larger id than everything that its workers, and theirs, ever said; a worker that ended with
  * its planner names the planner's reason.
  */
-function cascadesEndAtTheTop(events: readonly StoredEvent[]): void {
+function cascadesEndAtTheTop(events: readonly StoredEvent[], background: readonly Background[]): void {
+  const beside = new Set(background.map(({ worker }) => worker));
   const lastOf = new Map<string, string>();
   for (const e of events) lastOf.set(e.session_id, e.id);
   const stop = (session: string) => events.findLast((e) => e.type === 'turn.cancelled' && e.session_id === session);
@@ -102,7 +104,9 @@ function cascadesEndAtTheTop(events: readonly StoredEvent[]): void {
       const worker = String(payload(e).worker_session_id);
       if (e.type === 'delegate.started' && lastOf.get(worker)! > end.id)
         expect.fail(`${end.type} of ${end.session_id} stands before its worker's end`);
-      if (e.type === 'delegate.failed' && payload(e).cancel_scope === 'planner') {
+      // Workers of the background are ended by a failure of their planner and by a limit too.
+      const isFree = beside.has(worker) && end.type !== 'turn.cancelled';
+      if (e.type === 'delegate.failed' && payload(e).cancel_scope === 'planner' && !isFree) {
         expect(end.type).toBe('turn.cancelled');
         const last = stop(worker);
         if (last) expect(payload(last).reason).toBe(payload(end).reason);
@@ -118,6 +122,36 @@ async function callsAreAnswered(t: TestEngine, sessionId: SessionId): Promise<vo
     .flatMap((m) => m.content.flatMap((b) => (b.type === 'tool_use' ? [b.id] : [])));
   const answered = history.filter((m) => m.role === 'tool').map((m) => (m.content[0] as ToolResultBlock).tool_use_id);
   expect(answered, 'results do not stand in the order of the calls').toEqual(asked);
+}
+
+interface Background {
+  readonly turn: string;
+  readonly worker: string;
+}
+
+/** The workers of the tree that ran in the background, with the turns that own them. */
+function readBackground(t: TestEngine, root: string): Background[] {
+  const rows = t.db.db.prepare(`
+    SELECT d.parent_turn_id AS turn, d.worker_session_id AS worker
+    FROM delegations d JOIN sessions s ON s.id = d.parent_session_id
+    WHERE s.root_session_id = ? AND d.worker_session_id IS NOT NULL AND json_extract(d.request_json, '$.background') = 1`);
+  return rows.all(root) as Background[];
+}
+
+/** The result of each background worker is in the history of its caller once, or its turn ended and counts it as unread. */
+function resultsAreReadOnce(t: TestEngine, root: string, events: readonly StoredEvent[]): void {
+  const owned = new Map<string, string[]>();
+  for (const { turn, worker } of readBackground(t, root)) owned.set(turn, [...(owned.get(turn) ?? []), worker]);
+  for (const [turn, workers] of owned) {
+    const own = events.filter((e) => e.turn_id === turn);
+    const read = own.filter((e) => e.type === 'delegate.delivered').map((e) => payload(e).worker_session_id);
+    const unread = Number(payload(own.find((e) => TERMINAL.has(e.type))!).unread_inputs);
+    expect(new Set(read).size, 'a result was read twice').toBe(read.length);
+    expect(read.length + unread, 'a result was lost').toBe(workers.length);
+    const stored = t.db.db.prepare('SELECT count(*) AS n FROM messages WHERE turn_id = ? AND content_json LIKE ?');
+    for (const worker of read)
+      expect(stored.get(turn, `%"[worker ${worker} %`), 'not in the history').not.toEqual({ n: 0 });
+  }
 }
 
 const OPEN = `

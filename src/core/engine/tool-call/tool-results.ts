@@ -23,6 +23,7 @@ import type { StartedCall, ToolResults, TurnPlan, TurnProgress, TurnRun } from '
 export const CANCELLED_TEXT = 'Tool call cancelled.';
 export const CONCLUDED_TEXT = 'Tool call not started: the turn is to answer with what it has.';
 export const RESTART_TEXT = 'Tool call interrupted by a server restart; it may or may not have taken effect.';
+export const CUT_OFF_TEXT = 'Tool call not executed: the answer that holds it was cut off.';
 export const FAILED_TEXT = 'Tool call not executed: the turn failed.';
 
 /** Results of the turn's calls that are stored but not yet answered in its history. */

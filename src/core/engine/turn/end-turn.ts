@@ -6,7 +6,7 @@ import type { ToolCallState } from '#core/ports/store-reader.ts';
 import type { ToolSet } from '#core/ports/tool-port.ts';
 import { Cancelled, cancelledBy, createScope } from '#protocol/abort.ts';
 import { type InsufficientContextRequest, InsufficientContextRequestSchema } from '#protocol/delegate.ts';
-import { draft, type EventDraft, TERMINAL_TOOL_EVENTS } from '#protocol/event.ts';
+import { TERMINAL_TOOL_EVENTS } from '#protocol/event.ts';
 import { isInputsWaiting } from '#protocol/journal-batch.ts';
 import { type StopReason, type StoredMessage, toolUses } from '#protocol/message.ts';
 import type { RouteDecision } from '#protocol/route.ts';
@@ -23,26 +23,23 @@ import type { DelegationCap } from '../state/memory.ts';
 import {
   type DelegationTree,
   recordMessages,
-  recordSettledCalls,
   type ToolResults,
   type TurnBase,
   type TurnCounts,
   type TurnEnd,
   type TurnPlan,
-  type TurnProgress,
   type TurnRun,
   type WorkerClock,
   type WorkerRun,
 } from '../state/turn-run.ts';
 import {
-  buildAnswers,
   CANCELLED_TEXT,
   FAILED_TEXT,
   RESTART_TEXT,
   readStartedCalls,
   readStoredResults,
 } from '../tool-call/tool-results.ts';
-import { deliverWithAnswers } from './turn-inputs.ts';
+import { type Closing, closeCalls } from './close-calls.ts';
 
 /**
  * Ends a turn in one transaction: open calls of its newest message are answered, announced model calls get their
@@ -108,52 +105,6 @@ async function storeEnd(
   }
   recordMessages(run, messages);
   return true;
-}
-
-interface Closing extends ReturnType<typeof buildAnswers> {
-  /** The terminal event of every call that had none, then those of results that the messages hold. */
-  readonly failed: readonly EventDraft[];
-  /** Results of workers that its messages hold, and their events. */
-  readonly delivered: number;
-}
-
-/**
- * Answers the open calls of the newest message: with the stored results, and with `text` where there is none. Reads the
- * store, since a fault may have come between a result and this turn's own memory of it.
- */
-async function closeCalls(engine: Runtime & Storage, run: TurnBase, text: string): Promise<Closing> {
-  const calls = findUnansweredCalls(run);
-  if (calls.length === 0) return { messages: [], writes: [], failed: [], delivered: 0 };
-  const results = await readStoredResults(engine, run.turn.id);
-  const called = await readStartedCalls(engine, run.turn.id);
-  const missing = calls.filter((call) => !results.has(call.id));
-  recordSettledCalls(run, missing.length);
-  const failed = missing.map((call) =>
-    draft({
-      type: 'tool.failed',
-      session_id: run.session.id,
-      turn_id: run.turn.id,
-      parent: called.get(call.id)?.event_id ?? run.call_event_id,
-      payload: { tool_use_id: call.id, error_class: 'cancelled', error_message: text, latency_ms: 0 },
-    }),
-  );
-  const answers = buildAnswers(engine, run, calls, { results, missing: text });
-  const carried = await deliverWithAnswers(engine, run, answers.messages);
-  return {
-    messages: answers.messages,
-    writes: [...answers.writes, ...carried.writes],
-    failed: [...failed, ...carried.events],
-    delivered: carried.count,
-  };
-}
-
-/** Tool calls of the turn's newest complete message that no stored tool message answers yet (01 §6.2). */
-function findUnansweredCalls(run: TurnPlan & TurnProgress) {
-  const at = run.history.findLastIndex((m) => m.role === 'assistant' && m.metadata.status === 'complete');
-  const asked: StoredMessage | undefined = run.history[at];
-  if (!asked || asked.turn_id !== run.turn.id) return [];
-  const answered = new Set(run.history.slice(at + 1).map((m) => m.metadata.parent_tool_use_id));
-  return toolUses(asked.content).filter((call) => !answered.has(call.id));
 }
 
 // Rebuilds the state of an interrupted turn from the store (04 §13).

@@ -37,10 +37,11 @@ import {
   settleWorkers,
   throwIfFaulty,
 } from './background-waits.ts';
+import { deliverWithAnswers } from './deliveries.ts';
 import { completeTurn, endTurn, interruptTurn } from './end-turn.ts';
 import { newUserMessage } from './incoming-message.ts';
 import { decideNextStep } from './next-step.ts';
-import { collectInputs, deliverWithAnswers, NO_INPUTS, readInputs } from './turn-inputs.ts';
+import { collectInputs, NO_INPUTS, readInputs } from './turn-inputs.ts';
 
 /** Stores the tool messages of a finished batch in one transaction with the messages that came meanwhile, and announces the call that sends them (00 §3 step 5). */
 export async function storeAnswers(

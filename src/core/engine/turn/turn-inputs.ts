@@ -4,14 +4,17 @@ import type { Write } from '#core/ports/journal-writer.ts';
 import type { DeliveryRecord } from '#protocol/delegate.ts';
 import type { Transient } from '#protocol/delta.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
-import type { EventId, MessageId, TurnId } from '#protocol/ids.ts';
+import type { EventId, TurnId } from '#protocol/ids.ts';
 import { type StoredMessage, textBlock } from '#protocol/message.ts';
 import { compareText } from '#protocol/text/compare-text.ts';
 import type { TurnInputRecord } from '#protocol/turn.ts';
 import { messageAppended } from '../model-call/call-records.ts';
 import { readBudgetLines } from '../money/budget-notices.ts';
 import type { Budgets, Delegations, Runtime, Storage } from '../state/engine.ts';
-import { recordInputs, type TurnBase } from '../state/turn-run.ts';
+import { recordInputs, recordMessages, type TurnBase } from '../state/turn-run.ts';
+import { CUT_OFF_TEXT } from '../tool-call/tool-results.ts';
+import { closeCalls } from './close-calls.ts';
+import { findEnds, markDelivered } from './deliveries.ts';
 import { newUserMessage } from './incoming-message.ts';
 import { decideNextStep } from './next-step.ts';
 
@@ -101,63 +104,9 @@ async function toDelivery(
   return { message, ...markDelivered(engine, run, delivery, { message_id: message.id, ends }) };
 }
 
-/** The write and the event by which a result is in the history from now on. */
-function markDelivered(
-  engine: Runtime,
-  { session, turn, started_event_id }: TurnBase,
-  { id, worker_session_id, created_at }: DeliveryRecord,
-  { message_id, ends }: { readonly message_id: MessageId; readonly ends: ReadonlyMap<string, EventId> },
-): Omit<Input, 'message'> {
-  const at = engine.clock.now();
-  return {
-    write: { kind: 'delivery.deliver', id, message_id, at },
-    event: draft({
-      type: 'delegate.delivered',
-      session_id: session.id,
-      turn_id: turn.id,
-      parent: ends.get(worker_session_id) ?? started_event_id,
-      payload: { worker_session_id, message_id, waited_ms: Math.max(0, at - created_at) },
-    }),
-  };
-}
-
-/** The events that closed the delegations of these results, by worker. */
-async function findEnds(
-  { store }: Pick<Storage, 'store'>,
-  turnId: TurnId,
-  results: readonly DeliveryRecord[],
-): Promise<ReadonlyMap<string, EventId>> {
-  if (results.length === 0) return new Map();
-  const ends = await store.events.listOfTurn(turnId, ['delegate.completed', 'delegate.failed']);
-  return new Map(ends.map(({ id, payload }) => [payload.worker_session_id as string, id]));
-}
-
 /**
- * Marks the results that these tool messages hold as delivered: the calls of `workers` among them have read them.
- * To be stored with the messages.
- */
-export async function deliverWithAnswers(
-  engine: Runtime & Storage,
-  run: TurnBase,
-  messages: readonly StoredMessage[],
-): Promise<{ readonly writes: readonly Write[]; readonly events: readonly EventDraft[]; readonly count: number }> {
-  const byCall = new Map(messages.map(({ id, metadata }) => [metadata.parent_tool_use_id, id]));
-  const read = (await engine.store.delegations.deliveries(run.turn.id)).filter(
-    ({ read_by }) => read_by !== null && byCall.has(read_by),
-  );
-  const ends = await findEnds(engine, run.turn.id, read);
-  const marked = read.map((delivery) =>
-    markDelivered(engine, run, delivery, { message_id: byCall.get(delivery.read_by)!, ends }),
-  );
-  return {
-    writes: marked.map(({ write }) => write),
-    events: marked.map(({ event }) => event),
-    count: marked.length,
-  };
-}
-
-/**
- * Reads the waiting messages of a turn that would end here, so that one more model call follows.
+ * Reads the waiting messages of a turn that would end here, so that one more model call follows. Calls of an answer that
+ * was cut off are answered first: no provider takes a history without their results.
  * @returns `limited` where no call may follow
  */
 export async function readInputs(engine: InputEngine, run: TurnBase): Promise<'read' | 'nothing' | 'limited'> {
@@ -165,7 +114,13 @@ export async function readInputs(engine: InputEngine, run: TurnBase): Promise<'r
   if (inputs === null) return 'limited';
   const { messages, writes, emit } = inputs;
   if (messages.length === 0) return 'nothing';
-  const events = await engine.journal.commit({ writes, emit });
+  const closing = await closeCalls(engine, run, CUT_OFF_TEXT);
+  const appended = closing.messages.map((message) => messageAppended(engine, run, message));
+  const events = await engine.journal.commit({
+    writes: [...closing.writes, ...writes],
+    emit: [...closing.failed, ...appended, ...emit],
+  });
+  recordMessages(run, closing.messages);
   recordInputs(run, messages, events.at(-1)!.id);
   return 'read';
 }

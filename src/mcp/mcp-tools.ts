@@ -1,7 +1,7 @@
 // The tools of the MCP server and the form of their results (19 §3.2). The Metis server validates what a call contains.
 import type { CallToolResult, Tool } from '@modelcontextprotocol/server';
 import type { DelegationResult, WorkerInfo } from '#client/client.ts';
-import { DELEGATED, delegatedContext, ISOLATED } from '#protocol/delegate.ts';
+import { CONTINUED, DELEGATED, delegatedContext, ISOLATED } from '#protocol/delegate.ts';
 
 const WAIT = {
   type: 'integer',
@@ -65,11 +65,7 @@ Delegate what is mechanical or bulky and easy to state: searching, renaming, sum
       max_tokens: { type: 'integer', minimum: 1, description: "Limit on the worker's output tokens." },
       timeout_seconds: { type: 'integer', minimum: 1, maximum: 3600, description: 'When the worker is stopped.' },
       max_cost_usd: { type: 'string', description: 'Limit on its cost in US dollars, such as "0.25".' },
-      continue: {
-        type: 'string',
-        description:
-          '`worker_session_id` of a worker that has ended: the new one starts with its prompt and messages and then gets this task.',
-      },
+      ...CONTINUED,
       wait_seconds: WAIT,
     },
   },
@@ -129,6 +125,8 @@ function workerTool({ name, description, accepts_attachments }: WorkerInfo): Too
       properties: {
         input: { type: 'string', minLength: 1, description: 'What it is to do.' },
         ...(accepts_attachments ? attachments : {}),
+        ...CONTINUED,
+        ...ISOLATED,
         wait_seconds: WAIT,
       },
     },

@@ -48,6 +48,10 @@ export const ContextItemSchema = z.discriminatedUnion('type', [
 ]);
 export type ContextItem = z.infer<typeof ContextItemSchema>;
 
+/** What a worker that continues another one starts with: its messages, or a summary of them (20 §3). */
+export const EarlierHistorySchema = z.enum(['full', 'summary']);
+export type EarlierHistory = z.infer<typeof EarlierHistorySchema>;
+
 /** `delegate()` as a model writes it, checked and with the shorthand strings spelled out. */
 export const DelegateInputSchema = z.strictObject({
   tier: TierSchema,
@@ -87,6 +91,8 @@ export const DelegateInputSchema = z.strictObject({
   apply: ApplySchema.nullable().default(null),
   /** A worker of the calling session to go on with (20 §3). */
   continue: SessionIdSchema.nullable().default(null),
+  /** How it gets the earlier messages. */
+  history: EarlierHistorySchema.nullable().default(null),
   /** The call answers as soon as the worker is stored; its turn waits for it at its end (20 §9). */
   background: z.boolean().default(false),
 });
@@ -143,6 +149,8 @@ export interface DelegateRequest {
   /** What the worker gets: as asked for, or as configured. */
   readonly isolation: Isolation;
   readonly apply: Apply;
+  /** Of a worker that continues another one; absent = full. */
+  readonly history?: EarlierHistory;
   /** Its result is delivered to the calling turn; absent in requests of earlier versions. */
   readonly background?: boolean;
   /** Null for `delegate`. */
@@ -280,6 +288,21 @@ export const ISOLATED = {
     enum: ApplySchema.options,
     description:
       'For a worktree. each: its changes are merged when it succeeds. together: those of all workers of one message that state it are merged at once when the last has ended, or not at all. never: they are kept for a person to apply. Default: each.',
+  },
+};
+
+/** The same of `continue` and `history` (20 §3). */
+export const CONTINUED = {
+  continue: {
+    type: ['string', 'null'],
+    description:
+      'Id of a worker of yours: the new worker starts with its prompt, tools and messages and then gets this task. One that still runs gets the task as a message instead.',
+  },
+  history: {
+    type: ['string', 'null'],
+    enum: [...EarlierHistorySchema.options, null],
+    description:
+      'With `continue`. full: the new worker starts with all messages. summary: it starts with a summary of them, which is cheaper once they are no longer cached. Default: full.',
   },
 };
 

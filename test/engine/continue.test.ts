@@ -10,7 +10,7 @@ import { joinText } from '#protocol/message.ts';
 import type { Session } from '#protocol/session.ts';
 import { toolText } from '#protocol/tool.ts';
 import { must, startEngine, type TestEngine } from '../support/engine.ts';
-import { gate, restart } from '../support/moments.ts';
+import { failOnce, gate, restart, writes } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { tool } from '../support/tools.ts';
 import { until } from '../support/until.ts';
@@ -226,5 +226,126 @@ describe('a worker that continues another one', () => {
     await waitForDelegation(t.engine, tool_use_id, 10_000, NEVER);
     expect(joinText(workers.requests.at(-1)!.messages.at(-1)!.content)).toBe('## Task\nand there');
     expect(t.rows().delegations).toBe(1);
+  });
+
+  // Promise 20.17: `history: summary` → the first request holds the summary, its call is booked on the new session.
+  it('starts with a summary where the call asks for one, which is a call of the new session', async () => {
+    const long = 'a long answer about a.ts '.repeat(200);
+    const rules = scenario(
+      [
+        { match: { user_contains: 'User: Carry out' }, respond: { text: 'Looked at a.ts.', usage } },
+        { match: { user_contains: 'fix it' }, respond: { text: 'fixed', usage } },
+        { match: { user_contains: 'and more' }, respond: { text: 'more', usage } },
+      ],
+      LOOK,
+      worker('Carry out', { text: 'reading', tool_calls: [call('peek', {})], usage }, { text: long, usage }),
+    );
+    const t = await startEngine({ tools: [tool('peek')], scenario: rules });
+    const session = await t.session();
+    const first = await ended(t, session);
+    const second = await submit(t, session, { task: 'fix it', continue: first, history: 'summary' });
+    const [summary, request, ...others] = requestsOf(t, second);
+    expect(others).toEqual([]);
+    expect([summary!.tools, summary!.caller.call_index, request!.caller.call_index]).toEqual([[], 1, 2]);
+    expect(joinText(summary!.messages[0]!.content)).toContain(long.trim());
+    const texts = request!.messages.map(({ role, content }) => [role, joinText(content)]);
+    expect(texts).toEqual([
+      ['user', '[Summary of earlier conversation]\nLooked at a.ts.'],
+      ['user', '## Task\nfix it'],
+    ]);
+    expect(request!.system_prompt).toBe(requestsOf(t, first)[0]!.system_prompt);
+    const booked = t.events.filter((e) => e.type === 'llm.call_completed' && e.session_id === second);
+    expect(booked.map((e) => (e.payload as { purpose: string }).purpose)).toEqual(['compaction', 'turn']);
+    expect(await t.engine.store.sessions.view(second)).toMatchObject({ cost_so_far_usd: '0.003' });
+    // Whoever continues it goes on from the summary.
+    const third = await submit(t, session, { task: 'and more', continue: second });
+    expect(requestsOf(t, third)[0]!.messages.map(({ content }) => joinText(content))).toEqual([
+      '[Summary of earlier conversation]\nLooked at a.ts.',
+      '## Task\nfix it',
+      'fixed',
+      '## Task\nand more',
+    ]);
+  });
+
+  it('starts with the messages where no summary can be had, and a summary of nothing is invalid input', async () => {
+    const t = await startEngine({
+      tools: [tool('peek')],
+      scenario: scenario(
+        [
+          { match: { user_contains: 'User: Carry out' }, respond: { error: { error_class: 'invalid_request' } } },
+          { match: { user_contains: 'fix it' }, respond: { text: 'fixed' } },
+        ],
+        LOOKS,
+      ),
+    });
+    const session = await t.session();
+    const first = await ended(t, session);
+    const second = await submit(t, session, { task: 'fix it', continue: first, history: 'summary' });
+    expect(requestsOf(t, second).map(({ messages }) => messages.length)).toEqual([1, 5]);
+    expect((await t.engine.store.delegations.findByWorker(second))!.output).toBe('fixed');
+    expect(await issues(t, session, { task: 'x', history: 'summary' })).toEqual([
+      { path: 'history', message: 'needs `continue`: the id of a worker' },
+    ]);
+  });
+
+  it('has one summary, whatever dies: one that was cut off is not paid again', async () => {
+    const first = await startEngine({ tools: [tool('peek')], scenario: scenario(LOOKS) });
+    const session = await first.session();
+    const id = await ended(first, session);
+    const asks = {
+      match: { role: 'planner', call: 1 },
+      respond: { tool_calls: [delegate('fix it', { continue: id, history: 'summary' })] },
+    };
+    const cut = { match: { user_contains: 'User: Carry out' }, respond: { hang: true } };
+    const second = await restart(first, { tools: [tool('peek')], scenario: scenario([asks, cut]) });
+    const turnId = await second.submit(session, 'go on');
+    await second.event('llm.call_started', (e) => e.payload.purpose === 'compaction');
+    const third = await restart(second, {
+      tools: [tool('peek')],
+      scenario: scenario([
+        { match: { role: 'worker' }, respond: { text: 'fixed' } },
+        { match: { role: 'planner' }, respond: { text: 'done' } },
+      ]),
+    });
+    expect(await third.ended(turnId)).toMatchObject({ status: 'completed', output: 'done' });
+    const [request, ...others] = third.adapter.requests.filter((r) => r.caller.is_worker);
+    expect(others).toEqual([]);
+    expect(request!.messages).toHaveLength(5);
+  });
+
+  // Promise 20.17: `continue` of a running worker steers it, once, whatever dies behind it.
+  it('that still runs is steered once, also where the server dies before the result of the call is stored', async () => {
+    const door = gate();
+    const slow = tool('slow', { execute: () => door.opened.then(() => toolText('ok')) });
+    const first = await startEngine({
+      tools: [slow],
+      scenario: scenario([{ match: { role: 'worker' }, respond: { tool_calls: [call('slow', {})] } }]),
+    });
+    const session = await first.session();
+    const body = SubmitDelegationBody.parse({ tier: 'fast', task: 'dig' });
+    const { worker_session_id: id, tool_use_id } = await submitDelegation(first.engine, session.id, body);
+    await first.event('tool.called', (e) => e.payload.tool_name === 'slow');
+    const steers = [{ match: { role: 'planner' }, respond: { tool_calls: [delegate('and there', { continue: id })] } }];
+    const second = await restart(first, { tools: [slow], scenario: scenario(steers) });
+    failOnce(second, (batch) => writes(batch, 'tool_call.settle'), 99);
+    const stored = () => second.engine.store.turns.open(id!).then((turn) => second.engine.store.turns.inputs(turn!.id));
+    const turnId = await second.submit(session, 'go');
+    await until(async () => (await stored()).length === 1);
+    const third = await restart(second, {
+      tools: [slow],
+      scenario: scenario([
+        { match: { role: 'planner' }, times: 'inf', respond: { text: 'told' } },
+        { match: { role: 'worker' }, times: 'inf', respond: { text: 'both' } },
+      ]),
+    });
+    expect(await third.ended(turnId)).toMatchObject({ output: 'told' });
+    const results = (await third.engine.store.messages.history(session.id)).filter((m) => m.role === 'tool');
+    expect(results[0]!.content[0]).toMatchObject({ content: [{ text: `[steered worker ${id}]` }], is_error: false });
+    door.open();
+    await waitForDelegation(third.engine, tool_use_id, 10_000, NEVER);
+    const told = (await third.engine.store.messages.history(id!)).filter(
+      (m) => joinText(m.content) === '## Task\nand there',
+    );
+    expect([told.length, third.rows().delegations]).toEqual([1, 1]);
   });
 });

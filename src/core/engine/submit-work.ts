@@ -308,7 +308,9 @@ export async function submitDelegation(
 /** The tool call with the same effect. */
 function toDelegateInput({ worker, input, attachments, ...rest }: SubmitDelegationBody): OutsideInput {
   if (worker === undefined) return { worker: null, input: rest };
-  return { worker, input: { input, ...(attachments !== undefined && { attachments }) } };
+  const { continue: earlier, history, isolation, apply } = rest;
+  const asked = Object.entries({ attachments, continue: earlier, history, isolation, apply });
+  return { worker, input: { input, ...Object.fromEntries(asked.filter(([, value]) => value != null)) } };
 }
 
 function toDelegationReceipt({

@@ -122,11 +122,8 @@ export const SubmitDelegationBody = z
         'max_tokens',
         'timeout_seconds',
         'max_cost_usd',
-        'isolation',
-        'apply',
       ] as const)
         if (body[key] !== null) wrong(key, 'is settled by the definition of the worker');
-      if (body.continue !== null) wrong('continue', 'goes with tier and task; name no worker');
     }
   });
 export type SubmitDelegationBody = z.infer<typeof SubmitDelegationBody>;

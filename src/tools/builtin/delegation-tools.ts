@@ -7,7 +7,7 @@ import {
 } from '#core/policy/delegation/delegate-tool.ts';
 import { attachmentsSchema, INPUT_SCHEMA, normaliseInput } from '#core/policy/workers/worker-tools.ts';
 import type { ToolContext, ToolFactory, ToolInput } from '#core/ports/tool-port.ts';
-import { BACKGROUND } from '#protocol/delegate.ts';
+import { BACKGROUND, CONTINUED, ISOLATED } from '#protocol/delegate.ts';
 import { REQUEST_CONTEXT, ToolError, toolText } from '#protocol/tool.ts';
 import { cancelNothing, defineTool, inputSchema } from './common.ts';
 
@@ -180,6 +180,8 @@ const workerCallDefinition = defineTool({
       input: INPUT_SCHEMA,
       attachments: attachmentsSchema(null, []),
       background: BACKGROUND,
+      ...CONTINUED,
+      ...ISOLATED,
     },
     ['worker', 'input'],
   ),

@@ -36,6 +36,7 @@ describe('parseDelegateInput', () => {
         isolation: null,
         apply: null,
         continue: null,
+        history: null,
         background: false,
       },
     });

@@ -2,8 +2,10 @@
 import { workerTaskPrompt } from '#core/policy/context/worker-brief.ts';
 import { formatWorkerLine, priceContinuation } from '#core/policy/delegation/continuation-price.ts';
 import { promptCache } from '#core/policy/registry/adapter-config.ts';
+import type { Write } from '#core/ports/journal-writer.ts';
 import type { DelegateRequest, DelegationRecord } from '#protocol/delegate.ts';
 import { AppError, type Issue } from '#protocol/errors.ts';
+import type { SessionId, ToolUseId } from '#protocol/ids.ts';
 import { textBlock } from '#protocol/message.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import type { SessionRecord } from '#protocol/session.ts';
@@ -70,20 +72,51 @@ export function isRunning({ delegation }: EarlierWorker): boolean {
   return delegation.ended_at === null;
 }
 
-/** Passes the task to a worker that still runs, in place of a delegation. Throws `ToolError` where its turn takes no message. */
+const KEPT_MS = 7 * 24 * 3_600_000;
+
+/** The row that is stored with a message of a call, so that the call sends it once. */
+function steeringKey(toolUseId: ToolUseId, worker: SessionId) {
+  return { method: 'STEER', path: worker, token_hash: '', key: toolUseId };
+}
+
+/** Whether this call has sent its task already, before the server was restarted. */
+export async function hasSteered(
+  { store }: Pick<Storage, 'store'>,
+  toolUseId: ToolUseId,
+  { session }: EarlierWorker,
+): Promise<boolean> {
+  const { method, path, token_hash, key } = steeringKey(toolUseId, session.id);
+  return (await store.idempotency(method, path, token_hash, key)) !== null;
+}
+
+export function reportSteered({ session }: EarlierWorker): ToolOutput {
+  return toolText(`[steered worker ${session.id}]`);
+}
+
+/**
+ * Passes the task to a worker that still runs, in place of a delegation. Throws `ToolError` where its turn takes no
+ * message.
+ */
 export async function steerWorker(
   engine: Runtime & Storage & LiveSessions & Delegations,
-  { session }: EarlierWorker,
+  toolUseId: ToolUseId,
+  earlier: EarlierWorker,
   request: DelegateRequest,
 ): Promise<ToolOutput> {
-  const message = {
-    content: [textBlock(workerTaskPrompt(request))],
-    override: null,
-    turnId: engine.ids.turn(),
-    claim: undefined,
+  const { session } = earlier;
+  const row = {
+    ...steeringKey(toolUseId, session.id),
+    session_id: session.root_session_id,
+    body_hash: '',
+    expires_at: engine.clock.now() + KEPT_MS,
   };
+  const claim = (status: number, receipt: unknown): Write => ({
+    kind: 'idempotency.insert',
+    row: { ...row, status, response_json: JSON.stringify(receipt) },
+  });
+  const content = [textBlock(workerTaskPrompt(request))];
   try {
-    await steerOrTakeLock(engine, session, message);
+    await steerOrTakeLock(engine, session, { content, override: null, turnId: engine.ids.turn(), claim });
   } catch (error) {
     if (!(error instanceof AppError)) throw error;
     // Between two turns, or with as many messages as may wait.
@@ -92,5 +125,5 @@ export async function steerWorker(
       `the worker ${session.id} cannot be steered now; continue it once it has ended`,
     );
   }
-  return toolText(`[steered worker ${session.id}]`);
+  return reportSteered(earlier);
 }

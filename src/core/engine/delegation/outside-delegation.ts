@@ -18,7 +18,8 @@ import type { Caller, OutsideCall } from '../state/delegation-runs.ts';
 import type { DelegationEngine, Runtime, WorkspaceAccess } from '../state/engine.ts';
 import { endUnfinishedDelegation } from './close-delegation.ts';
 import { isRunning } from './continue-worker.ts';
-import { type ResolvedRequest, resolveNamedRequest, resolveRequest } from './resolve-request.ts';
+import { InvalidOptions, resolveNamedRequest } from './resolve-named-request.ts';
+import { type ResolvedRequest, resolveRequest } from './resolve-request.ts';
 import { resumeWorker, spawnWorker } from './run-worker.ts';
 
 /** The requested work: the input of `delegate`, or a named worker with its own input. */
@@ -64,12 +65,7 @@ export async function resolveOutsideRequest(
   if (worker === null) {
     const resolved = await resolveRequest(engine, caller, input);
     if (!resolved.ok) throw validationError(resolved.error.map(clearRootPath));
-    const { earlier } = resolved.value;
-    if (earlier !== null && isRunning(earlier))
-      throw validationError([
-        { path: 'continue', message: `the worker ${earlier.session.id} still runs; steer its turn` },
-      ]);
-    return resolved.value;
+    return requireEnded(resolved.value);
   }
   if (caller.toolset.definition(worker)?.spawns !== 'worker_tool')
     throw new AppError('not_found', `no worker ${shownName(worker)} that this session may call`, {
@@ -78,12 +74,22 @@ export async function resolveOutsideRequest(
   const issues = caller.toolset.validate(worker, input);
   if (issues.length > 0) throw validationError(issues.map(clearRootPath));
   try {
-    return await resolveNamedRequest(engine, caller, { entry: 'worker_tool', name: worker }, input);
+    const named = { entry: 'worker_tool', name: worker } as const;
+    return requireEnded(await resolveNamedRequest(engine, caller, named, input));
   } catch (error) {
+    if (error instanceof InvalidOptions) throw validationError(error.issues);
     if (!(error instanceof ToolError)) throw error;
     const path = input.attachments === undefined ? 'worker' : 'attachments';
     throw validationError([{ path, message: error.message }]);
   }
+}
+
+/** From outside there is no answer to give in place of a delegation: a worker that still runs is not continued. */
+function requireEnded(resolved: ResolvedRequest): ResolvedRequest {
+  const { earlier } = resolved;
+  if (earlier === null || !isRunning(earlier)) return resolved;
+  const message = `the worker ${earlier.session.id} still runs; steer its turn`;
+  throw validationError([{ path: 'continue', message }]);
 }
 
 /** The call itself needs no approval here, but a call that is never allowed stays rejected. */

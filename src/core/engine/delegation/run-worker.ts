@@ -151,6 +151,7 @@ async function runSpawned(
     tier_model: delegation.resolved_model,
     tier_reason: describeTierReason(delegation.request),
     output_schema: delegation.request.output_schema,
+    starts_with_summary: delegation.request.history === 'summary',
     output_tokens_left: delegation.max_tokens === null ? null : delegation.max_tokens - from.outputTokensUsed,
     clock,
     conclude_at: share === null ? null : computeShares(delegation, share),

@@ -12,10 +12,11 @@ import type { TurnPlan, TurnRun } from '../state/turn-run.ts';
 import { RESTART_TEXT } from '../tool-call/tool-results.ts';
 import { describeStarted, resumeBackground, startBackground } from './background-workers.ts';
 import { closeOpenDelegations } from './close-delegation.ts';
-import { isRunning, steerWorker } from './continue-worker.ts';
+import { hasSteered, isRunning, reportSteered, steerWorker } from './continue-worker.ts';
 import { createWorkerControl } from './control-workers.ts';
 import { resumeOutsideDelegations } from './outside-delegation.ts';
-import { type NamedRequest, type ResolvedRequest, resolveNamedRequest, resolveRequest } from './resolve-request.ts';
+import { type NamedRequest, resolveNamedRequest } from './resolve-named-request.ts';
+import { type ResolvedRequest, resolveRequest } from './resolve-request.ts';
 import { describeResult, resumeWorker, spawnWorker } from './run-worker.ts';
 
 type Input = Readonly<Record<string, unknown>>;
@@ -52,9 +53,7 @@ function createSpawner(engine: DelegationEngine, run: TurnRun, call: ToolUseBloc
       // The workspace may have changed since the check, e.g. while an approval was open for minutes.
       if (!resolved.ok)
         throw new ToolError('validation_error', resolved.error.map((i) => `${i.path}: ${i.message}`).join('\n'));
-      const { earlier, request } = resolved.value;
-      if (earlier !== null && isRunning(earlier)) return steerWorker(engine, earlier, request);
-      return startWorker(engine, run, call, resolved.value);
+      return (await steerRunning(engine, run, call, resolved.value)) ?? startWorker(engine, run, call, resolved.value);
     },
   };
 }
@@ -89,9 +88,23 @@ function createNamedSpawner(engine: DelegationEngine, run: TurnRun, call: ToolUs
       // The approved bytes were lost with the process.
       if (run.called.has(call.id) && Array.isArray(input.attachments) && input.attachments.length > 0)
         throw new ToolError('cancelled', RESTART_TEXT);
-      return startWorker(engine, run, call, await resolveOnce(input));
+      const request = await resolveOnce(input);
+      return (await steerRunning(engine, run, call, request)) ?? startWorker(engine, run, call, request);
     },
   };
+}
+
+/** A worker that still runs gets the task as a message, once; null = it does not run. */
+async function steerRunning(
+  engine: DelegationEngine,
+  run: TurnRun,
+  { id }: ToolUseBlock,
+  { earlier, request }: ResolvedRequest,
+): Promise<ToolOutput | null> {
+  if (earlier === null) return null;
+  if (run.resumed && (await hasSteered(engine, id, earlier))) return reportSteered(earlier);
+  if (!isRunning(earlier)) return null;
+  return steerWorker(engine, id, earlier, request);
 }
 
 function startWorker(

@@ -7,6 +7,7 @@ import {
   earlierTurns,
   MAX_SUMMARY_TOKENS,
   SUMMARY_INSTRUCTIONS,
+  selectTurns,
   transcript,
 } from '#core/policy/context/summary-request.ts';
 import { estimateRequest, estimateText } from '#core/policy/context/token-estimate.ts';
@@ -57,6 +58,27 @@ async function summarise(engine: ModelCallEngine, run: TurnRun, load: number): P
   if (!isAllowed) return load;
   const turns = earlierTurns(viewHistory(run.history, run.checkpoints), run.checkpoints);
   if (turns === null || run.signal.aborted) return load;
+  return replaceTurns(engine, run, turns, load);
+}
+
+/** Whether a worker is to start with a summary of the one that it continues, and has not begun yet. */
+export function owesSummary(run: Pick<TurnRun, 'session' | 'worker' | 'history' | 'tally'>): boolean {
+  const { session, worker, history, tally } = run;
+  if (worker?.starts_with_summary !== true || tally.llm_calls > 0) return false;
+  return history.length > 1 && history.at(-2)!.session_id !== session.id;
+}
+
+/** Replaces what a worker continues by a summary, before its first call. Without one it starts with the messages. */
+async function startWithSummary(engine: ModelCallEngine, run: TurnRun): Promise<void> {
+  if (!owesSummary(run) || engine.config.turn.max_llm_calls <= 1 || run.signal.aborted) return;
+  const view = viewHistory(run.history, run.checkpoints);
+  const turns = selectTurns(view.slice(0, -1), run.checkpoints);
+  const load = buildModelRequest(engine, run, null).load;
+  if (turns !== null) await replaceTurns(engine, run, turns, load);
+}
+
+/** Returns the tokens that the request takes with a summary in place of these turns, or `load` without one. */
+async function replaceTurns(engine: ModelCallEngine, run: TurnRun, turns: EarlierTurns, load: number): Promise<number> {
   const without = (why: string) => {
     const { id: session_id } = run.session;
     engine.log.warn({ session_id, turn_id: run.turn.id, why }, 'old turns could not be summarised');
@@ -304,6 +326,7 @@ async function elide(
  * A request that cannot be made small enough is a failed call that was never sent (10 §7).
  */
 export async function callModel(engine: ModelCallEngine, run: TurnRun): Promise<CallOutcome> {
+  await startWithSummary(engine, run);
   const ahead = takeNextCall(run);
   const first = ahead?.prepared ?? buildModelRequest(engine, run, await readVolatilePrompt(engine, run.session));
   const prepared = ahead === null ? await fitToWindow(engine, run, first) : first;

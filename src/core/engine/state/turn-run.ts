@@ -109,6 +109,8 @@ export interface WorkerRun {
   readonly tier_model: string | null;
   readonly tier_reason: string;
   readonly output_schema: JsonSchema | null;
+  /** It starts with a summary of the worker that it continues (20 §3). */
+  readonly starts_with_summary: boolean;
   /** Remainder of `max_tokens`; null = no limit. */
   output_tokens_left: number | null;
   readonly clock: WorkerClock;

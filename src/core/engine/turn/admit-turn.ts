@@ -13,7 +13,7 @@ import type { SessionRecord } from '#protocol/session.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
 import { loadToolset } from '../definitions/find-workers.ts';
-import { isCrowded } from '../model-call/call-model.ts';
+import { isCrowded, owesSummary } from '../model-call/call-model.ts';
 import { buildModelRequest, callStartedEvent } from '../model-call/model-request.ts';
 import { selectOfferedTools, toWireTool, warnAboutMissingTools } from '../prompt/model-input.ts';
 import { routeDecidedEvent } from '../routing/route-environment.ts';
@@ -148,7 +148,7 @@ export async function admitTurn(engine: AdmissionEngine, request: AdmissionReque
     tally: newTally(),
   };
   const prepared = buildModelRequest(engine, about, routed.volatile);
-  const crowded = isCrowded(engine, prepared);
+  const crowded = isCrowded(engine, prepared) || owesSummary(about);
   const announced = !context.budget_limited && !crowded && canAnnounce(engine, request.scope.signal);
   const first = [...(before?.emit ?? []), ...environment.notices];
   const started = first.length;

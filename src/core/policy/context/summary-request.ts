@@ -26,7 +26,14 @@ export interface EarlierTurns {
 
 /** Null when a summary already covers everything before the newest turns. */
 export function earlierTurns(view: readonly StoredMessage[], checkpoints: readonly Checkpoint[]): EarlierTurns | null {
-  const messages = view.slice(0, recentTurnsStart(view));
+  return selectTurns(view.slice(0, recentTurnsStart(view)), checkpoints);
+}
+
+/** These messages of a view as what a summary is to cover; null where a summary covers them already. */
+export function selectTurns(
+  messages: readonly StoredMessage[],
+  checkpoints: readonly Checkpoint[],
+): EarlierTurns | null {
   const last = messages.at(-1);
   if (last === undefined || isSummary(last, checkpoints)) return null;
   return { messages, through: last.id, size: messages.reduce((sum, m) => sum + messageSize(m), 0) };

@@ -2,6 +2,7 @@
 
 import {
   BACKGROUND,
+  CONTINUED,
   type ContextEntry,
   type ContextItem,
   DELEGATED,
@@ -211,11 +212,7 @@ export const DELEGATE_JSON_SCHEMA: JsonSchema = {
       description: 'Limit on what the worker may cost, in US dollars as a decimal string such as "0.25".',
     },
     ...ISOLATED,
-    continue: {
-      type: ['string', 'null'],
-      description:
-        'Id of a worker of yours that has ended: the new worker starts with its prompt and messages and then gets this task; `allowed_tools` narrows its tools.',
-    },
+    ...CONTINUED,
     background: BACKGROUND,
   },
 };

@@ -1,6 +1,6 @@
 // The tools of a named worker, and named workers as tools (09 §2, 13 §6).
 
-import { BACKGROUND } from '#protocol/delegate.ts';
+import { BACKGROUND, CONTINUED, ISOLATED } from '#protocol/delegate.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import { compareText } from '#protocol/text/compare-text.ts';
 import { type JsonSchema, REQUEST_CONTEXT, type ToolDefinition } from '#protocol/tool.ts';
@@ -77,7 +77,12 @@ export function createWorkerTool(worker: FoundWorker & { readonly definition: Wo
 
 function createInputSchema(definition: WorkerDefinition): JsonSchema {
   const policy = definition.attachment_policy ?? STANDARD_POLICY;
-  const properties: Record<string, JsonSchema> = { input: INPUT_SCHEMA, background: BACKGROUND };
+  const properties: Record<string, JsonSchema> = {
+    input: INPUT_SCHEMA,
+    background: BACKGROUND,
+    ...CONTINUED,
+    ...ISOLATED,
+  };
   if (policy.max_attachments !== 0)
     properties.attachments = attachmentsSchema(policy.max_attachments, policy.allowed_suffixes);
   return {

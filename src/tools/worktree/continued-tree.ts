@@ -62,7 +62,7 @@ export function commitStart(own: OwnGit, { tree, marked }: StartTree, base: stri
 }
 
 /** The files of a start in which the worker left markers. @param start commit of `commitStart` */
-export async function findLeftMarkers(
+export async function readLeft(
   own: OwnGit,
   start: string,
   { base_tree, result_tree }: Pick<WorktreeRecord, 'base_tree' | 'result_tree'>,

@@ -8,7 +8,7 @@ import type { FileChange, WorktreeRecord } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { runExclusive } from '../workspace/descriptors.ts';
-import { commitStart, commitTree, type EarlierTree, findLeftMarkers, mergeEarlier } from './continued-tree.ts';
+import { commitStart, commitTree, type EarlierTree, mergeEarlier, readLeft } from './continued-tree.ts';
 import { byteName, createGit, readableName, unpackNames } from './git.ts';
 import { measureFolder, measureRefs } from './measure.ts';
 import { findWorktreeId, readOrigin, writeOrigin } from './origin.ts';
@@ -167,11 +167,11 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
   }
   async function readLeftMarkers(
     own: OwnGit,
-    worktree: Parameters<typeof findLeftMarkers>[2] & Pick<WorktreeRecord, 'session_id'>,
+    worktree: Parameters<typeof readLeft>[2] & Pick<WorktreeRecord, 'session_id'>,
   ) {
     const start = await readRef(own, `${worktree.session_id}/start`);
     if (start === null) return [];
-    return findLeftMarkers(own, start, worktree);
+    return readLeft(own, start, worktree);
   }
 
   async function removeFolder(id: string, repository: string): Promise<void> {

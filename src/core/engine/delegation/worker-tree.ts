@@ -174,7 +174,7 @@ async function applyTrees(
       return reportAll(false, find);
     };
     let merged = readStoredMerge(open[0]!);
-    const left = merged === null ? await findLeftMarkers(engine, open) : new Map<SessionId, readonly string[]>();
+    const left = merged === null ? await collectLeftMarkers(engine, open) : new Map<SessionId, readonly string[]>();
     if (left.size > 0) return endUnapplied((id) => left.get(id) ?? []);
     let changed: readonly string[] = [];
     for (let merges = 0; merges < MAX_MERGES; merges += 1) {
@@ -210,7 +210,7 @@ async function readTrees(
 }
 
 /** Workers in whose files conflict markers are left, with these files (20 §3). */
-async function findLeftMarkers(
+async function collectLeftMarkers(
   { worktrees }: Pick<WorkspaceAccess, 'worktrees'>,
   results: readonly WorktreeRecord[],
 ): Promise<ReadonlyMap<SessionId, readonly string[]>> {

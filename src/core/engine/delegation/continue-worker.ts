@@ -68,7 +68,7 @@ export async function describeContinuation(
   return formatWorkerLine(worker.id, priceContinuation(engine.prices, call, engine.clock.now()));
 }
 
-export function isRunning({ delegation }: EarlierWorker): boolean {
+export function isWorkerRunning({ delegation }: EarlierWorker): boolean {
   return delegation.ended_at === null;
 }
 
@@ -110,13 +110,13 @@ export async function steerWorker(
     body_hash: '',
     expires_at: engine.clock.now() + KEPT_MS,
   };
-  const claim = (status: number, receipt: unknown): Write => ({
+  const claimOnce = (status: number, receipt: unknown): Write => ({
     kind: 'idempotency.insert',
     row: { ...row, status, response_json: JSON.stringify(receipt) },
   });
   const content = [textBlock(workerTaskPrompt(request))];
   try {
-    await steerOrTakeLock(engine, session, { content, override: null, turnId: engine.ids.turn(), claim });
+    await steerOrTakeLock(engine, session, { content, override: null, turnId: engine.ids.turn(), claim: claimOnce });
   } catch (error) {
     if (!(error instanceof AppError)) throw error;
     // Between two turns, or with as many messages as may wait.

@@ -17,7 +17,7 @@ import { FAULT, Interrupted, throwIfLost } from '../state/concurrency.ts';
 import type { Caller, OutsideCall } from '../state/delegation-runs.ts';
 import type { DelegationEngine, Runtime, WorkspaceAccess } from '../state/engine.ts';
 import { endUnfinishedDelegation } from './close-delegation.ts';
-import { isRunning } from './continue-worker.ts';
+import { isWorkerRunning } from './continue-worker.ts';
 import { InvalidOptions, resolveNamedRequest } from './resolve-named-request.ts';
 import { type ResolvedRequest, resolveRequest } from './resolve-request.ts';
 import { resumeWorker, spawnWorker } from './run-worker.ts';
@@ -87,7 +87,7 @@ export async function resolveOutsideRequest(
 /** From outside there is no answer to give in place of a delegation: a worker that still runs is not continued. */
 function requireEnded(resolved: ResolvedRequest): ResolvedRequest {
   const { earlier } = resolved;
-  if (earlier === null || !isRunning(earlier)) return resolved;
+  if (earlier === null || !isWorkerRunning(earlier)) return resolved;
   const message = `the worker ${earlier.session.id} still runs; steer its turn`;
   throw validationError([{ path: 'continue', message }]);
 }

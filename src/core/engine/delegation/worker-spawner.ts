@@ -12,7 +12,7 @@ import type { TurnPlan, TurnRun } from '../state/turn-run.ts';
 import { RESTART_TEXT } from '../tool-call/tool-results.ts';
 import { describeStarted, resumeBackground, startBackground } from './background-workers.ts';
 import { closeOpenDelegations } from './close-delegation.ts';
-import { hasSteered, isRunning, reportSteered, steerWorker } from './continue-worker.ts';
+import { hasSteered, isWorkerRunning, reportSteered, steerWorker } from './continue-worker.ts';
 import { createWorkerControl } from './control-workers.ts';
 import { resumeOutsideDelegations } from './outside-delegation.ts';
 import { type NamedRequest, resolveNamedRequest } from './resolve-named-request.ts';
@@ -103,7 +103,7 @@ async function steerRunning(
 ): Promise<ToolOutput | null> {
   if (earlier === null) return null;
   if (run.resumed && (await hasSteered(engine, id, earlier))) return reportSteered(earlier);
-  if (!isRunning(earlier)) return null;
+  if (!isWorkerRunning(earlier)) return null;
   return steerWorker(engine, id, earlier, request);
 }
 

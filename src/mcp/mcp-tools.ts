@@ -1,7 +1,7 @@
 // The tools of the MCP server and the form of their results (19 §3.2). The Metis server validates what a call contains.
 import type { CallToolResult, Tool } from '@modelcontextprotocol/server';
 import type { DelegationResult, WorkerInfo } from '#client/client.ts';
-import { CONTINUED, DELEGATED, delegatedContext, ISOLATED } from '#protocol/delegate.ts';
+import { CHECKED, CONTINUED, DELEGATED, delegatedContext, ISOLATED } from '#protocol/delegate.ts';
 
 const WAIT = {
   type: 'integer',
@@ -30,6 +30,10 @@ const RESULT = {
     isolation: { type: 'string', description: 'Where it worked: shared or worktree.' },
     applied: { type: ['boolean', 'null'], description: 'Whether the changes of a worktree are in the workspace.' },
     conflicts: { type: 'array', items: { type: 'string' }, description: 'Paths for which they are not.' },
+    check: { type: ['string', 'null'], description: 'The check that decided.' },
+    attempts: { type: 'integer', description: 'How often it was run.' },
+    verified: { type: ['boolean', 'null'], description: 'Whether it passed; null = it was not run.' },
+    protected_changes: { type: 'array', items: { type: 'string' }, description: 'Files whose changes were dropped.' },
     overlaps: { type: 'array', items: { type: 'string' } },
   },
   required: ['worker_session_id'],
@@ -48,6 +52,7 @@ Delegate what is mechanical or bulky and easy to state: searching, renaming, sum
     properties: {
       ...DELEGATED,
       ...ISOLATED,
+      ...CHECKED,
       context: delegatedContext({
         description:
           'A plain string is a note. {"type": "file", "path"} and {"type": "file_range", "path", "lines": [from, to]} name files of the workspace, which the worker reads itself; {"type": "inline", "label", "text"} is given as it is.',

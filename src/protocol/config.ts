@@ -1,5 +1,6 @@
 // Every configuration key with its type, range and default (15 §2). A key that is not here does not exist.
 import { z } from 'zod';
+import { ChecksSchema } from './check.ts';
 import type { EventType } from './event.ts';
 import { IsolationSchema, WorktreeSettingsSchema } from './file-change.ts';
 import { PatternConfigSchema } from './learned-pattern.ts';
@@ -217,6 +218,7 @@ export const ConfigSchema = z.strictObject({
   }),
   mcp_servers: z.record(McpServerNameSchema, McpServerSchema),
   mcp: z.strictObject({ project_files: z.boolean(), serve: z.boolean() }),
+  checks: ChecksSchema,
   notify: NotifySchema,
   context: z.strictObject({
     base_system_prompt: z.string(),
@@ -323,6 +325,7 @@ export function defaultConfig(data: string): Config {
     },
     mcp_servers: {},
     mcp: { project_files: false, serve: true },
+    checks: {},
     notify: [],
     context: {
       base_system_prompt:

@@ -1,5 +1,6 @@
 // A delegation: the input of `delegate()`, its record and what comes back (01 §9, 04 §4).
 import { z } from 'zod';
+import { CheckNameSchema, type Rung, RungsSchema, type StoredCheck } from './check.ts';
 import { type Apply, ApplySchema, type Isolation, IsolationSchema, WorkerChangesSchema } from './file-change.ts';
 import type { Pusd } from './money.ts';
 import {
@@ -28,6 +29,8 @@ export const FailureModeSchema = z.enum([
   'cancelled_by_user',
   'timeout',
   'budget_exceeded',
+  /** Its check failed, and no rung was left (20 §10). */
+  'check_failed',
 ]);
 export type FailureMode = z.infer<typeof FailureModeSchema>;
 export const DelegationStatusSchema = z.enum(['running', 'interrupted', 'completed', 'failed']);
@@ -89,6 +92,10 @@ export const DelegateInputSchema = z.strictObject({
   /** Null = by the configuration. */
   isolation: IsolationSchema.nullable().default(null),
   apply: ApplySchema.nullable().default(null),
+  /** The name of a check that decides whether the changes count (20 §10). */
+  check: CheckNameSchema.nullable().default(null),
+  /** What follows a check that failed, in order. */
+  on_fail: RungsSchema.nullable().default(null),
   /** A worker of the calling session to go on with (20 §3). */
   continue: SessionIdSchema.nullable().default(null),
   /** How it gets the earlier messages. */
@@ -153,6 +160,9 @@ export interface DelegateRequest {
   readonly history?: EarlierHistory;
   /** Its result is delivered to the calling turn; absent in requests of earlier versions. */
   readonly background?: boolean;
+  /** As it was found when the call was accepted; null = the worker's word counts (20 §10). */
+  readonly check: StoredCheck | null;
+  readonly on_fail: readonly Rung[];
   /** Null for `delegate`. */
   readonly worker: CalledWorker | null;
   readonly attachments: readonly AttachedFile[];
@@ -303,6 +313,22 @@ export const CONTINUED = {
     enum: [...EarlierHistorySchema.options, null],
     description:
       'With `continue`. full: the new worker starts with all messages. summary: it starts with a summary of them, which is cheaper once they are no longer cached. Default: full.',
+  },
+};
+
+/** The same of `check` and `on_fail` (20 §10). */
+export const CHECKED = {
+  check: {
+    type: ['string', 'null'],
+    description:
+      'Name of a check: a command that the server runs on your workspace with the changes of the worker merged. The changes are applied only if it passes. Implies isolation "worktree".',
+  },
+  on_fail: {
+    type: ['array', 'null'],
+    maxItems: 3,
+    items: { type: 'string', pattern: '^(retry|effort:[a-z]+|tier:(fast|balanced|deep))$' },
+    description:
+      'What follows a failed check, in order: "retry", "effort:high" or "tier:balanced"; the same worker goes on with the output of the check. Default: nothing.',
   },
 };
 

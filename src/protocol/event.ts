@@ -11,6 +11,7 @@ import {
   WorkerCreatedSchema,
 } from './event/session-events.ts';
 import {
+  DelegateCheckedSchema,
   DelegateCompletedSchema,
   DelegateDeliveredSchema,
   DelegateFailedSchema,
@@ -78,6 +79,7 @@ export const CATALOG = {
   'tool.confirmation_requested': { payload: ToolConfirmationRequestedSchema, sensitivity: 'private', actor: 'system' },
   'tool.confirmation_resolved': { payload: ToolConfirmationResolvedSchema, sensitivity: 'private', actor: 'user' },
   'delegate.started': { payload: DelegateStartedSchema, sensitivity: 'pseudonymous', actor: 'system' },
+  'delegate.checked': { payload: DelegateCheckedSchema, sensitivity: 'pseudonymous', actor: 'system' },
   'delegate.completed': { payload: DelegateCompletedSchema, sensitivity: 'private', actor: 'system' },
   'delegate.delivered': { payload: DelegateDeliveredSchema, sensitivity: 'pseudonymous', actor: 'system' },
   'delegate.failed': { payload: DelegateFailedSchema, sensitivity: 'private', actor: 'system' },

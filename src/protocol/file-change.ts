@@ -37,6 +37,13 @@ export const WorkerChangesSchema = z.strictObject({
   applied: z.boolean().nullable(),
   /** Why not: the paths in which both changed the same, or that were saved while the changes were written. */
   conflicts: z.array(z.string()).max(MAX_CHANGED_FILES),
+  /** The check that decided, and the number of its runs on what the worker left (20 §10); null and 0 = none. */
+  check: z.string().nullable(),
+  attempts: z.int().min(0),
+  /** True = the check passed on the changes merged with the caller's workspace; null = it was not run. */
+  verified: z.boolean().nullable(),
+  /** Files of the check that the worker changed; its changes to them are dropped. */
+  protected_changes: z.array(z.string()).max(MAX_CHANGED_FILES),
   /** Changed files that another delegation of the same turn changed after this worker had read them. */
   overlaps: z.array(z.string()).max(MAX_CHANGED_FILES),
 });
@@ -45,8 +52,13 @@ export type WorkerChanges = z.infer<typeof WorkerChangesSchema>;
 /** The report of changes alone, from a record that has it among other fields. */
 export function selectChanges(from: WorkerChanges): WorkerChanges {
   const { changed_files, changed_files_truncated, shell_used, isolation, applied, conflicts, overlaps } = from;
-  return { changed_files, changed_files_truncated, shell_used, isolation, applied, conflicts, overlaps };
+  const { check, attempts, verified, protected_changes } = from;
+  const changes = { changed_files, changed_files_truncated, shell_used, isolation, applied, conflicts, overlaps };
+  return { ...changes, check, attempts, verified, protected_changes };
 }
+
+/** What a check decided, as part of the report. */
+export type CheckReport = Pick<WorkerChanges, 'check' | 'attempts' | 'verified' | 'protected_changes'>;
 
 export const NO_CHANGES: WorkerChanges = {
   changed_files: [],
@@ -55,6 +67,10 @@ export const NO_CHANGES: WorkerChanges = {
   isolation: 'shared',
   applied: null,
   conflicts: [],
+  check: null,
+  attempts: 0,
+  verified: null,
+  protected_changes: [],
   overlaps: [],
 };
 

@@ -1,4 +1,6 @@
 // One atomic step: the rows that it changes and the events that it records (00 §3, 02 §2).
+
+import type { AttemptRecord } from './check.ts';
 import type { Decision, Scope } from './confirmation.ts';
 import type { DelegationRecord, DeliveryRecord } from './delegate.ts';
 import type { Transient } from './delta.ts';
@@ -13,9 +15,8 @@ import type { Checkpoint } from './prompt-parts.ts';
 import type { OnReached } from './scalars.ts';
 import type { Disposition, SessionRecord } from './session.ts';
 import type { ToolCallStatus } from './tool.ts';
-import type { TrustedFile } from './trusted-file.ts';
 import type { TurnInputRecord, TurnRecord, UserScore } from './turn.ts';
-import type { SessionWorker } from './worker-definition.ts';
+import type { SessionWorker, TrustedFile } from './worker-definition.ts';
 
 /** How a turn ended: the columns written with its terminal event. */
 export type TurnOutcome = Pick<
@@ -183,6 +184,8 @@ export type Write =
   /** In place of what was stored of the worktree before. */
   | { readonly kind: 'worktree.put'; readonly worktree: WorktreeRecord }
   | { readonly kind: 'worktree.remove'; readonly session_id: SessionId }
+  /** In place of what was stored of the attempt before. */
+  | { readonly kind: 'attempt.put'; readonly attempt: AttemptRecord }
   | { readonly kind: 'confirmation.insert'; readonly confirmation: ConfirmationRow }
   /** Conditional: fails the batch with `confirmation_resolved` if the confirmation is resolved already. */
   | {

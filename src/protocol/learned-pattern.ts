@@ -96,6 +96,9 @@ export interface PatternRecord {
 /** The rubric of scores that users give (12 §12.8). */
 export const USER_RUBRIC = 'user-score-v1';
 
+/** The rubric of checks: 1 or 0 (20 §10). */
+export const CHECK_RUBRIC = 'check-v1';
+
 /** An evaluator's score of a turn or a session. */
 export interface Verdict {
   readonly score: number;

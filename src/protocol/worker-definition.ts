@@ -1,9 +1,9 @@
 // A named worker: the definition that a file holds, and what a model may propose (13 §2).
 import { z } from 'zod';
+import { CheckNameSchema, RungsSchema } from './check.ts';
 import { IsolationSchema } from './file-change.ts';
 import type { SessionId, ToolUseId } from './ids.ts';
 import { EffortSchema, TierSchema } from './scalars.ts';
-import type { FileDigest } from './trusted-file.ts';
 
 export const WORKER_NAME_PATTERN = /^[A-Za-z0-9_-]{1,64}$/;
 const SCHEMA_REF_PATTERN = /^[A-Za-z0-9_][A-Za-z0-9_./-]*$/;
@@ -99,6 +99,9 @@ export const WorkerDefinitionSchema = z.strictObject({
   timeout_seconds: z.number().gt(0).max(3600).nullable().default(null),
   /** Where its calls work; null = by the configuration (20 §2). */
   isolation: IsolationSchema.nullable().default(null),
+  /** The check that decides whether its changes count (20 §10). */
+  check: CheckNameSchema.nullable().default(null),
+  on_fail: RungsSchema.default([]),
   locked: z.boolean().default(false),
 });
 export type WorkerDefinition = z.infer<typeof WorkerDefinitionSchema>;
@@ -160,4 +163,21 @@ export interface SessionWorker {
   readonly digest: string;
   readonly edited_by_user: boolean;
   readonly created_at: number;
+}
+
+// A file of a workspace whose very bytes a person has trusted (20 §11).
+
+/** A file as it was read. */
+export interface FileDigest {
+  /** Relative to the workspace. */
+  readonly path: string;
+  readonly sha256: string;
+}
+
+export interface TrustedFile extends FileDigest {
+  readonly workspace_path: string;
+  /** `user` until callers have names. */
+  readonly trusted_by: string;
+  /** Unix milliseconds. */
+  readonly trusted_at: number;
 }

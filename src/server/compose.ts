@@ -22,6 +22,7 @@ import { StartupError } from '#protocol/errors.ts';
 import { createIdGenerator, type IdGenerator } from '#protocol/ids.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import { builtinTools, createCommandSandbox } from '#tools/builtin/builtin-tools.ts';
+import { createCheckRunner } from '#tools/sandbox/check-runner.ts';
 import { shellEnvironment } from '#tools/sandbox/command.ts';
 import { createSetupRunner } from '#tools/sandbox/setup-runner.ts';
 import { schemaCompiler } from '#tools/schema-compiler.ts';
@@ -239,6 +240,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
         log,
       }),
       setups: createSetupRunner({ env: commands.shellEnv, sandbox, temporary, clock }),
+      checks: createCheckRunner({ env: commands.shellEnv, secrets, sandbox, clock }),
       relays: telemetry?.wrapRelays(relays.relays) ?? relays.relays,
       gatewayFolder,
       library,

@@ -83,6 +83,7 @@ export const CONFIG_MEANING: Readonly<Record<string, string>> = {
   mcp_servers: 'MCP servers by name; see [MCP servers](#mcp-servers)',
   'mcp.project_files': 'the `.mcp.json` of a workspace is read too, and starts the programs it names',
   'mcp.serve': 'MCP clients may delegate to workers at `/mcp`',
+  checks: "commands by name that decide whether a worker's changes count; see [checks](workers.md#checks)",
   notify: 'receivers of webhooks; see [webhooks](#webhooks)',
   'context.base_system_prompt': 'beginning of every system prompt',
   'context.project_instruction_files': 'the first of these in a workspace is its instructions',

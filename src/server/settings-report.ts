@@ -107,6 +107,8 @@ const PUBLIC_FORMS: Readonly<Record<string, (config: Config) => unknown>> = {
   'pricing.update_url': ({ pricing }) => pricing.update_url && hideCredentials(pricing.update_url),
   mcp_servers: ({ mcp_servers }) =>
     Object.fromEntries(Object.entries(mcp_servers).map(([name, server]) => [name, describeMcpServer(server)])),
+  checks: ({ checks }) =>
+    Object.fromEntries(Object.entries(checks).map(([name, { command: _, ...rest }]) => [name, rest])),
   notify: ({ notify }) => notify.map(({ url, events }) => ({ url: getOrigin(url), events })),
   'gateway.keys': ({ gateway }) =>
     Object.fromEntries(Object.entries(gateway.keys).map(([name, { daily_usd }]) => [name, { daily_usd }])),

@@ -38,6 +38,7 @@ import { openDatabase, type SqliteStoreHandle } from '#store/sqlite/connection/o
 import { createReadDatabase } from '#store/sqlite/connection/reads.ts';
 import { createJournal } from '#store/sqlite/write/journal.ts';
 import { builtinTools } from '#tools/builtin/builtin-tools.ts';
+import { createCheckRunner } from '#tools/sandbox/check-runner.ts';
 import { createSetupRunner } from '#tools/sandbox/setup-runner.ts';
 import { schemaCompiler } from '#tools/schema-compiler.ts';
 import { createToolRegistry, createToolSet } from '#tools/tool-registry.ts';
@@ -71,6 +72,9 @@ export interface EngineOptions {
   readonly tools?: readonly ToolFactory[];
   /** For the MCP servers of `config.mcp_servers`; this process's unless told. */
   readonly env?: Readonly<Record<string, string | undefined>>;
+  /** Values that no command of a check gets, and variables that its environment has beside PATH. */
+  readonly secrets?: readonly string[];
+  readonly commandEnv?: Readonly<Record<string, string>>;
   /** Read each workspace file once: parallel work is then ordered by its scripted delays alone, never by the disk. */
   readonly still?: boolean;
   /** The engine learns from its turns (12), of a workspace at most so many outcomes; not alone = as a node of a cluster. */
@@ -246,6 +250,12 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
       log,
     }),
     setups: createSetupRunner({ env: shellEnv, sandbox: null, temporary, clock }),
+    checks: createCheckRunner({
+      env: { PATH: process.env.PATH ?? '', ...options.commandEnv },
+      secrets: options.secrets ?? [],
+      sandbox: null,
+      clock,
+    }),
     workspaces: options.still ? await readOnce(workspaces, workspace, config) : workspaces,
     library,
     recommender: learning?.recommender ?? null,

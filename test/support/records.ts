@@ -222,6 +222,8 @@ export function delegationRecord(
       max_cost_usd: null,
       isolation: 'shared',
       apply: 'each',
+      check: null,
+      on_fail: [],
       worker: null,
       attachments: [],
     },

@@ -7,6 +7,7 @@ import { StorageFault, TreeLost } from '#protocol/journal-batch.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
 import type { TreeWork } from '../ports/tree-ownership.ts';
 import { closeOpenApprovals } from './approval/approve-call.ts';
+import { killLeftChecks } from './delegation/check-worker.ts';
 import { endUnfinishedDelegation } from './delegation/close-delegation.ts';
 import { resumeOutsideDelegations } from './delegation/outside-delegation.ts';
 import { dropAnswers } from './gateway/relay-call.ts';
@@ -30,6 +31,7 @@ export interface Recovery {
  */
 export async function recover(engine: Engine, root?: SessionId): Promise<Recovery> {
   const { store } = engine;
+  await killLeftChecks(engine);
   // A worker's time ends with its last stored record, so it is read before any record is closed.
   for (const delegation of await store.delegations.allOpen(root)) await interruptDelegation(engine, delegation);
   if (root === undefined) await closeOpenModelCalls(engine);

@@ -10,8 +10,10 @@ import { WORKSPACE_SETTINGS_FILE } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { compareText } from '#protocol/text/compare-text.ts';
 import type { FoundWorker, SessionWorker, WorkerDefinition } from '#protocol/worker-definition.ts';
+import { CHECKS_FILE } from '../policy/delegation/checks.ts';
 import { appendLine, checkDefinition, readDefinition } from '../policy/workers/read-definition.ts';
 import { formatDefinition, type Made, toWorkerDetail, toWorkerInfo } from '../policy/workers/write-definition.ts';
+import { listCheckWidenings } from './definitions/find-checks.ts';
 import {
   checkWorker,
   createCheckContext,
@@ -312,7 +314,7 @@ export async function untrustFile(engine: Engine, workspace: string, path: strin
   });
 }
 
-/** The permissions that each worker file, and the file of worktree settings, request, by path. */
+/** The permissions that each worker file, the file of worktree settings and the file of checks request, by path. */
 async function collectWidenings(
   engine: Runtime & Toolbox,
   root: string,
@@ -326,6 +328,8 @@ async function collectWidenings(
   }
   const settings = await listSettingsWidenings(engine, root);
   if (settings.length > 0) byPath.set(WORKSPACE_SETTINGS_FILE, [...settings]);
+  const checks = await listCheckWidenings(engine, root);
+  if (checks.length > 0) byPath.set(CHECKS_FILE, [...checks]);
   return byPath;
 }
 

@@ -25,7 +25,9 @@ export async function applyKeptChanges(engine: Engine, worker: SessionId): Promi
   const { delegation, worktree } = await requireClosed(engine, worker);
   if (worktree.applied === true) return { worker_session_id: worker, applied: true, conflicts: [] };
   const { applied, conflicts } = await toCallerError(() =>
-    withClosedTree(engine, worktree, async () => applyTree(engine, (await recordTree(engine, worktree)).worktree)),
+    withClosedTree(engine, worktree, async () =>
+      applyTree(engine, (await recordTree(engine, worktree, delegation.request.check?.protect ?? [])).worktree),
+    ),
   );
   const changes = { ...selectChanges(delegation), applied, conflicts: [...conflicts] };
   const { tool_use_id } = delegation;

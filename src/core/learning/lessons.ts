@@ -2,7 +2,7 @@
 import type { Clock } from '#protocol/clock.ts';
 import { type AnyEvent, draft, type EventDraft, type PayloadOf } from '#protocol/event.ts';
 import type { IdGenerator, TurnId } from '#protocol/ids.ts';
-import { type PatternRecord, USER_RUBRIC, type Verdict } from '#protocol/learned-pattern.ts';
+import { CHECK_RUBRIC, type PatternRecord, USER_RUBRIC, type Verdict } from '#protocol/learned-pattern.ts';
 import { joinText } from '#protocol/message.ts';
 import { fromPusd, type Pusd, toPusd } from '#protocol/money.ts';
 import { isSimulated } from '#protocol/text/simulated.ts';
@@ -134,8 +134,11 @@ async function learnVerdict(
   const { recorded: place, workspace_path, is_worker } = turn;
   if (subject_kind !== 'turn' || confidence < MIN_EVAL_CONFIDENCE) return null;
   if (place === null) return null;
-  const replaces = isUserVerdict(event);
+  const rank = rankVerdict(event);
+  const replaces = rank > 0;
   if (place.score !== null && !replaces) return null;
+  // A person's score stays above that of a check.
+  if (rank === 1 && place.is_verified) return null;
   if (place.score === score && place.is_verified) return null;
   const patterns = await patternsOf(workspace_path);
   const at = clock.now();
@@ -155,8 +158,8 @@ async function learnVerdict(
 async function judgeEndedSession(deps: LearnDeps, event: AnyEvent): Promise<Lesson | null> {
   const { store } = deps;
   if (deps.evalDisabled) return null;
-  // One verdict per turn: the newest explicit score, where there is one.
-  const turns = new Map<string, TurnVerdict & { readonly persons: boolean }>();
+  // One verdict per turn: the newest of the highest rank.
+  const turns = new Map<string, TurnVerdict & { readonly rank: number }>();
   const delegations = { total: 0, failed: 0 };
   const types = ['eval.completed', 'delegate.completed', 'delegate.failed'];
   const query = { session_id: event.session_id, include_workers: false, types, until: null, limit: PAGE };
@@ -167,8 +170,8 @@ async function judgeEndedSession(deps: LearnDeps, event: AnyEvent): Promise<Less
       if (type === 'eval.completed') {
         const { subject_kind, subject_id, eval_id, score } = payload as PayloadOf<'eval.completed'>;
         if (subject_kind === 'session') return null;
-        const persons = isUserVerdict(one);
-        if (persons || !turns.get(subject_id)?.persons) turns.set(subject_id, { eval_id, score, persons });
+        const rank = rankVerdict(one);
+        if (rank >= (turns.get(subject_id)?.rank ?? 0)) turns.set(subject_id, { eval_id, score, rank });
         continue;
       }
       // No model or tool is at fault.
@@ -199,6 +202,12 @@ function wasCutShort({ stop_reason, concluded }: PayloadOf<'turn.completed'>, ev
 
 function isUserVerdict({ payload }: AnyEvent): boolean {
   return payload.rubric_id === USER_RUBRIC;
+}
+
+/** 2 for a person's score, 1 for that of a check, 0 for a heuristic one. Higher ranks replace lower ones. */
+function rankVerdict(event: AnyEvent): number {
+  if (isUserVerdict(event)) return 2;
+  return event.payload.rubric_id === CHECK_RUBRIC ? 1 : 0;
 }
 
 function draftRecorded(

@@ -1,6 +1,7 @@
 // Reads of durable state: records for the engine, wire objects for clients.
 
 import type { ListedCall } from '#protocol/api/session-bodies.ts';
+import type { AttemptRecord } from '#protocol/check.ts';
 import type { Confirmation, ConfirmationDetail } from '#protocol/confirmation.ts';
 import type { Delegation, DelegationRecord, DeliveryRecord } from '#protocol/delegate.ts';
 import type { AnyEvent } from '#protocol/event.ts';
@@ -12,9 +13,8 @@ import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import type { Door, OnReached } from '#protocol/scalars.ts';
 import type { Session, SessionRecord, SessionStatus } from '#protocol/session.ts';
 import type { ToolCallStatus } from '#protocol/tool.ts';
-import type { TrustedFile } from '#protocol/trusted-file.ts';
 import type { Turn, TurnInputRecord, TurnRecord } from '#protocol/turn.ts';
-import type { SessionWorker } from '#protocol/worker-definition.ts';
+import type { SessionWorker, TrustedFile } from '#protocol/worker-definition.ts';
 import type { ConfirmationRow, IdempotencyRow } from './journal-writer.ts';
 import type { PatternReader } from './learned-turns.ts';
 
@@ -292,7 +292,16 @@ export interface WorktreeReader {
   list(root?: SessionId): Promise<readonly WorktreeRecord[]>;
 }
 
+/** Runs of checks (20 §10). */
+export interface AttemptReader {
+  /** Of a delegation, ascending. */
+  list(toolUseId: string): Promise<readonly AttemptRecord[]>;
+  /** Those without an end, of all delegations: few are open at a time. */
+  allOpen(): Promise<readonly AttemptRecord[]>;
+}
+
 export interface Store {
+  readonly attempts: AttemptReader;
   readonly worktrees: WorktreeReader;
   readonly workers: SessionWorkerReader;
   readonly trustedFiles: TrustedFileReader;

@@ -12,6 +12,15 @@ export interface TreeChanges {
   /** Relative to the workspace, sorted. */
   readonly files: readonly FileChange[];
   readonly result_tree: string;
+  /** Protected files that the worker changed; they are as in the base. */
+  readonly protected_changes: readonly string[];
+}
+
+/** A folder of its own with the files of a tree, for a check. */
+export interface CheckFolder {
+  /** The workspace in it. */
+  readonly root: string;
+  readonly temporary: string;
 }
 
 export type Merge =
@@ -55,12 +64,25 @@ export interface Worktrees {
     settings?: Pick<WorktreeSettings, 'worktree_copy' | 'worktree_links'>,
   ): Promise<Pick<WorktreeRecord, 'repository' | 'folder' | 'tree_path' | 'base_tree'>>;
   /**
-   * Records what the worker left. Throws `WorktreeError`.
+   * Records what the worker left; a result that was recorded before stays, and has no protected changes. Throws
+   * `WorktreeError`.
    * @param isWritable whether a path, relative to the workspace, may be written there; other changes are left out
+   * @param isProtected whether a path, relative to the workspace, stays as in the base; absent = none does
    */
-  recordResult(worktree: WorktreeRecord, isWritable: (path: string) => Promise<boolean>): Promise<TreeChanges>;
+  recordResult(
+    worktree: WorktreeRecord,
+    isWritable: (path: string) => Promise<boolean>,
+    isProtected?: (path: string) => boolean,
+  ): Promise<TreeChanges>;
   /** Files that had conflict markers when the worker began and still have them in its result. Throws `WorktreeError`. */
   findLeftMarkers(worktree: WorktreeRecord): Promise<readonly string[]>;
+  /**
+   * Puts the files of a tree into a new folder, in the place of an earlier one of this worker. Throws `WorktreeError`.
+   * @param patterns ignored files of the caller that are copied
+   */
+  openCheckFolder(worktree: WorktreeRecord, tree: string, patterns: readonly string[]): Promise<CheckFolder>;
+  /** Removes that folder. */
+  removeCheckFolder(worktree: WorktreeRecord): Promise<void>;
   /** Merges the recorded result with the caller's workspace as it is now. Throws `WorktreeError`. */
   merge(worktree: WorktreeRecord): Promise<Merge>;
   /** Merges recorded results of one caller, in this order, with its workspace as it is now. Throws `WorktreeError`. */
@@ -70,6 +92,8 @@ export interface Worktrees {
    * to be written.
    */
   write(worktree: WorktreeRecord, merge: { readonly from: string; readonly tree: string }): Promise<Written>;
+  /** The paths in which two trees differ, relative to the workspace. */
+  comparePaths(worktree: WorktreeRecord, from: string, to: string): Promise<readonly string[]>;
   /** The recorded changes as a unified diff, cut at `limitBytes`. */
   diff(worktree: WorktreeRecord, limitBytes: number): Promise<{ readonly text: string; readonly truncated: boolean }>;
   /** Runs `fn` when all earlier ones for this folder have ended. */

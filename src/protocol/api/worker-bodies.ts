@@ -122,6 +122,8 @@ export const SubmitDelegationBody = z
         'max_tokens',
         'timeout_seconds',
         'max_cost_usd',
+        'check',
+        'on_fail',
       ] as const)
         if (body[key] !== null) wrong(key, 'is settled by the definition of the worker');
     }

@@ -150,3 +150,16 @@ export const DelegateDeliveredSchema = z.strictObject({
   /** From the end of the worker. */
   waited_ms: CountSchema,
 });
+
+/** One run of a worker's check has ended (20 §10). */
+export const DelegateCheckedSchema = z.strictObject({
+  tool_use_id: ToolUseIdSchema,
+  worker_session_id: SessionIdSchema,
+  /** From 1. */
+  attempt: z.int().min(1),
+  check: z.string(),
+  passed: z.boolean(),
+  /** Null where it was stopped. */
+  exit_code: z.int().nullable(),
+  wall_time_seconds: z.number().min(0),
+});

@@ -4,9 +4,8 @@ import type { PriceVersionRecord, PriceVersions } from '#core/ports/price-versio
 import type { SessionTokens, Store } from '#core/ports/store-reader.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { StorageFault } from '#protocol/journal-batch.ts';
-import type { TrustedFile } from '#protocol/trusted-file.ts';
-import type { SessionWorker } from '#protocol/worker-definition.ts';
-import { type WorktreeRow, worktreeRecord } from '../schema/rows.ts';
+import type { SessionWorker, TrustedFile } from '#protocol/worker-definition.ts';
+import { type AttemptRow, attemptRecord, type WorktreeRow, worktreeRecord } from '../schema/rows.ts';
 import { createConfirmationReader } from './approvals.ts';
 import { NO_CACHES, type ReadCaches } from './caches.ts';
 import { createCallReader } from './calls.ts';
@@ -35,6 +34,9 @@ const WORKTREE = 'SELECT * FROM worktrees WHERE session_id = ?';
 const WORKTREES = 'SELECT * FROM worktrees ORDER BY session_id DESC';
 const WORKTREES_OF_TREE = `SELECT * FROM worktrees
   WHERE session_id IN (SELECT id FROM sessions WHERE root_session_id = ?) ORDER BY session_id DESC`;
+
+const ATTEMPTS = 'SELECT * FROM delegation_attempts WHERE tool_use_id = ? ORDER BY attempt';
+const OPEN_ATTEMPTS = 'SELECT * FROM delegation_attempts WHERE ended_at IS NULL ORDER BY tool_use_id';
 
 const NEWEST_MESSAGES = 50;
 const MAX_LISTED = 1000;
@@ -99,6 +101,10 @@ function createReaders(
       digest: async (workspace, path) =>
         (await reads.get<{ readonly sha256: string }>(TRUSTED_DIGEST, workspace, path))?.sha256 ?? null,
       list: (workspace) => reads.all<TrustedFile>(TRUSTED_FILES, workspace),
+    },
+    attempts: {
+      list: async (toolUseId) => (await reads.all<AttemptRow>(ATTEMPTS, toolUseId)).map(attemptRecord),
+      allOpen: async () => (await reads.all<AttemptRow>(OPEN_ATTEMPTS)).map(attemptRecord),
     },
     worktrees: {
       get: async (session) => {

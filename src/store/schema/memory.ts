@@ -88,6 +88,34 @@ export const worktrees = sqliteTable(
   () => [check('worktrees_applied', sql`applied IN (0, 1)`)],
 );
 
+/** Runs of a delegation's check on what its worker left (20 §10). */
+export const delegation_attempts = sqliteTable(
+  'delegation_attempts',
+  {
+    tool_use_id: text().notNull(),
+    attempt: integer().notNull(),
+    worker_session_id: text().notNull(),
+    turn_id: text().notNull(),
+    rung: text(),
+    check_name: text().notNull(),
+    result_tree: text(),
+    process_group: integer(),
+    passed: integer(),
+    exit_code: integer(),
+    output: text(),
+    protected_json: text().notNull(),
+    wall_time_seconds: real().notNull(),
+    started_at: integer().notNull(),
+    ended_at: integer(),
+  },
+  (t) => [
+    primaryKey({ columns: [t.tool_use_id, t.attempt] }),
+    index('delegation_attempts_worker').on(t.worker_session_id),
+    index('delegation_attempts_open').on(t.tool_use_id).where(sql`ended_at IS NULL`),
+    check('delegation_attempts_passed', sql`passed IN (0, 1)`),
+  ],
+);
+
 export const pattern_fingerprints = sqliteTable(
   'pattern_fingerprints',
   {

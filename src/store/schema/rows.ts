@@ -3,6 +3,7 @@
 import { unpackMetadata, unpackPayload } from '#core/policy/journal/stored-payload.ts';
 import type { ConfirmationRow } from '#core/ports/journal-writer.ts';
 import type { ToolCallState } from '#core/ports/store-reader.ts';
+import type { AttemptRecord } from '#protocol/check.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { Confirmation } from '#protocol/confirmation.ts';
 import type { DelegationRecord, DeliveryRecord } from '#protocol/delegate.ts';
@@ -34,6 +35,7 @@ export type DelegationRow = WithLimit<typeof conversation.delegations.$inferSele
 export type DeliveryRow = typeof conversation.deliveries.$inferSelect;
 export type ConfirmationRowStored = typeof conversation.confirmations.$inferSelect;
 export type WorktreeRow = typeof memory.worktrees.$inferSelect;
+export type AttemptRow = typeof memory.delegation_attempts.$inferSelect;
 export type CheckpointRow = typeof memory.compaction_checkpoints.$inferSelect;
 /** A row of the view `events`. */
 export type EventRow = Omit<typeof ledger.event_rows.$inferSelect, 'session_key' | 'type' | 'actor' | 'sensitivity'> &
@@ -125,6 +127,16 @@ export function toolCallState(row: ToolCallRowStored): ToolCallState {
   } as ToolCallState;
 }
 
+const OLDER_REQUEST = {
+  worker: null,
+  attachments: [],
+  effort: null,
+  isolation: 'shared',
+  apply: 'each',
+  check: null,
+  on_fail: [],
+} satisfies Partial<DelegationRecord['request']>;
+
 export function delegationRecord(row: DelegationRow): DelegationRecord {
   const {
     max_cost_text,
@@ -147,8 +159,8 @@ export function delegationRecord(row: DelegationRow): DelegationRecord {
     dropped_tools: parseColumn(dropped_tools_json),
     max_cost_pusd: pusdOrNull(max_cost_text),
     output: parsedOrNull(output_json),
-    // Older rows know no named workers, no effort and no worktrees.
-    request: { worker: null, attachments: [], effort: null, isolation: 'shared', apply: 'each', ...stored },
+    // Older rows know no named workers, no effort, no worktrees and no checks.
+    request: { ...OLDER_REQUEST, ...stored },
     ...NO_CHANGES,
     isolation: stored.isolation ?? 'shared',
     ...parsedOrNull<WorkerChanges>(changes_json),
@@ -157,6 +169,11 @@ export function delegationRecord(row: DelegationRow): DelegationRecord {
 
 export function worktreeRecord(row: WorktreeRow): WorktreeRecord {
   return { ...row, applied: row.applied === null ? null : row.applied === 1 } as WorktreeRecord;
+}
+
+export function attemptRecord({ protected_json, passed, ...row }: AttemptRow): AttemptRecord {
+  const protected_changes = parseColumn<readonly string[]>(protected_json);
+  return { ...row, passed: passed === null ? null : passed === 1, protected_changes } as AttemptRecord;
 }
 
 export function confirmationRow(row: ConfirmationRowStored): ConfirmationRow {

@@ -56,6 +56,16 @@ const PUT_WORKTREE = `
     result_tree = excluded.result_tree, merged_from = excluded.merged_from, merged_tree = excluded.merged_tree,
     applied = excluded.applied`;
 
+const PUT_ATTEMPT = `
+  INSERT INTO delegation_attempts (tool_use_id, attempt, worker_session_id, turn_id, rung, check_name, result_tree,
+    process_group, passed, exit_code, output, protected_json, wall_time_seconds, started_at, ended_at)
+  VALUES (@tool_use_id, @attempt, @worker_session_id, @turn_id, @rung, @check_name, @result_tree, @process_group,
+    @passed, @exit_code, @output, @protected_json, @wall_time_seconds, @started_at, @ended_at)
+  ON CONFLICT (tool_use_id, attempt) DO UPDATE SET
+    result_tree = excluded.result_tree, process_group = excluded.process_group, passed = excluded.passed,
+    exit_code = excluded.exit_code, output = excluded.output, protected_json = excluded.protected_json,
+    wall_time_seconds = excluded.wall_time_seconds, ended_at = excluded.ended_at`;
+
 const CHECKPOINT_COLUMNS = [
   'id',
   'session_id',
@@ -94,6 +104,7 @@ type Kinds =
   | 'meta.set'
   | 'idempotency.insert'
   | `worktree.${string}`
+  | 'attempt.put'
   | `worker.${string}`
   | `trusted_file.${string}`;
 
@@ -105,6 +116,11 @@ const otherWrites: Appliers<Extract<keyof Appliers, Kinds>> = {
   'worktree.put': ({ worktree }, { tx }) =>
     tx.run(PUT_WORKTREE, { ...worktree, applied: worktree.applied === null ? null : bit(worktree.applied) }),
   'worktree.remove': ({ session_id }, { tx }) => tx.run(REMOVE_WORKTREE, { session_id }),
+  'attempt.put': ({ attempt }, { tx }) => {
+    const { passed, protected_changes, ...row } = attempt;
+    const stored = { passed: passed === null ? null : bit(passed), protected_json: json(protected_changes) };
+    tx.run(PUT_ATTEMPT, { ...row, ...stored });
+  },
   'worker.replace': ({ worker }, { tx }) =>
     tx.run(REPLACE_WORKER, { ...worker, edited_by_user: bit(worker.edited_by_user) }),
   'meta.set': ({ key, value }, { tx }) => tx.run(SET_META, { key, value }),

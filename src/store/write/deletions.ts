@@ -12,6 +12,7 @@ const DELETIONS = [
   ['deliveries', 'session_id {in_list}'],
   ['confirmations', 'session_id {in_list}'],
   ['worktrees', 'session_id {in_list}'],
+  ['delegation_attempts', 'worker_session_id {in_list}'],
   ['worker_definitions', 'root_session_id {in_list}'],
   ['compaction_checkpoints', 'session_id {in_list}'],
   ['event_rows', 'session_key IN (SELECT session_key FROM event_sessions WHERE session_id {in_list})'],

@@ -112,6 +112,8 @@ export interface CommandEnd {
 }
 
 export interface RunningCommand {
+  /** Leader of the process group; undefined where it could not be started. */
+  readonly pid: number | undefined;
   /** Resolves when the whole group has ended. Rejects if the command could not be started. */
   readonly ended: Promise<CommandEnd>;
   /**
@@ -164,6 +166,7 @@ export function startCommand({
     });
   });
   return {
+    pid: child.pid,
     ended,
     async stop(withinMs = GRACE_MS) {
       if (over) return false;

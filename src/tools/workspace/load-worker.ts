@@ -16,8 +16,8 @@ import { err, ok, type Result } from '#protocol/result.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { compareText } from '#protocol/text/compare-text.ts';
 import { ToolError } from '#protocol/tool.ts';
-import type { FileDigest } from '#protocol/trusted-file.ts';
 import {
+  type FileDigest,
   type FoundWorker,
   WORKER_NAME_PATTERN,
   type WorkerDefinition,

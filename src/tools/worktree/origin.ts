@@ -1,5 +1,8 @@
 // What is stored beside a worktree: the repository that it is of, and the folders of the caller that it links to (20 §2.2).
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile, readlink, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import type { WorktreeRecord } from '#protocol/file-change.ts';
+import { byteName } from './git.ts';
 
 /** `<session>.git/origin.json`. */
 export interface Origin {
@@ -28,4 +31,19 @@ export async function writeOrigin(gitFolder: string, origin: Origin): Promise<vo
 export function findWorktreeId(home: string, folder: string): string | null {
   if (!folder.startsWith(`${home}/`)) return null;
   return folder.slice(home.length + 1).split('/')[0]!;
+}
+
+/** Whether a path is a link that leads out of the worker's tree: no such link reaches the caller's workspace. */
+export async function leadsOut({ folder, tree_path }: WorktreeRecord, name: string): Promise<boolean> {
+  const bytes = Buffer.from(`${byteName(folder)}/${name}`, 'latin1');
+  const target = await readlink(bytes, { encoding: 'buffer' }).catch(() => null);
+  if (target === null) return false;
+  const full = path.resolve(path.dirname(bytes.toString('latin1')), target.toString('latin1'));
+  const root = byteName(tree_path);
+  return full !== root && !full.startsWith(`${root}/`);
+}
+
+/** The name of the folder in which the check of a worker runs. */
+export function nameCheck(id: string): string {
+  return `${id}-check`;
 }

@@ -1,6 +1,17 @@
 // What a worktree gets beside its snapshot: folders of the caller as clones or links, and copies of ignored files (20 §2.2).
 import { constants } from 'node:fs';
-import { lstat, mkdir, open, readdir, readlink, realpath, rm, stat, symlink } from 'node:fs/promises';
+import {
+  copyFile as copyWhole,
+  lstat,
+  mkdir,
+  open,
+  readdir,
+  readlink,
+  realpath,
+  rm,
+  stat,
+  symlink,
+} from 'node:fs/promises';
 import path from 'node:path';
 import { WorktreeError } from '#core/ports/worktrees.ts';
 import { isProtectedName } from '../workspace/confined-files.ts';
@@ -163,4 +174,8 @@ async function isPlainFolder(root: string, folder: string): Promise<boolean> {
   const place = joinBytes(root, folder);
   const real = await realpath(place, { encoding: 'buffer' }).catch(() => null);
   return real !== null && Buffer.compare(real, place) === 0;
+}
+
+export function cloneByReflink(from: string, to: string): Promise<void> {
+  return copyWhole(from, to, constants.COPYFILE_FICLONE_FORCE);
 }

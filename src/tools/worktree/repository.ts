@@ -207,3 +207,10 @@ export async function removeEntry(common_dir: string, session: string): Promise<
   const rest = await readdir(`${common_dir}/worktrees`).catch(() => null);
   if (rest?.length === 0) await rm(`${common_dir}/worktrees`, { recursive: true, force: true });
 }
+
+export function isFolder(folder: string): Promise<boolean> {
+  return lstat(folder).then(
+    (found) => found.isDirectory(),
+    () => false,
+  );
+}

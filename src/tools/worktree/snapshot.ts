@@ -1,6 +1,7 @@
 // A folder as a tree of git, with an index of our own: what is tracked and what is not ignored, as it is now (20 §2.1).
 import { copyFile, lstat, readdir, stat, utimes } from 'node:fs/promises';
 import { WorktreeError } from '#core/ports/worktrees.ts';
+import type { FileChange } from '#protocol/file-change.ts';
 import { isProtectedName } from '../workspace/confined-files.ts';
 import { type Git, packNames, readableName, unpackNames } from './git.ts';
 import type { OwnGit, Repository } from './repository.ts';
@@ -182,4 +183,34 @@ export async function compareTrees(own: OwnGit, from: string, to: string): Promi
     });
   }
   return found;
+}
+
+/** The tree with these paths as they were before; whatever has taken the place of one of them goes. */
+export async function restoreEntries(
+  own: OwnGit,
+  index: string,
+  { tree, changes }: { readonly tree: string; readonly changes: readonly Difference[] },
+): Promise<string> {
+  if (changes.length === 0) return tree;
+  const gone = changes.filter(({ before }) => before === null);
+  const kept = changes.filter(({ before }) => before !== null);
+  const lines = [
+    ...gone.map(({ name, after }) => `0 ${'0'.repeat(after!.oid.length)}\t${name}\0`),
+    ...kept.map(({ name, before }) => `${before!.mode} ${before!.oid}\t${name}\0`),
+  ];
+  const input = Buffer.from(lines.join(''), 'latin1');
+  await own.run(['update-index', '-z', '--index-info'], { index, input });
+  return (await own.run(['write-tree'], { index })).out.toString('utf8').trim();
+}
+
+/** The change of a file, relative to the workspace at this prefix. */
+export function toFileChange({ name, before, after }: Difference, prefix: string): FileChange {
+  const shown = readableName(name.startsWith(prefix) ? name.slice(prefix.length) : name);
+  if (before === null) return { path: shown, change: 'created' };
+  return { path: shown, change: after === null ? 'deleted' : 'edited' };
+}
+
+export function byPath(a: FileChange, b: FileChange): number {
+  if (a.path === b.path) return 0;
+  return a.path < b.path ? -1 : 1;
 }

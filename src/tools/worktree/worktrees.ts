@@ -1,22 +1,23 @@
 // Worktrees of workers by way of git: made, recorded, merged, written back and removed (20 §2).
-import { constants } from 'node:fs';
-import { copyFile, lstat, mkdir, readdir, readlink, rm } from 'node:fs/promises';
+import { mkdir, readdir, rm } from 'node:fs/promises';
 import path from 'node:path';
 import type { Logger } from '#core/ports/logger.ts';
 import { type JoinedMerge, type Merge, WorktreeError, type Worktrees } from '#core/ports/worktrees.ts';
-import type { FileChange, WorktreeRecord } from '#protocol/file-change.ts';
+import type { WorktreeRecord } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { runExclusive } from '../workspace/descriptors.ts';
 import { commitStart, commitTree, type EarlierTree, mergeEarlier, readLeft } from './continued-tree.ts';
+import { addWorktree, fillWorktree } from './fill-worktree.ts';
 import { byteName, createGit, readableName, unpackNames } from './git.ts';
 import { measureFolder, measureRefs } from './measure.ts';
-import { findWorktreeId, readOrigin, writeOrigin } from './origin.ts';
-import { type CloneFile, copyIgnoredFiles, linkFolders } from './provide-files.ts';
+import { findWorktreeId, leadsOut, nameCheck, readOrigin, writeOrigin } from './origin.ts';
+import { type CloneFile, cloneByReflink } from './provide-files.ts';
 import {
   deleteRefs,
   findPrefix,
   inspectRepository,
+  isFolder,
   type OwnGit,
   openOwnGit,
   type Repository,
@@ -25,11 +26,20 @@ import {
   runShared,
   setRef,
 } from './repository.ts';
-import { compareTrees, copyIndex, type Difference, snapshot, takeIndex } from './snapshot.ts';
+import {
+  byPath,
+  compareTrees,
+  copyIndex,
+  type Difference,
+  restoreEntries,
+  snapshot,
+  takeIndex,
+  toFileChange,
+} from './snapshot.ts';
 import { checkOut, type Target, writeChanges } from './write-changes.ts';
 
 const MODULE_MODE = '160000';
-const OWN_FOLDER = /^(sess_[0-9A-Z]{26})\.git$/;
+const OWN_FOLDER = /^(sess_[0-9A-Z]{26})(-check)?\.git$/;
 /** The index that a worktree begins with, and that of its result. */
 const BASE_INDEX = 'base.index';
 const RESULT_INDEX = 'result.index';
@@ -129,26 +139,24 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     settings: Parameters<Worktrees['create']>[3],
   ) {
     const repository = await inspect(root);
-    const { common_dir, prefix } = repository;
+    const { common_dir } = repository;
     const own = await openFolder(id, root, repository, settings?.worktree_links);
-    const names = excluded.get(own.dir) ?? [];
     const base_tree = await snapshotCaller(own, BASE_INDEX);
     const base = await commitTree(own, base_tree, repository.head, 'base');
     await setRef(git, common_dir, `${id}/base`, base);
     const folder = buildPath(id);
-    const add = ['worktree', 'add', '--no-checkout', '--detach', '--lock', '--reason', 'in use by metis', folder, base];
-    // Git reads the entries of all worktrees, and fails at one that another call has half made.
-    await runExclusive(`${common_dir}\0worktree add`, () => runShared(git, repository, add));
-    await own.run(['checkout-index', '-a', '-f', '-u', '-q'], { index: BASE_INDEX, tree: folder });
-    if (earlier !== null) await startFrom(own, { id, folder, base, base_tree }, earlier);
-    // A repository of one commit and no files has no index.
-    await copyIndex(`${own.dir}/${BASE_INDEX}`, `${common_dir}/worktrees/${id}/index`).catch(() => {});
-    const tree_path = prefix === '' ? folder : path.join(folder, readableName(prefix.slice(0, -1)));
-    await mkdir(tree_path, { recursive: true });
-    const links = await linkFolders(root, tree_path, { names, clone });
-    await writeOrigin(own.dir, { ...(await readOrigin(own.dir)), links });
-    const patterns = settings?.worktree_copy ?? [];
-    await copyIgnoredFiles(own, { patterns, index: BASE_INDEX, tree: folder, links: names });
+    await addWorktree(git, repository, folder, base);
+    const tree_path = await fillWorktree(own, {
+      folder,
+      root,
+      clone,
+      index: BASE_INDEX,
+      links: excluded.get(own.dir) ?? [],
+      patterns: settings?.worktree_copy ?? [],
+      addFiles: async () => {
+        if (earlier !== null) await startFrom(own, { id, folder, base, base_tree }, earlier);
+      },
+    });
     return { repository: common_dir, folder, tree_path, base_tree };
   }
 
@@ -258,17 +266,22 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
       }
     },
 
-    async recordResult(worktree, isWritable) {
+    async recordResult(worktree, isWritable, isProtected = () => false) {
       const own = await openRecorded(worktree);
       const { prefix } = own.repository;
       const known = worktree.result_tree;
-      const result_tree = known ?? (await snapshotResult());
+      const { tree: result_tree, dropped } = known === null ? await snapshotResult() : { tree: known, dropped: [] };
       const changes = await compareTrees(own, worktree.base_tree, result_tree);
-      return { result_tree, files: changes.map((change) => toFileChange(change, prefix)).sort(byPath) };
+      const files = changes.map((change) => toFileChange(change, prefix)).sort(byPath);
+      return {
+        result_tree,
+        files,
+        protected_changes: dropped.map((change) => toFileChange(change, prefix).path).sort(),
+      };
 
-      async function snapshotResult(): Promise<string> {
+      async function snapshotResult() {
         await copyIndex(`${own.dir}/${BASE_INDEX}`, `${own.dir}/${RESULT_INDEX}`).catch(() => {});
-        const tree = await snapshot(own, {
+        const left = await snapshot(own, {
           tree: worktree.folder,
           index: RESULT_INDEX,
           links: listLinks(own),
@@ -276,10 +289,13 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
           isKept: async (name) =>
             (await isWritable(readableName(name.slice(prefix.length)))) && !(await leadsOut(worktree, name)),
         });
+        const changed = await compareTrees(own, worktree.base_tree, left);
+        const dropped = changed.filter((change) => isProtected(toFileChange(change, prefix).path));
+        const tree = await restoreEntries(own, RESULT_INDEX, { tree: left, changes: dropped });
         const base = await readRef(own, `${worktree.session_id}/base`);
         const result = await commitTree(own, tree, base, 'result');
         await setRef(git, own.repository.common_dir, `${worktree.session_id}/result`, result);
-        return tree;
+        return { tree, dropped };
       }
     },
 
@@ -289,6 +305,25 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
       const left = await readLeftMarkers(own, worktree);
       return left.map(([name]) => readableName(name.startsWith(prefix) ? name.slice(prefix.length) : name)).sort();
     },
+
+    async openCheckFolder(worktree, tree, patterns) {
+      const id = nameCheck(worktree.session_id);
+      const { caller_path, session_id, repository: common_dir } = worktree;
+      await removeFolder(id, common_dir);
+      const { repository, dir } = await openRecorded(worktree);
+      const links = excluded.get(dir) ?? [];
+      const own = await openFolder(id, caller_path, repository, links);
+      const folder = buildPath(id);
+      const base = await readRef(own, `${session_id}/base`);
+      await addWorktree(git, repository, folder, await commitTree(own, tree, base, 'check'));
+      await own.run(['read-tree', tree], { index: BASE_INDEX, tree: folder });
+      const filled = { folder, root: caller_path, clone, index: BASE_INDEX, links, patterns };
+      const root = await fillWorktree(own, filled);
+      const temporary = `${own.dir}/tmp`;
+      await mkdir(temporary, { mode: 0o700 });
+      return { root, temporary };
+    },
+    removeCheckFolder: ({ session_id, repository }) => removeFolder(nameCheck(session_id), repository),
 
     async merge(worktree) {
       const merged = await mergeAll([worktree]);
@@ -310,6 +345,12 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
       }
       await rm(`${own.dir}/content`, { recursive: true, force: true });
       return { changed_meanwhile: changed };
+    },
+
+    async comparePaths(worktree, from, to) {
+      const own = await openRecorded(worktree);
+      const { prefix } = own.repository;
+      return (await compareTrees(own, from, to)).map((change) => toFileChange(change, prefix).path);
     },
 
     async diff(worktree, limitBytes) {
@@ -338,15 +379,17 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     async sweep({ isKept, hasRecord }) {
       const removed: SessionId[] = [];
       for (const name of await readdir(home).catch(() => [])) {
-        const id = OWN_FOLDER.exec(name)?.[1] as SessionId | undefined;
-        if (id === undefined || (await isKept(id))) continue;
+        const found = OWN_FOLDER.exec(name);
+        const id = found?.[1] as SessionId | undefined;
+        if (found === null || id === undefined || (await isKept(id))) continue;
         const origin = await readOrigin(`${home}/${name}`).catch(() => null);
         if (origin === null) continue;
         try {
-          if (!(await hasRecord(id)) && (await isFolder(origin.repository)))
+          const isCheck = found[2] !== undefined;
+          if (!isCheck && !(await hasRecord(id)) && (await isFolder(origin.repository)))
             await deleteRefs(git, origin.repository, id);
-          await removeFolder(id, origin.repository);
-          removed.push(id);
+          await removeFolder(isCheck ? nameCheck(id) : id, origin.repository);
+          if (!isCheck) removed.push(id);
         } catch (error) {
           log.warn({ session_id: id, problem: readErrorMessage(error) }, 'a worktree that is left cannot be removed');
         }
@@ -354,36 +397,4 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
       return removed;
     },
   };
-}
-
-function cloneByReflink(from: string, to: string): Promise<void> {
-  return copyFile(from, to, constants.COPYFILE_FICLONE_FORCE);
-}
-
-function isFolder(folder: string): Promise<boolean> {
-  return lstat(folder).then(
-    (found) => found.isDirectory(),
-    () => false,
-  );
-}
-
-/** Whether a path is a link that leads out of the worker's tree: no such link reaches the caller's workspace. */
-async function leadsOut({ folder, tree_path }: WorktreeRecord, name: string): Promise<boolean> {
-  const bytes = Buffer.from(`${byteName(folder)}/${name}`, 'latin1');
-  const target = await readlink(bytes, { encoding: 'buffer' }).catch(() => null);
-  if (target === null) return false;
-  const full = path.resolve(path.dirname(bytes.toString('latin1')), target.toString('latin1'));
-  const root = byteName(tree_path);
-  return full !== root && !full.startsWith(`${root}/`);
-}
-
-function toFileChange({ name, before, after }: Difference, prefix: string): FileChange {
-  const shown = readableName(name.startsWith(prefix) ? name.slice(prefix.length) : name);
-  if (before === null) return { path: shown, change: 'created' };
-  return { path: shown, change: after === null ? 'deleted' : 'edited' };
-}
-
-function byPath(a: FileChange, b: FileChange): number {
-  if (a.path === b.path) return 0;
-  return a.path < b.path ? -1 : 1;
 }

@@ -45,7 +45,7 @@ test('a missing folder is created, and the file has every table of the model, al
   const tables = await world.rows(
     "SELECT name, strict, wr FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite_%'",
   );
-  expect(tables).toHaveLength(29);
+  expect(tables).toHaveLength(30);
   expect(tables.filter((table) => table.strict !== 1n)).toEqual([]);
   expect(
     tables

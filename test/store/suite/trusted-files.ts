@@ -1,6 +1,7 @@
 // Files that a person has trusted: one digest a path, in its workspace (20 §11).
+
 import { expect, test } from 'vitest';
-import type { TrustedFile } from '#protocol/trusted-file.ts';
+import type { TrustedFile } from '#protocol/worker-definition.ts';
 import type { OpenStore } from './world.ts';
 
 export function trustedFileSuite(open: OpenStore): void {

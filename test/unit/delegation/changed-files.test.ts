@@ -32,6 +32,10 @@ describe('the changes of a worker', () => {
       isolation: 'shared',
       applied: null,
       conflicts: [],
+      check: null,
+      attempts: 0,
+      verified: null,
+      protected_changes: [],
       overlaps: ['new', 'z'],
     });
     expect(summariseChanges([], () => [])).toEqual(NO_CHANGES);

@@ -35,6 +35,8 @@ describe('parseDelegateInput', () => {
         max_cost_usd: null,
         isolation: null,
         apply: null,
+        check: null,
+        on_fail: null,
         continue: null,
         history: null,
         background: false,

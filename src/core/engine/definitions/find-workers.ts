@@ -7,8 +7,8 @@ import { createWorkerTool } from '#core/policy/workers/worker-tools.ts';
 import type { ToolSet } from '#core/ports/tool-port.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { SessionRecord } from '#protocol/session.ts';
-import type { FileDigest } from '#protocol/trusted-file.ts';
 import {
+  type FileDigest,
   type FoundWorker,
   type SessionWorker,
   WORKER_NAME_PATTERN,

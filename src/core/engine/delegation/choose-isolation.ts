@@ -27,14 +27,20 @@ export type ChosenIsolation = Pick<DelegateRequest, 'isolation' | 'apply'> & {
 export async function resolveIsolation(
   engine: DelegationEngine,
   caller: Caller,
-  asked: Pick<DelegateInput, 'isolation' | 'apply'>,
+  asked: Pick<DelegateInput, 'isolation' | 'apply' | 'check'>,
 ): Promise<ChosenIsolation & { readonly issues: readonly Issue[] }> {
   const apply = asked.apply ?? 'each';
   const fault = findApplyFault(caller, apply);
-  const configured = asked.isolation ?? engine.config.delegation.isolation;
+  // A check implies a worktree.
+  const standard = asked.check === null ? engine.config.delegation.isolation : 'worktree';
+  const configured = asked.isolation ?? standard;
   if (configured === 'auto')
     return { isolation: await chooseIsolation(engine, caller), apply, is_optional: true, issues: fault };
   const chosen = { isolation: configured, apply, is_optional: false };
+  if (configured === 'shared' && asked.check !== null)
+    return { ...chosen, issues: [{ path: 'check', message: 'needs isolation "worktree"' }] };
+  if (asked.check !== null && apply === 'together')
+    return { ...chosen, issues: [{ path: 'apply', message: 'must be "each" or "never" beside a check' }] };
   if (configured === 'shared' && asked.apply !== null)
     return { ...chosen, issues: [{ path: 'apply', message: 'needs isolation "worktree"' }] };
   const obstacle = configured === 'shared' ? null : await findObstacle(engine, caller);

@@ -5,7 +5,7 @@ import type { WorkerUsage } from '#core/ports/store-reader.ts';
 import type { Cancelled } from '#protocol/abort.ts';
 import type { DelegationRecord, UsageSummary } from '#protocol/delegate.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
-import { NO_CHANGES, type WorkerChanges } from '#protocol/file-change.ts';
+import { type CheckReport, NO_CHANGES, type WorkerChanges } from '#protocol/file-change.ts';
 import type { ToolUseId, TurnId } from '#protocol/ids.ts';
 import { fromPusd } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
@@ -19,6 +19,7 @@ import {
 } from '../state/engine.ts';
 import { secondsSince } from '../state/memory.ts';
 import { endUnfinishedTurn } from '../turn/end-turn.ts';
+import { readCheckReport, settleCheckedTree } from './checked-tree.ts';
 import { findStartedEvent, type SpawnedDelegation } from './open-delegation.ts';
 import { closeTree, settleTree, type TreeOutcome } from './worker-tree.ts';
 
@@ -36,8 +37,11 @@ export async function closeDelegation(
   const at = engine.clock.now();
   const seconds = secondsSince(engine, delegation.worker_session_id, delegation.created_at);
   const used = session ? await engine.store.delegations.usage(session.id) : null;
-  const tree = await settleTree(engine, delegation, outcome.success);
-  const changes = await readChanges(engine, delegation, session, tree);
+  const isChecked = delegation.request.check !== null;
+  const checked = isChecked ? await settleCheckedTree(engine, delegation, outcome) : null;
+  const tree = isChecked ? checked : await settleTree(engine, delegation, outcome.success);
+  const report = await readCheckReport(engine, delegation, checked?.protected_changes ?? []);
+  const changes = await readChanges(engine, { delegation, session, tree, report });
   let message: string | null = null;
   if (outcome.error_message !== null)
     message = safeText(engine, outcome.error_message, session?.workspace_path ?? null);
@@ -110,15 +114,23 @@ export async function closeDelegation(
 
 async function readChanges(
   engine: Storage & WorkspaceAccess,
-  delegation: DelegationRecord,
-  session: Pick<SessionRecord, 'id'> | null,
-  tree: TreeOutcome | null,
+  {
+    delegation,
+    session,
+    tree,
+    report,
+  }: {
+    readonly delegation: DelegationRecord;
+    readonly session: Pick<SessionRecord, 'id'> | null;
+    readonly tree: TreeOutcome | null;
+    readonly report: CheckReport;
+  },
 ): Promise<WorkerChanges> {
   const worker = session?.id ?? (tree === null ? null : delegation.worker_session_id);
-  if (worker === null) return { ...NO_CHANGES, isolation: delegation.isolation };
+  if (worker === null) return { ...NO_CHANGES, ...report, isolation: delegation.isolation };
   const calls = await engine.store.delegations.changes(worker);
   const findOverlaps = (paths: readonly string[]) => engine.files.overlaps(worker, paths);
-  if (tree !== null) return reportTreeChanges(calls, tree, findOverlaps);
+  if (tree !== null) return reportTreeChanges(calls, { ...tree, report }, findOverlaps);
   return summariseChanges(calls, findOverlaps);
 }
 

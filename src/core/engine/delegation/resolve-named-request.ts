@@ -16,6 +16,7 @@ import type { Caller } from '../state/delegation-runs.ts';
 import type { DelegationEngine, Runtime, Storage, Toolbox } from '../state/engine.ts';
 import { type ChosenIsolation, resolveIsolation } from './choose-isolation.ts';
 import type { EarlierWorker } from './continue-worker.ts';
+import { resolveNamedCheck } from './resolve-check.ts';
 import { type ResolvedRequest, resolveEarlier } from './resolve-request.ts';
 
 type Input = Readonly<Record<string, unknown>>;
@@ -54,6 +55,8 @@ export async function resolveNamedRequest(
   const { worker, schema } = earlier === null ? found : useEarlierDefinition(found, earlier);
   const { definition } = worker;
   const isolated = await resolveNamedIsolation(engine, run, { definition, earlier, asked });
+  const checked = await resolveNamedCheck(engine, run, definition);
+  if (checked.issues.length > 0) throw new InvalidOptions(checked.issues);
   const paths = (input.attachments as readonly string[] | undefined) ?? [];
   const { files, blocks } = await readAttachments(engine, session, definition, paths);
   return {
@@ -73,6 +76,8 @@ export async function resolveNamedRequest(
       apply: isolated.apply,
       background: input.background === true,
       history: asked.history ?? 'full',
+      check: checked.check,
+      on_fail: checked.on_fail,
       worker,
       attachments: files.map(({ absolute: _, ...file }) => file),
     },
@@ -149,8 +154,10 @@ async function resolveNamedIsolation(
   const { apply } = asked;
   if (fixed !== null && asked.isolation !== null && asked.isolation !== fixed)
     throw new InvalidOptions([{ path: 'isolation', message: `is "${fixed}" by the definition of the worker` }]);
-  const isolation = asked.isolation ?? earlier?.delegation.isolation ?? fixed;
-  const isolated = await resolveIsolation(engine, run, { isolation, apply });
+  const { check = null } = definition;
+  const inherited = check === null ? (earlier?.delegation.isolation ?? null) : null;
+  const isolation = asked.isolation ?? inherited ?? fixed;
+  const isolated = await resolveIsolation(engine, run, { isolation, apply, check });
   if (isolated.issues.length > 0) throw new InvalidOptions(isolated.issues);
   return isolated;
 }

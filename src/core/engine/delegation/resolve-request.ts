@@ -11,6 +11,7 @@ import type { Caller } from '../state/delegation-runs.ts';
 import type { DelegationEngine, WorkspaceAccess } from '../state/engine.ts';
 import { resolveIsolation } from './choose-isolation.ts';
 import { type EarlierWorker, findEarlierWorker } from './continue-worker.ts';
+import { resolveCheck } from './resolve-check.ts';
 
 type Input = Readonly<Record<string, unknown>>;
 
@@ -36,10 +37,14 @@ export async function resolveRequest(
   const { tier, effort, task, context, output_schema, allowed_tools, max_tokens, timeout_seconds, max_cost_usd } =
     parsed.value;
   const issues: Issue[] = [];
+  const { check, on_fail } = parsed.value;
+  const checked = await resolveCheck(engine, run, { check, on_fail: on_fail ?? [], model: null, tier, effort });
+  issues.push(...checked.issues);
   const earlier = await resolveEarlier(engine, run, parsed.value);
   if (!earlier.ok) return err([earlier.error]);
   // A worker goes on as it worked, so that what it left unapplied is there.
-  const isolation = parsed.value.isolation ?? earlier.value?.delegation.isolation ?? null;
+  const inherited = check === null ? earlier.value?.delegation.isolation : null;
+  const isolation = parsed.value.isolation ?? inherited ?? null;
   const isolated = await resolveIsolation(engine, run, { ...parsed.value, isolation });
   issues.push(...isolated.issues);
   if (parsed.value.background && isolated.apply === 'together')
@@ -76,6 +81,8 @@ export async function resolveRequest(
       apply: isolated.apply,
       background: parsed.value.background,
       history: parsed.value.history ?? 'full',
+      check: checked.check,
+      on_fail: checked.on_fail,
       worker: null,
       attachments: [],
     },

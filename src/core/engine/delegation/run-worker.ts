@@ -35,6 +35,7 @@ import {
 } from '../state/turn-run.ts';
 import { endOpenTurn, findContextRequest, rebuildRun } from '../turn/end-turn.ts';
 import { announceResumed, failModelGone } from '../turn/planner-turn.ts';
+import { workUntilChecked } from './check-worker.ts';
 import { resolveWorkerTools } from './choose-isolation.ts';
 import { closeDelegation } from './close-delegation.ts';
 import { describeContinuation } from './continue-worker.ts';
@@ -48,7 +49,7 @@ import {
 } from './open-delegation.ts';
 import type { ResolvedRequest } from './resolve-request.ts';
 import { discardTree, placeWorker, SetupError } from './worker-tree.ts';
-import { type FinishedTurn, runWorkerTurn, type Work, workUntilDone } from './worker-turns.ts';
+import { type FinishedTurn, runWorkerTurn, type Work } from './worker-turns.ts';
 
 /**
  * Runs one worker to its end and returns its result for the planner. A worker's failure is a result. Only the
@@ -164,7 +165,7 @@ async function runSpawned(
   try {
     const begun = Promise.resolve(from.resumeTurn?.(work) ?? null);
     const end = await begun
-      .then((turn) => workUntilDone(engine, run, work, turn))
+      .then((turn) => workUntilChecked(engine, run, work, turn))
       .catch((thrown: unknown): WorkerEnd => {
         if (thrown instanceof Interrupted) throw thrown;
         throwIfLost(scope.signal, thrown);
@@ -339,6 +340,7 @@ async function readEndedTurn(
   const history = await engine.store.messages.history(session.id);
   const last = history.findLast((m) => m.role === 'assistant' && m.turn_id === turn.id);
   return {
+    turn_id: turn.id,
     end: readStoredEnd(turn),
     text: last ? joinText(last.content) : '',
     llm_calls: turn.llm_call_count,

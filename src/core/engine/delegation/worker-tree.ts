@@ -1,5 +1,6 @@
 // A worker's worktree: made with it, recorded and merged into the caller's workspace at its end, then removed (20 §2).
-import { WorktreeError, type Worktrees } from '#core/ports/worktrees.ts';
+import { createMatcher } from '#core/policy/delegation/checks.ts';
+import { type TreeChanges, WorktreeError, type Worktrees } from '#core/ports/worktrees.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import type { FileChange, WorkerChanges, WorktreeRecord } from '#protocol/file-change.ts';
 import type { SessionId, ToolUseId } from '#protocol/ids.ts';
@@ -12,7 +13,7 @@ import type { AppliedTree } from '../state/apply-groups.ts';
 import type { Caller } from '../state/delegation-runs.ts';
 import type { Delegations, Runtime, Storage, Toolbox, WorkspaceAccess } from '../state/engine.ts';
 
-type TreeEngine = Runtime & Storage & WorkspaceAccess;
+export type TreeEngine = Runtime & Storage & WorkspaceAccess;
 
 /** How often a merge is made anew because files were saved while it was written. */
 const MAX_MERGES = 4;
@@ -135,12 +136,25 @@ export async function settleTree(
 export async function recordTree(
   engine: TreeEngine,
   worktree: WorktreeRecord,
-): Promise<{ readonly worktree: WorktreeRecord; readonly files: readonly FileChange[] }> {
-  const isWritable = (path: string) => isPathWritable(engine, worktree.caller_path, path);
-  const { files, result_tree } = await engine.worktrees.recordResult(worktree, isWritable);
+  protect: readonly string[] = [],
+): Promise<{ readonly worktree: WorktreeRecord } & Omit<TreeChanges, 'result_tree'>> {
+  const { result_tree, ...found } = await readResult(engine, worktree, protect);
   const recorded = { ...worktree, result_tree };
   if (worktree.result_tree === null) await storeTrees(engine, [recorded]);
-  return { files, worktree: recorded };
+  return { ...found, worktree: recorded };
+}
+
+/**
+ * What a worker left, but for paths that file tools may not write. Throws `WorktreeError`.
+ * @param protect globs of files whose changes are dropped
+ */
+export function readResult(
+  engine: Pick<WorkspaceAccess, 'workspaces' | 'worktrees'>,
+  worktree: WorktreeRecord,
+  protect: readonly string[],
+): Promise<TreeChanges> {
+  const isWritable = (path: string) => isPathWritable(engine, worktree.caller_path, path);
+  return engine.worktrees.recordResult(worktree, isWritable, createMatcher(protect));
 }
 
 /** Merges and writes, again where files were saved meanwhile. Throws `WorktreeError`. */
@@ -267,7 +281,10 @@ async function readTreeOfCall({ store }: Pick<Storage, 'store'>, call: ToolUseId
   return worktree;
 }
 
-async function storeTrees(engine: Pick<Storage, 'journal'>, worktrees: readonly WorktreeRecord[]): Promise<void> {
+export async function storeTrees(
+  engine: Pick<Storage, 'journal'>,
+  worktrees: readonly WorktreeRecord[],
+): Promise<void> {
   const writes = worktrees.map((worktree) => ({ kind: 'worktree.put' as const, worktree }));
   await engine.journal.commit({ writes, emit: [] });
 }

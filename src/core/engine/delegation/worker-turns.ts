@@ -4,6 +4,7 @@ import { readStructured, repairMessage, type WorkerEnd } from '#core/policy/dele
 import { Cancelled } from '#protocol/abort.ts';
 import type { DelegateRequest, InsufficientContextRequest } from '#protocol/delegate.ts';
 import type { Issue } from '#protocol/errors.ts';
+import type { TurnId } from '#protocol/ids.ts';
 import { TreeLost } from '#protocol/journal-batch.ts';
 import { type ContentBlock, joinText, textBlock } from '#protocol/message.ts';
 import type { Result } from '#protocol/result.ts';
@@ -34,6 +35,7 @@ export interface Work {
 
 /** The outcome of one turn. */
 export interface FinishedTurn {
+  readonly turn_id: TurnId;
   readonly end: TurnEnd;
   readonly text: string;
   readonly llm_calls: number;
@@ -44,47 +46,62 @@ export interface FinishedTurn {
   readonly refusal: BudgetRefusal | null;
 }
 
+/** Where the turns of a worker begin. */
+export interface Beginning {
+  /** The turn that a resumed worker continues; null = it starts with a new one. */
+  readonly begun: FinishedTurn | null;
+  /** The message of that new turn; null = the task. */
+  readonly content: readonly ContentBlock[] | null;
+  /** Turns that were run because a check failed, this one included. */
+  readonly rungs: number;
+}
+
 /**
- * Runs turns until there is an outcome. A worker's failure is an outcome; throws `Interrupted` when the worker was interrupted.
- * @param begun the turn that a resumed worker continues; null = it starts with its first
+ * Runs turns until there is an outcome. A worker's failure is an outcome; throws `Interrupted` when the worker was
+ * interrupted. `turn` is the last one, where it was completed.
  */
 export async function workUntilDone(
   engine: DelegationEngine,
   planner: Caller,
   work: Work,
-  begun: FinishedTurn | null = null,
-): Promise<WorkerEnd> {
+  { begun, content: given, rungs }: Beginning,
+): Promise<{ readonly end: WorkerEnd; readonly turn: FinishedTurn | null }> {
   const validate = createOutputValidator(engine, work.worker);
   const { request } = work.spawned.delegation;
   const first = getFirstText(request, work.session);
-  if (begun === null && !work.blocks.ok) return { kind: 'failed', message: work.blocks.error, text: '' };
-  let content: readonly ContentBlock[] = [textBlock(first), ...(work.blocks.ok ? work.blocks.value : [])];
-  let repairs = await countRepairs(engine, work, begun);
+  if (begun === null && given === null && !work.blocks.ok)
+    return endWithout({ kind: 'failed', message: work.blocks.error, text: '' });
+  let content = given ?? [textBlock(first), ...(work.blocks.ok ? work.blocks.value : [])];
+  let repairs = await countRepairs(engine, work, { begun, rungs });
   let turn = begun;
   let lastAnswer = '';
   for (;;) {
     if (turn === null) {
-      if (work.scope.signal.aborted) return endBetweenTurns(engine, planner, work, lastAnswer);
+      if (work.scope.signal.aborted) return endWithout(endBetweenTurns(engine, planner, work, lastAnswer));
       const next = await runNextTurn(engine, planner, work, content);
-      if ('kind' in next) return next;
+      if ('kind' in next) return endWithout(next);
       turn = next;
     }
     const { end, text } = turn;
     if (end.status === 'lost') throw new TreeLost(work.session.root_session_id);
     if (end.status === 'interrupted') throw new Interrupted(end.reason);
-    if (end.status === 'cancelled') return classifyStop(planner, work, text, end.reason === 'timeout');
-    if (end.status === 'failed') return { kind: 'failed', message: end.message, text };
+    if (end.status === 'cancelled') return endWithout(classifyStop(planner, work, text, end.reason === 'timeout'));
+    if (end.status === 'failed') return endWithout({ kind: 'failed', message: end.message, text });
     const structured = end.stop_reason === 'end_turn' && validate ? readStructured(text, validate) : null;
     const repairable =
       structured?.ok === false && !turn.concluded && repairs < engine.config.delegation.schema_repair_attempts;
-    if (!repairable) return completeWorker(turn, end.stop_reason, structured);
+    if (!repairable) return { end: completeWorker(turn, end.stop_reason, structured), turn };
     if (work.worker.output_tokens_left !== null && work.worker.output_tokens_left <= 0)
-      return completeWorker({ ...turn, tokens_exhausted: true }, 'tool_use', null);
+      return { end: completeWorker({ ...turn, tokens_exhausted: true }, 'tool_use', null), turn };
     lastAnswer = text;
     content = [textBlock(repairMessage(structured.error))];
     repairs += 1;
     turn = null;
   }
+}
+
+function endWithout(end: WorkerEnd) {
+  return { end, turn: null };
 }
 
 /** The text of the worker's first message. A worker that continues has its task there: its prompt is that of the earlier one. */
@@ -98,16 +115,21 @@ function getFirstText(
 }
 
 /** A worker stopped between two turns. Throws `Interrupted` if it resumes after the next start, else returns its end. */
-function endBetweenTurns(engine: Runtime, planner: Caller, work: Work, text: string): WorkerEnd {
+export function endBetweenTurns(engine: Runtime, planner: Caller, work: Work, text: string): WorkerEnd {
   throwIfLost(work.scope.signal);
   if (isHandOver(engine, work.scope.signal)) throw new Interrupted('restart');
   return classifyStop(planner, work, text);
 }
 
-/** Number of repairs that a resumed worker has used: one per turn after the first. */
-async function countRepairs(engine: Pick<Storage, 'store'>, work: Work, begun: FinishedTurn | null): Promise<number> {
-  if (begun === null) return 0;
-  return Math.max(0, (await engine.store.turns.count(work.session.id)) - 1);
+/** Number of repairs that a worker has used: one per turn that is neither its first nor follows a failed check. */
+async function countRepairs(
+  engine: Pick<Storage, 'store'>,
+  work: Work,
+  { begun, rungs }: Pick<Beginning, 'begun' | 'rungs'>,
+): Promise<number> {
+  if (begun === null && rungs === 0) return 0;
+  const turns = await engine.store.turns.count(work.session.id);
+  return Math.max(0, turns - rungs - (begun === null ? 0 : 1));
 }
 
 function completeWorker(
@@ -193,6 +215,7 @@ export async function runWorkerTurn(
   });
   await turn.done;
   return {
+    turn_id: run.turn.id,
     end,
     text: readTurnText(run),
     llm_calls: run.tally.llm_calls,

@@ -4,6 +4,7 @@ import type { PriceTable } from '#core/policy/pricing/price-table.ts';
 import type { Prompt } from '#core/policy/pricing/prompt-tokens.ts';
 import type { ModelRegistry } from '#core/policy/registry/model-registry.ts';
 import type { BodyParser, Tokenizer } from '#core/ports/body-parser.ts';
+import type { CheckRunner } from '#core/ports/check-runner.ts';
 import type { Relays } from '#core/ports/gateway-relay.ts';
 import type { Journal } from '#core/ports/journal-writer.ts';
 import type { Recommender } from '#core/ports/learned-turns.ts';
@@ -77,6 +78,7 @@ export interface WorkspaceAccess {
   readonly workspaces: Workspaces;
   readonly worktrees: Worktrees;
   readonly setups: SetupRunner;
+  readonly checks: CheckRunner;
   readonly files: FileLedger;
 }
 

@@ -105,9 +105,9 @@ export interface WorkerRun {
   readonly task: string;
   /** Files that its planner referenced. */
   readonly files: readonly string[];
-  /** Slot 5's candidate, and the reason for it. */
-  readonly tier_model: string | null;
-  readonly tier_reason: string;
+  /** Slot 5's candidate, and the reason for it; another one after a failed check (20 §10). */
+  tier_model: string | null;
+  tier_reason: string;
   readonly output_schema: JsonSchema | null;
   /** It starts with a summary of the worker that it continues (20 §3). */
   readonly starts_with_summary: boolean;

@@ -2,6 +2,7 @@
 
 import {
   BACKGROUND,
+  CHECKED,
   CONTINUED,
   type ContextEntry,
   type ContextItem,
@@ -212,6 +213,7 @@ export const DELEGATE_JSON_SCHEMA: JsonSchema = {
       description: 'Limit on what the worker may cost, in US dollars as a decimal string such as "0.25".',
     },
     ...ISOLATED,
+    ...CHECKED,
     ...CONTINUED,
     background: BACKGROUND,
   },

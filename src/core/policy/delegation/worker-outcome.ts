@@ -1,7 +1,13 @@
 // Maps the end of a worker to its delegation's outcome, and the outcome to the planner's tool result (04 §4.2, §5.3, §7).
 import type { DelegationRecord, FailureMode, InsufficientContextRequest } from '#protocol/delegate.ts';
 import type { Issue } from '#protocol/errors.ts';
-import { type CallChanges, type FileChange, MAX_CHANGED_FILES, type WorkerChanges } from '#protocol/file-change.ts';
+import {
+  type CallChanges,
+  type CheckReport,
+  type FileChange,
+  MAX_CHANGED_FILES,
+  type WorkerChanges,
+} from '#protocol/file-change.ts';
 import { fromPusd, type Pusd } from '#protocol/money.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import type { Disposition } from '#protocol/session.ts';
@@ -73,6 +79,9 @@ function combineChanges(
   return next;
 }
 
+/** Of a worker whose word counts. */
+const UNCHECKED: CheckReport = { check: null, attempts: 0, verified: null, protected_changes: [] };
+
 /**
  * The report of one delegation.
  * @param calls of the worker and the workers below it, in the order in which they settled
@@ -96,6 +105,7 @@ export function summariseChanges(
     isolation: 'shared',
     applied: null,
     conflicts: [],
+    ...UNCHECKED,
     overlaps: [...overlapping(paths)].sort().slice(0, MAX_CHANGED_FILES),
   };
 }
@@ -110,7 +120,12 @@ export function reportTreeChanges(
     files,
     applied,
     conflicts,
-  }: Pick<WorkerChanges, 'applied'> & { readonly conflicts: readonly string[]; readonly files: readonly FileChange[] },
+    report,
+  }: Pick<WorkerChanges, 'applied'> & {
+    readonly conflicts: readonly string[];
+    readonly files: readonly FileChange[];
+    readonly report: CheckReport;
+  },
   overlapping: (paths: readonly string[]) => readonly string[],
 ): WorkerChanges {
   const paths = files.map(({ path }) => path);
@@ -121,6 +136,7 @@ export function reportTreeChanges(
     isolation: 'worktree',
     applied,
     conflicts: conflicts.slice(0, MAX_CHANGED_FILES),
+    ...report,
     overlaps: [...overlapping(paths)].sort().slice(0, MAX_CHANGED_FILES),
   };
 }
@@ -141,6 +157,20 @@ export function formatUnapplied(
   if (isJoined)
     return `[changes not applied: another worker of this message conflicts; kept as refs/metis/${worker}/result]`;
   return `[changes not applied; kept as refs/metis/${worker}/result]`;
+}
+
+/** `[checked by test: passed]`; null without a check. */
+export function formatCheck({ check, verified, attempts }: CheckReport): string | null {
+  if (check === null) return null;
+  if (verified === null) return `[checked by ${check}: not run]`;
+  if (verified) return `[checked by ${check}: passed]`;
+  return `[checked by ${check}: failed${attempts > 1 ? ` ${attempts} times` : ''}]`;
+}
+
+/** Null where the worker changed no file of its check. */
+export function formatProtected({ protected_changes: paths }: CheckReport): string | null {
+  if (paths.length === 0) return null;
+  return `[changes to protected files dropped: ${formatNames(paths)}]`;
 }
 
 /** `[changed 2 files: a.ts, b.ts; also changed by another worker: b.ts]`; null when there is nothing to say. */
@@ -189,7 +219,11 @@ export type WorkerEnd =
       readonly structured: Result<Record<string, unknown>, readonly Issue[]> | null;
       /** The limit that refused the next model call; set for stop reason `budget_exceeded`. */
       readonly budget: { readonly scope: string; readonly left: Pusd } | null;
+      /** Why the changes are not applied although the worker did well: no merge to check, or it was outdated each time. */
+      readonly conflicts?: readonly string[];
     }
+  /** Its check failed, and no rung is left; `report` is the end of the check's output with its exit code. */
+  | { readonly kind: 'check_failed'; readonly text: string; readonly report: string }
   /** `turn.failed` or an exception; the message is scrubbed. */
   | { readonly kind: 'failed'; readonly message: string; readonly text: string }
   | { readonly kind: 'cancelled'; readonly scope: 'planner' | 'worker'; readonly text: string }
@@ -207,6 +241,8 @@ export interface DelegateOutcome {
   readonly cancel_scope: 'planner' | 'worker' | null;
   /** How the worker session ends (04 §5.4). */
   readonly disposition: Disposition;
+  /** Paths that keep the changes of a success out of the workspace, found by its check. */
+  readonly conflicts?: readonly string[];
 }
 
 export function workerOutcome(end: WorkerEnd): DelegateOutcome {
@@ -228,6 +264,10 @@ export function workerOutcome(end: WorkerEnd): DelegateOutcome {
         cancel_scope: end.scope,
         disposition: 'cancelled',
       };
+    }
+    case 'check_failed': {
+      const parts = [end.text, end.report].filter((part) => part !== '');
+      return failedOutcome('check_failed', 'check_failed', parts.join('\n\n'));
     }
     case 'completed':
       return completedOutcome(end);
@@ -255,7 +295,8 @@ export function formatForPlanner(result: PlannerResult & WorkerChanges, workerLi
   const { text, cut } = cutOutput(result);
   const isJoined = result.failure_mode === null && result.request?.apply === 'together';
   const unapplied = formatUnapplied(result, result.worker_session_id, isJoined);
-  const notes = [cut, formatChanges(result), unapplied, workerLine];
+  const protectedFiles = formatProtected(result);
+  const notes = [cut, formatCheck(result), formatChanges(result), protectedFiles, unapplied, workerLine];
   return {
     texts: text === '' ? [] : [text],
     notes: notes.filter((note) => note !== null),
@@ -338,6 +379,7 @@ function answerOutcome(end: Extract<WorkerEnd, { kind: 'completed' }>): Delegate
     insufficient_context_request: null,
     cancel_scope: null,
     disposition: 'completed',
+    ...(end.conflicts !== undefined && { conflicts: end.conflicts }),
   };
 }
 

@@ -1,4 +1,5 @@
 // The model that a worker starts on: that of its definition or its tier, with the effort that was asked for (13 §8, 22 §1).
+import type { Rung } from '#protocol/check.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import type { Effort, Tier } from '#protocol/scalars.ts';
 import { describeUnknownModel } from '../registry/find-model.ts';
@@ -27,4 +28,26 @@ export function chooseWorkerModel(
   const found = registry.resolveAlias(wanted);
   if (found === null) return err(describeUnknownModel(registry, wanted));
   return ok(found);
+}
+
+/**
+ * The model after these rungs: `tier:` puts another tier in the place of the model, `effort:` another effort, `retry`
+ * neither. Each builds on the ones before it. The error is the reason why there is none.
+ */
+export function chooseRungModel(
+  start: WorkerModelRequest,
+  rungs: readonly Rung[],
+  policies: RoutingPolicies,
+  registry: ModelRegistry,
+): Result<string | null, string> {
+  let wanted = start;
+  for (const rung of rungs) {
+    const [kind, value] = rung.split(':') as [string, string];
+    if (kind === 'tier') wanted = { model: null, tier: value as Tier, effort: wanted.effort };
+    if (kind === 'effort') wanted = { ...wanted, effort: value as Effort };
+  }
+  const found = chooseWorkerModel(wanted, policies, registry);
+  const needsModel = wanted.tier !== null || wanted.model !== null;
+  if (found.ok && found.value === null && needsModel) return err(`no model serves the tier "${wanted.tier}"`);
+  return found;
 }

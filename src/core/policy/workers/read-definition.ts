@@ -235,6 +235,8 @@ function findRuleFaults(definition: WorkerDefinition, name: string | null): read
     faults.push({ path: ['name'], message: `must equal the name of its file, "${name}"` });
   if (definition.model !== null && definition.tier !== null)
     faults.push({ path: ['tier'], message: 'cannot be set together with model; write one of the two' });
+  if (definition.check === null && definition.on_fail.length > 0)
+    faults.push({ path: ['on_fail'], message: 'needs a check' });
   if (definition.instructions?.trim() === '') faults.push({ path: ['instructions'], message: 'must not be blank' });
   return [...faults, ...findSandboxFaults(definition.sandboxes)];
 }
@@ -296,8 +298,12 @@ function quoteTag(text: string): string {
 
 /** @param instructions as they are used, from the definition or its prompt file */
 export function hashDefinition(definition: WorkerDefinition, instructions: string): string {
-  const { locked: _, effort, isolation, ...rest } = definition;
-  // Digests of before there were efforts and isolation stay what they are.
-  const newer = { ...(effort !== null && { effort }), ...(isolation !== null && { isolation }) };
+  const { locked: _, effort, isolation, check, on_fail, ...rest } = definition;
+  // Digests of before there were these fields stay what they are.
+  const newer = {
+    ...(effort !== null && { effort }),
+    ...(isolation !== null && { isolation }),
+    ...(check !== null && { check, on_fail }),
+  };
   return sha256Hex(canonicalJson({ ...rest, ...newer, instructions }));
 }

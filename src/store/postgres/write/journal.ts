@@ -79,6 +79,8 @@ function findPlaceInWrite(write: Write): Place {
       return { by: 'delivery', id: write.id };
     case 'worktree.put':
       return { by: 'session', id: write.worktree.session_id };
+    case 'attempt.put':
+      return { by: 'session', id: write.attempt.worker_session_id };
     case 'delegation.insert':
       return { by: 'session', id: write.delegation.parent_session_id };
     case 'confirmation.insert':

@@ -5,6 +5,10 @@ import path from 'node:path';
 /** Tests that `npm test` skips or runs in a short form: vitest's arguments with the environment of the long form, or a program. */
 const SUITES = {
   billing: { tests: ['test/billing'], isBuilt: false },
+  background: {
+    tests: ['test/crash/background-kill.test.ts', 'test/cluster/background-kill.test.ts'],
+    env: { BACKGROUND_KILLS: '300' },
+  },
   clients: { program: 'scripts/test-clients.mjs' },
   cluster: {
     tests: ['test/cluster'],

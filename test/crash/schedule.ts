@@ -61,8 +61,11 @@ function gate(): { readonly passed: Promise<void>; open(): void } {
   return { passed, open };
 }
 
+/** What the models answer to the call of a key. */
+export type Plan = (key: string) => FakeMessage;
+
 /** Runs until the server has been killed `kills` times, lets what is open end, and stops it. */
-export async function killAtRandom(seed: number, kills: number): Promise<Outcome> {
+export async function killAtRandom(seed: number, kills: number, plan: Plan = answerTo): Promise<Outcome> {
   const asks: Ask[] = [];
   const chance = random(seed);
   const latency = random(seed + 1);
@@ -71,7 +74,7 @@ export async function killAtRandom(seed: number, kills: number): Promise<Outcome
     const key = keyOf(call);
     asks.push({ key, number: call.number, start: Number(/start-(\d+)/.exec(call.path)![1]) });
     await pause(5 + latency() * 60);
-    return { ...answerTo(key), usage: { input: INPUT_TOKENS + call.number, output: 7 } };
+    return { ...plan(key), usage: { input: INPUT_TOKENS + call.number, output: 7 } };
   });
 
   let up = gate();
@@ -198,8 +201,9 @@ function newestEventId(world: World, rootId: string): string | undefined {
 function keyOf(call: FakeCall): string {
   const said = (call.body.messages as Json[]).filter((m) => m.role !== 'system');
   const isTurn = (m: Json) => m.role === 'user' && JSON.stringify(m.content).includes('turn s');
-  const answers = said.slice(said.findLastIndex(isTurn) + 1).filter((m) => m.role === 'assistant').length;
-  if (call.wire === 'anthropic') return `${/turn (\S+)/.exec(call.user)![1]} planner ${answers}`;
+  const begun = said.findLastIndex(isTurn);
+  const answers = said.slice(begun + 1).filter((m) => m.role === 'assistant').length;
+  if (call.wire === 'anthropic') return `${/turn ([\w.]+)/.exec(JSON.stringify(said[begun]))![1]} planner ${answers}`;
   const [, turn, job] = /job (\S+) (\S+)/.exec(call.system)!;
   return `${turn} ${job} ${answers}`;
 }

@@ -33,10 +33,12 @@ export const message = (name: string): string => `turn ${name}`;
 /**
  * @param latency before an answer, ms
  * @param meanwhile is waited for as well
+ * @param plan what the models answer, in place of the above
  */
 export function plannedWork(
   latency: () => number,
   meanwhile: (ask: Ask) => Promise<void> | void = () => {},
+  plan: (key: string) => FakeMessage = answerTo,
 ): PlannedWork {
   const asks: Ask[] = [];
   return {
@@ -46,7 +48,7 @@ export function plannedWork(
       asks.push(ask);
       await meanwhile(ask);
       await pause(latency());
-      return { ...answerTo(ask.key), usage: { input: INPUT_TOKENS + ask.number, output: 7 } };
+      return { ...plan(ask.key), usage: { input: INPUT_TOKENS + ask.number, output: 7 } };
     },
   };
 }
@@ -58,7 +60,7 @@ function keyOf(call: FakeCall): string {
   const begun = job === null ? said.findLastIndex(isTurn) : -1;
   const answers = said.slice(begun + 1).filter((m) => m.role === 'assistant').length;
   if (job !== null) return `${job[1]} ${job[2]} ${answers}`;
-  return `${/turn (\S+)/.exec(call.user)![1]} planner ${answers}`;
+  return `${/turn ([\w.-]+)/.exec(JSON.stringify(said[begun]))![1]} planner ${answers}`;
 }
 
 function answerTo(key: string): FakeMessage {

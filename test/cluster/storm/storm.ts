@@ -11,6 +11,8 @@ export interface StormOptions {
   readonly nats: string | null;
   readonly seconds: number;
   readonly sessions: number;
+  /** What the models answer; absent = the planned work. */
+  readonly plan?: Parameters<typeof plannedWork>[2];
 }
 
 export interface Storm {
@@ -74,8 +76,8 @@ const CALLS_OPEN_AT_LOSSES = `
 
 const OWNED_BY_OTHERS = 'SELECT 1 FROM trees WHERE owner_node NOT IN (SELECT id FROM nodes WHERE name = ANY ($1))';
 
-export async function storm({ database, nats, seconds, sessions }: StormOptions): Promise<Storm> {
-  const work = plannedWork(() => 50 + Math.random() * 200);
+export async function storm({ database, nats, seconds, sessions, plan }: StormOptions): Promise<Storm> {
+  const work = plannedWork(() => 50 + Math.random() * 200, undefined, plan);
   const set = nats === null ? {} : { 'nats.url': nats };
   const closing: (() => void | Promise<void>)[] = [];
   const close = async () => {

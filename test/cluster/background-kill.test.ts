@@ -1,0 +1,66 @@
+// Three nodes that are killed at random beside turns with background workers: others take these up, and each result is read once (20 §9).
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { FakeMessage } from '../support/fake-provider.ts';
+import { type Account, accountOf } from '../support/planned-work.ts';
+import { natsService, postgresService } from '../support/services.ts';
+import { type Storm, storm } from './storm/storm.ts';
+
+/** A node is killed every two seconds. */
+const SECONDS = Number(process.env.BACKGROUND_KILLS ?? 4) * 2;
+const SESSIONS = 8;
+const { url, missing } = await postgresService();
+const nats = await natsService();
+
+/** Every planner: two workers beside a command, then answers. Every worker: a look at its folder, its answer. */
+function answerTo(key: string): FakeMessage {
+  const [turn, who, answers] = key.split(' ') as [string, string, string];
+  const job = (name: string) => ({
+    name: 'delegate',
+    input: { tier: 'fast', task: `job ${turn} ${name}`, background: true },
+  });
+  if (who === 'planner' && answers === '0') return { tool_calls: [job('left'), job('right')] };
+  if (answers === '0' || (who === 'planner' && answers === '1'))
+    return { tool_calls: [{ name: 'list_files', input: { path: '.' } }] };
+  return { text: `${who} done` };
+}
+
+describe.skipIf(url === null)(
+  `background workers in a storm of ${SECONDS} s${missing && `, skipped: ${missing}`}`,
+  () => {
+    let run: Storm;
+    let account: Account;
+    beforeAll(
+      async () => {
+        run = await storm({ database: url!, nats: nats.url, seconds: SECONDS, sessions: SESSIONS, plan: answerTo });
+        account = await accountOf(run.nodes, run.work);
+      },
+      (SECONDS + 300) * 1000,
+    );
+    afterAll(() => run?.close());
+
+    // Promise 20.20: kills of three nodes: each result in the history exactly once, no turn ended before its workers, nothing paid twice.
+    test('every turn completes behind its workers, with each result once, and no stored answer is paid twice', async () => {
+      expect(run.kills).toBeGreaterThan(0);
+      expect(account).toMatchObject({
+        turns: { 'completed end_turn': run.turns.length },
+        unended: [],
+        strayWorkers: [],
+        paidTwice: [],
+      });
+      expect(account.unpaid).toBeLessThanOrEqual(run.openAtLosses);
+      const results = await run.nodes.rows(`
+      SELECT d.worker_session_id AS worker,
+        (SELECT count(*) FROM messages m WHERE m.turn_id = d.parent_turn_id
+          AND m.content_json LIKE '%[worker ' || d.worker_session_id || ' completed]%') AS read,
+        (SELECT count(*) FROM deliveries e WHERE e.worker_session_id = d.worker_session_id
+          AND e.delivered_at IS NOT NULL) AS delivered
+      FROM delegations d WHERE d.status = 'completed'`);
+      expect(results.length).toBe(2 * run.turns.length);
+      expect(results.filter(({ read, delivered }) => Number(read) !== 1 || Number(delivered) !== 1)).toEqual([]);
+      const early = await run.nodes.rows(`
+      SELECT e.id FROM events e JOIN events d ON d.turn_id = e.turn_id AND d.id > e.id
+      WHERE e.type = 'turn.completed' AND d.type LIKE 'delegate.%'`);
+      expect(early).toEqual([]);
+    });
+  },
+);

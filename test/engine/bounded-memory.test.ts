@@ -64,6 +64,7 @@ it('1,000 models without a price are logged once each, an older one again', asyn
       latency: 0,
       where: {},
       bill: null,
+      prices: null,
     });
   };
   const logged = () => lines.filter((line) => JSON.stringify(line).includes('no price for this model')).length;

@@ -1,7 +1,11 @@
 // A cap that holds over a client's calls: they wait, make do with less, and only then are refused (19 §2.5, §2.6).
 import { createHash } from 'node:crypto';
+import fs from 'node:fs';
+import path from 'node:path';
 import { expect, test } from 'vitest';
+import type { LlmCallCompleted } from '#protocol/event/turn-events.ts';
 import { toPusd } from '#protocol/money.ts';
+import { priceFileA } from '../../support/prices.ts';
 import { until } from '../../support/until.ts';
 import { claudeCode, type GatewayWorld, jsonOf, startGateway } from './world.ts';
 
@@ -136,6 +140,37 @@ test('a limit that is lowered while the tokens of a call are counted refuses it'
   finish();
   expect((await answer).status).toBe(400);
   expect(world.provider.received).toHaveLength(1);
+});
+
+// Promise 22.13: a call under a limit keeps the prices that it was reserved with.
+test('prices that are taken while calls are open pass no limit: each is stamped with what it was reserved with', async () => {
+  let go = () => {};
+  const held = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  const world = await startGateway(() => ({ before: held, usage: { input: 100, output: 4000 } }));
+  const { server, folder } = world;
+  const limited = { ...claudeCode('s1'), 'x-metis-budget-usd': '0.5' };
+  const session = await server.session(folder, 'opus', { max_cost_usd: '0.9', on_reached: 'stop' });
+  const calls = [ask(world, limited), ask(world, claudeCode('s2'))];
+  const turn = server.turn(session, 'hi');
+  await until(() => world.provider.received.length === 3);
+  const dear = JSON.parse(priceFileA());
+  dear.pricing_version = 'dear';
+  for (const entry of Object.values<Record<string, string>>(dear.models)) entry.output_per_mtok_usd = '900';
+  fs.writeFileSync(path.join(folder, 'prices-0.json'), JSON.stringify(dear));
+  await server.reload();
+  go();
+  await Promise.all([...calls, turn]);
+  const rows = server.events.flatMap(({ type, session_id, payload }) =>
+    type === 'llm.call_completed' ? [{ session_id, ...(payload as LlmCallCompleted) }] : [],
+  );
+  const versions = rows.map(({ pricing_version }) => pricing_version);
+  expect(versions.toSorted()).toEqual(['A', 'A', 'dear']);
+  for (const { pricing_version, cost_usd } of rows)
+    if (pricing_version === 'A') expect(toPusd(cost_usd)).toBeLessThanOrEqual(toPusd('0.5'));
+  expect((await server.client.getSession(session)).budget).toMatchObject({ reserved_usd: '0' });
+  expect((await ask(world, limited)).status).toBe(402);
 });
 
 // Promise 19.9: a spent limit is 402 billing_error, not to be retried, 400 on responses; nothing sent; a raised one passes.

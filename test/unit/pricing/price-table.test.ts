@@ -1,7 +1,9 @@
 // Table files, overlays and versions (08 §2, §3).
 import { describe, expect, it } from 'vitest';
 import { formatPriceTable, parsePriceTable } from '#core/policy/pricing/price-file.ts';
-import { describeStaleRates, storedPriceTable } from '#core/policy/pricing/price-table.ts';
+import { ceilingPrice, describeStaleRates, storedPriceTable } from '#core/policy/pricing/price-table.ts';
+import { toPusd } from '#protocol/money.ts';
+import { STANDARD_TERMS } from '#protocol/usage.ts';
 import { priceFileA, priceTableA, tableOf } from '../../support/prices.ts';
 
 const HAIKU = 'anthropic:claude-haiku-4-5';
@@ -128,6 +130,26 @@ describe('overlays', () => {
     const later = overlay.replace('"o1"', '"o2"').replace('"2"', '"4"');
     const table = tableOf(priceFileA(), overlay, later);
     expect([table.version, table.ratesFor(HAIKU, 0)?.input]).toEqual(['A+o1+o2', 4_000_000n]);
+  });
+});
+
+describe('the ceiling of a price', () => {
+  const ceiling = (entry: object, prompt_tokens: number) => {
+    const terms = { ...STANDARD_TERMS, speed: 'standard' };
+    const call = { prompt_tokens, output_tokens: 10, cache: 'none', terms } as const;
+    return ceilingPrice(tableOf(JSON.stringify(fileWith(entry))), 'x:y', call);
+  };
+
+  it('is that of the prompt up to a step, where one beyond it costs less', () => {
+    const cheap = { above_prompt_tokens: 1000, input_per_mtok_usd: '0.1', output_per_mtok_usd: '0.1' };
+    expect(ceiling({ long_context: [cheap] }, 2000)).toBe(toPusd('0.00102'));
+    expect(ceiling({ long_context: [cheap] }, 1000)).toBe(toPusd('0.00102'));
+    const dear = { above_prompt_tokens: 1000, input_per_mtok_usd: '3' };
+    expect(ceiling({ long_context: [cheap, { ...dear, above_prompt_tokens: 1500 }] }, 2000)).toBe(toPusd('0.00602'));
+  });
+
+  it('counts the prompt as read from a cache, where that costs more', () => {
+    expect(ceiling({ cached_read_per_mtok_usd: '4' }, 1000)).toBe(toPusd('0.00402'));
   });
 });
 

@@ -272,7 +272,7 @@ function priceGatewayCall(
   prompt: OpeningOptions['prompt'],
 ): PricedCall {
   const { session, new_root, model, facts, unbounded } = call;
-  const { prices, registry, config } = engine;
+  const { registry, config } = engine;
   const priced: PricedCall = {
     covered: { session: { ...session, new_root }, caps: [] },
     asked: findOutputBound(facts, model, findAdapter(engine, model)),
@@ -282,6 +282,7 @@ function priceGatewayCall(
     async price() {
       const whole = await prompt(engine.tokenizer !== null && model.tokenizer !== null);
       priced.bound ??= await boundPrompt(engine, session.id, model, whole);
+      const { prices } = priced.bound;
       const bill = { prices, registry, model, facts, prompt: whole, prompt_tokens: priced.bound.tokens };
       if (unbounded) return (tokens) => computeLargestWindow(bill, tokens);
       return (tokens) => computeLargestBill(bill, tokens);

@@ -153,6 +153,7 @@ function draftCompleted(
     latency: measureLatency(engine, call),
     where: { session_id: session.id, request_id },
     bill: reading.bill,
+    prices: call.prompt?.prices ?? null,
   });
   return draft({
     type: 'llm.call_completed',

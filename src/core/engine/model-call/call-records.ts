@@ -10,6 +10,7 @@ import { type ContentBlock, type StoredMessage, textBlock, toolUses, withoutRaw 
 import type { MessageComplete, StreamEvent } from '#protocol/model-call.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';
 import type { ReportedBill, TokenUsage, Usage } from '#protocol/usage.ts';
+import type { BoundPrompt } from '../money/call-price.ts';
 import { type Charged, stampUsage } from '../money/stamp-usage.ts';
 import type { ModelCatalog, Runtime } from '../state/engine.ts';
 import type { BudgetRefusal } from '../state/memory.ts';
@@ -45,8 +46,8 @@ export interface Call {
   readonly stream: StreamState;
   /** A money limit covers the call, and may need a warning about its share. */
   readonly limited: boolean;
-  /** Input tokens that were reserved for; null where no limit covers the call. */
-  readonly reserved_input_tokens: number | null;
+  /** The prompt that was reserved for; null where no limit covers the call. */
+  readonly prompt: BoundPrompt | null;
   /** The call was paid for and its cost could not be stored: its reservation is kept. */
   unbooked: boolean;
 }
@@ -63,7 +64,8 @@ export function chargeCall(
   },
 ): Charged {
   const { served_model: served, latency_ms: latency, bill } = answer;
-  return stampUsage(engine, call.run.model, tokens, { served, latency, bill, where: logFields(call.run) });
+  const prices = call.prompt?.prices ?? null;
+  return stampUsage(engine, call.run.model, tokens, { served, latency, bill, prices, where: logFields(call.run) });
 }
 
 export function buildMessage(

@@ -22,7 +22,7 @@ import { type Failure, observeOutcome, settleFailure } from './settle-call.ts';
 /** @param content the answer so far */
 function correctUsage(
   engine: Pick<Runtime, 'log'>,
-  call: Pick<Call, 'reserved_input_tokens'>,
+  call: Pick<Call, 'prompt'>,
   request: CanonicalRequest,
   { usage: reported, content }: { readonly usage: TokenUsage; readonly content: readonly ContentBlock[] },
 ): TokenUsage {
@@ -45,15 +45,11 @@ function correctUsage(
 }
 
 /** An estimate of the prompt by its characters may be above what was reserved for it: no cap is passed by an estimate. */
-function limitEstimate(
-  { reserved_input_tokens: most }: Pick<Call, 'reserved_input_tokens'>,
-  request: CanonicalRequest,
-  usage: TokenUsage,
-): TokenUsage {
-  if (most === null || !usage.usage_estimated || usage.input_tokens <= most) return usage;
+function limitEstimate({ prompt }: Pick<Call, 'prompt'>, request: CanonicalRequest, usage: TokenUsage): TokenUsage {
+  if (prompt === null || !usage.usage_estimated || usage.input_tokens <= prompt.tokens) return usage;
   // The answer alone was estimated.
   if (usage.input_tokens !== estimateRequest(request)) return usage;
-  return { ...usage, input_tokens: most };
+  return { ...usage, input_tokens: prompt.tokens };
 }
 
 /** Tokens of an answer by its characters, four per token; never above its bound. */
@@ -183,7 +179,7 @@ function newCall(
       input_errors: new Map(),
     },
     limited: of.limited,
-    reserved_input_tokens: of.prompt?.tokens ?? null,
+    prompt: of.prompt,
     unbooked: false,
   };
 }

@@ -1,6 +1,6 @@
 // The most that a call can cost (14 §2).
 import { requestPrompt, type SentParts } from '#core/policy/context/request-prompt.ts';
-import { ceilingPrice, isAnsweredByOther } from '#core/policy/pricing/price-table.ts';
+import { ceilingPrice, isAnsweredByOther, type PriceTable } from '#core/policy/pricing/price-table.ts';
 import {
   computeTokenBound,
   type KnownPrompt,
@@ -22,6 +22,8 @@ import { lookUpPrompt, type PromptTrace, rememberPrompt } from '../state/memory.
 export interface BoundPrompt {
   readonly tokens: number;
   readonly trace: PromptTrace;
+  /** What the call is reserved with and stamped with, also where newer prices are taken meanwhile. */
+  readonly prices: PriceTable;
 }
 
 /** Below this size, counting tokens costs more than it saves. */
@@ -37,13 +39,14 @@ export async function boundPrompt(
   model: ModelEntry,
   prompt: Prompt,
 ): Promise<BoundPrompt> {
+  const prices = engine.prices.now();
   const { known, trace } = lookUpPrompt(engine.prompts, session, model.id, prompt);
   const adapter = engine.registry.adapters.get(model.adapter);
   const overhead = adapter === undefined ? 0 : overheadTokens(adapter);
   const computeBound = (text: NewText) => computeTokenBound(text, model.capabilities, overhead);
   const candidates = [null, ...known].map((given: KnownPrompt | null) => selectNewText(prompt, given));
   const best = candidates.reduce((least, text) => (computeBound(text) < computeBound(least) ? text : least));
-  return { tokens: computeBound(await countTokens(engine, model, best)), trace };
+  return { tokens: computeBound(await countTokens(engine, model, best)), trace, prices };
 }
 
 /** The bound with the tokens of the prompt's texts in place of their bytes, where the model's tokenizer is known. */
@@ -89,7 +92,7 @@ export async function computeCeiling(
 ): Promise<{ readonly price: Pusd; readonly prompt: BoundPrompt }> {
   const prompt = await boundPrompt(engine, session, model, requestPrompt(request));
   const adapter = engine.registry.adapters.get(model.adapter);
-  const price = ceilingPrice(engine.prices, resolvePricingId(engine, model.id), {
+  const price = ceilingPrice(prompt.prices, resolvePricingId(engine, model.id), {
     prompt_tokens: prompt.tokens,
     output_tokens: request.max_output_tokens,
     cache: adapter === undefined ? 'none' : promptClass(adapter, request.cache_ttl),

@@ -2,7 +2,7 @@
 import { findEntryByName } from '#core/policy/gateway/model-names.ts';
 import { type PricedBill, type PricedRound, priceBill } from '#core/policy/pricing/call-bill.ts';
 import { dropStandard } from '#core/policy/pricing/fees.ts';
-import { resolveServedModelId, selectPriceRow } from '#core/policy/pricing/price-table.ts';
+import { type PriceTable, resolveServedModelId, selectPriceRow } from '#core/policy/pricing/price-table.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import { fromPusd, type Pusd } from '#protocol/money.ts';
 import {
@@ -31,7 +31,11 @@ interface AnsweredCall {
   /** Goes into a warning. */
   readonly where: object;
   readonly bill: ReportedBill | null;
+  /** What the call was reserved with: a newer table could pass the limit. Null = no limit covers it, the active table. */
+  readonly prices: PriceTable | null;
 }
+
+type Stamping = Pick<Runtime & ModelCatalog, 'unpriced' | 'log' | 'registry' | 'prices'>;
 
 /** Clients and providers may name any model: beyond this many the oldest names are logged again. */
 const MAX_UNPRICED = 1000;
@@ -39,12 +43,13 @@ const NO_USES: ReadonlyMap<string, number> = new Map();
 
 /** @param tokens the sums of the billed rounds, where there are several */
 export function stampUsage(
-  engine: Runtime & ModelCatalog,
+  { unpriced: logged, log, registry, prices: active }: Stamping,
   model: ModelEntry,
   tokens: TokenUsage,
   call: AnsweredCall,
 ): Charged {
   const { bill } = call;
+  const engine = { unpriced: logged, log, registry, prices: call.prices ?? active };
   const row = findPriceRow(engine, model, call.served);
   let samplings: readonly Sampling[] = [{ kind: 'message', entry: model, model: row, usage: tokens, billed: true }];
   // Where counts are estimated the call is one round.
@@ -97,7 +102,7 @@ interface Sampling {
 
 /** A round without a model belongs to the call's model; after fallbacks the last model is the one that served. */
 function listSamplings(
-  engine: ModelCatalog,
+  engine: Pick<ModelCatalog, 'registry' | 'prices'>,
   model: ModelEntry,
   rounds: readonly ReportedRound[],
   served: string | null,
@@ -163,7 +168,7 @@ function describePrice({ tokens, surcharge, priced }: PricedRound): Pick<Round, 
 }
 
 /** Logs one line per model. */
-function warnOfUnpriced({ unpriced, prices, log }: Runtime & ModelCatalog, model: string, where: object): void {
+function warnOfUnpriced({ unpriced, prices, log }: Stamping, model: string, where: object): void {
   if (unpriced.has(model)) return;
   unpriced.add(model);
   if (unpriced.size > MAX_UNPRICED) unpriced.delete(unpriced.values().next().value!);

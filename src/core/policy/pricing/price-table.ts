@@ -60,6 +60,8 @@ export interface PriceTable {
   ratesFor(model: string, promptTokens: number): RateSet | null;
   /** Throws `RangeError` for counts that are not whole and non-negative, never for an unknown model. */
   cost(model: string, usage: TokenUsage): { readonly cost_pusd: Pusd; readonly priced: boolean };
+  /** The table as it is now: a live one may be replaced meanwhile. */
+  now(): PriceTable;
   /** A new table `old+version` whose entries for these ids replace the old ones whole. */
   withOverlay(version: string, models: Readonly<Record<string, RawEntry>>): PriceTable;
 }
@@ -90,6 +92,7 @@ export function createLivePrices(first: PriceTable): LivePrices {
     has: (model) => current.has(model),
     ratesFor: (model, prompt) => current.ratesFor(model, prompt),
     cost: (model, usage) => current.cost(model, usage),
+    now: () => current,
     withOverlay: (version, models) => current.withOverlay(version, models),
     replace(next) {
       current = next;
@@ -160,7 +163,7 @@ function createTable(head: TableHead, models: Readonly<Record<string, ResolvedEn
     if (free.has(getProvider(model))) return ZERO_RATES;
     return null;
   };
-  return {
+  const table: PriceTable = {
     version: head.version,
     source: head.source,
     importedOn: head.importedOn,
@@ -173,9 +176,11 @@ function createTable(head: TableHead, models: Readonly<Record<string, ResolvedEn
       if (set === null) return { cost_pusd: ZERO_PUSD, priced: false };
       return { cost_pusd: priceUsage(set, usage), priced: true };
     },
+    now: () => table,
     withOverlay: (version, overlay) =>
       createTable({ ...head, version: overlayVersion(head.version, version) }, { ...models, ...resolveAll(overlay) }),
   };
+  return table;
 }
 
 function resolveAll(models: Readonly<Record<string, RawEntry>>): Record<string, ResolvedEntry> {
@@ -234,21 +239,25 @@ export function ceilingPrice(
     readonly terms: Terms;
   },
 ): Pusd {
-  const { prompt_tokens, output_tokens, cache } = call;
-  const plain = prices.cost(pricingId, { ...NO_TOKENS, input_tokens: prompt_tokens, output_tokens }).cost_pusd;
-  let most = plain;
-  if (cache !== 'none') {
-    const written = prices.cost(pricingId, {
-      ...NO_TOKENS,
-      cache_creation_input_tokens: prompt_tokens,
-      cache_creation_1h_input_tokens: cache === 'write_1h' ? prompt_tokens : 0,
-      output_tokens,
-    }).cost_pusd;
-    if (written > plain) most = written;
-  }
-  if (!Object.hasOwn(prices.models, pricingId)) return most;
-  const { by, over } = largestMultiplier(prices.models[pricingId]!.multipliers, call.terms);
+  const entry = Object.hasOwn(prices.models, pricingId) ? prices.models[pricingId]! : null;
+  const steps = (entry?.long_context ?? []).map((step) => step.above_prompt_tokens);
+  // Beyond a step a longer prompt may cost less than one up to it.
+  const sizes = [call.prompt_tokens, ...steps.filter((above) => above < call.prompt_tokens)];
+  const most = sizes
+    .flatMap((prompt) => listPromptClasses(prompt, call.cache))
+    .map((usage) => prices.cost(pricingId, { ...NO_TOKENS, ...usage, output_tokens: call.output_tokens }).cost_pusd)
+    .reduce((best, cost) => (cost > best ? cost : best));
+  if (entry === null) return most;
+  const { by, over } = largestMultiplier(entry.multipliers, call.terms);
   return ((most * by + over - 1n) / over) as Pusd;
+}
+
+/** Each class that a whole prompt of this size can be billed as. */
+function listPromptClasses(prompt: number, cache: PromptClass): Partial<TokenUsage>[] {
+  const classes: Partial<TokenUsage>[] = [{ input_tokens: prompt }, { cached_input_tokens: prompt }];
+  if (cache === 'none') return classes;
+  const written = { cache_creation_input_tokens: prompt };
+  return [...classes, { ...written, cache_creation_1h_input_tokens: cache === 'write_1h' ? prompt : 0 }];
 }
 
 // Sizes of prompts that share their rates, so that calls can be priced together (08 §4.2, §7).

@@ -20,7 +20,7 @@ import {
   smallWindow,
 } from '../support/windows.ts';
 
-const WINDOW = 20_000;
+const WINDOW = 21300;
 const ELIDED = /^\[elided: result of fetch, \d+ bytes; call the tool again if needed\]$/;
 
 type Mode = 'off' | 'elide' | 'summarize';

@@ -19,12 +19,12 @@ it('a worker that is cancelled while its planner is taken up again is cancelled,
       planner({ tool_calls: [delegate('job')], usage: { input_tokens: 100, output_tokens: 20 } }, { text: 'end' }),
       worker(
         'job',
-        { tool_calls: [call('list_files', {})], usage: { input_tokens: 36_500, output_tokens: 100 } },
+        { tool_calls: [call('list_files', {})], usage: { input_tokens: 56_500, output_tokens: 100 } },
         { text: 'never' },
       ),
     ),
   });
-  const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '0.04' });
+  const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '0.06' });
   const turnId = await t.submit(session, 'go');
   await t.event('budget.exceeded');
   await t.engine.locks.turn(turnId)?.done;

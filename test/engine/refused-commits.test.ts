@@ -32,12 +32,12 @@ describe('a refused commit', () => {
         }),
         worker('job', {
           tool_calls: [call('list_files', {})],
-          usage: { input_tokens: 36_500, output_tokens: 100 },
+          usage: { input_tokens: 56_500, output_tokens: 100 },
         }),
       ),
       files: { 'a.txt': 'a' },
     });
-    const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '0.04' });
+    const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '0.06' });
     failOnce(
       t,
       (batch) =>

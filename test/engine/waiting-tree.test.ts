@@ -6,7 +6,7 @@ import { patchSession } from '#core/engine/manage-session.ts';
 import { toPusd } from '#protocol/money.ts';
 import { toolText } from '#protocol/tool.ts';
 import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
-import { at, gate, restart, turns } from '../support/moments.ts';
+import { at, emits, gate, restart, turns } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { turnOf } from '../support/stored.ts';
 import { tool } from '../support/tools.ts';
@@ -142,21 +142,17 @@ describe('a limit that is raised while something else moves', () => {
     const t = await startEngine({ config, scenario: pair });
     const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '1' });
     await patchSession(t.engine, session.id, { max_cost_usd: TINY });
-    const { spend } = t.engine.store;
-    const { sumTree } = spend;
-    let asked = 0;
+    const { journal } = t.engine;
+    const { commit } = journal;
     const raised = gate();
-    Object.assign(spend, {
-      sumTree: async (root: typeof session.id) => {
-        const spent = await sumTree(root);
-        // First for the message, then for its call.
-        if (++asked === 2) {
-          await patchSession(t.engine, session.id, { max_cost_usd: '0.5' });
-          raised.open();
-        }
-        return spent;
-      },
-    });
+    journal.commit = async (batch) => {
+      if (emits(batch, 'budget.exceeded')) {
+        journal.commit = commit;
+        await patchSession(t.engine, session.id, { max_cost_usd: '0.5' });
+        raised.open();
+      }
+      return commit(batch);
+    };
     const turnId = await t.submit(session, 'go');
     await raised.opened;
     expect(await t.ended(turnId)).toMatchObject({ status: 'completed', output: 'end' });

@@ -13,6 +13,8 @@ import { registryAt, WIRES } from '../../support/registry-at.ts';
 const DECKS = ['aurora', 'birchwood', 'corvid'];
 const EXAMPLE = path.join(ROOT, 'examples/pitchdeck-eval');
 const scores = (deck: string) => ({ deck: `${deck}.pdf`, problem: 5, traction: 5, team: 5, verdict: 'Fair.' });
+/** The answer of a worker; the lines behind it are the server's. */
+const readScores = (result: string) => result.split('\n', 1)[0]!;
 
 test('the decks are what their script writes, byte for byte', () => {
   const made = tempFolder();
@@ -48,7 +50,12 @@ describe.each(WIRES)('the definitions of the example over the %s wire', (wire) =
         return { tool_calls: calls };
       }
       if (spoken === 2)
-        return { tool_calls: call.results.map((text) => file(JSON.parse(text).deck.replace('.pdf', '.json'), text)) };
+        return {
+          tool_calls: call.results.map((text) => {
+            const scored = readScores(text);
+            return file(JSON.parse(scored).deck.replace('.pdf', '.json'), scored);
+          }),
+        };
       return { text: 'All equal.' };
     };
     const fake = await startStrictFake(async (call) => answer(call));

@@ -18,7 +18,9 @@ import { makeDelegationResult } from '#protocol/api/worker-bodies.ts';
 import { fromPusd, sumPusd, toPusd } from '#protocol/money.ts';
 import { type Answer, type ApprovalMode, type ApprovalState, delegate, resumeDelegation } from './delegate-call.ts';
 import {
+  DELEGATE_KEYS,
   listTools,
+  NAMED_KEYS,
   OWN_NAMES,
   toDelegationResult,
   toErrorResult,
@@ -137,26 +139,13 @@ async function callTool(
     const body = requireKnownKeys(input, DELEGATE_KEYS) as NewDelegation;
     return delegate(root, ctx, body, { who: `${String(input.tier)} worker`, seconds, asking });
   }
-  const body = { worker, ...requireKnownKeys(input, ['input', 'attachments']) } as NewDelegation;
+  const body = { worker, ...requireKnownKeys(input, NAMED_KEYS) } as NewDelegation;
   return delegate(root, ctx, body, { who: worker, seconds, asking });
 }
 
 function readContent(response: object): Input | undefined {
   return (response as { readonly content?: Input }).content;
 }
-
-const DELEGATE_KEYS = [
-  'tier',
-  'effort',
-  'task',
-  'context',
-  'output_schema',
-  'allowed_tools',
-  'max_tokens',
-  'timeout_seconds',
-  'max_cost_usd',
-  'continue',
-] as const;
 
 /** Checked here because the server would report an unknown key by the names of its own API. */
 function requireKnownKeys(input: Input, keys: readonly string[]): Input {

@@ -11,6 +11,16 @@ const WAIT = {
     'Seconds to wait for the result, for clients that end calls early. When they are over the answer is {"status": "running", "worker_session_id"}; ask `workers` for the result.',
 };
 
+/** From outside a worker that still runs cannot be continued. */
+const CONTINUABLE = {
+  ...CONTINUED,
+  continue: {
+    type: 'string',
+    description:
+      '`worker_session_id` of a worker that has ended: the new one starts with its prompt and messages and then gets this task.',
+  },
+};
+
 const CHANGED = 'What the worker changed in the workspace.';
 const DROPPED = 'Tools that were asked for, or are those of the session, and that the worker did not get.';
 /** A DelegateResult, or the worker's id while it still runs. */
@@ -70,12 +80,15 @@ Delegate what is mechanical or bulky and easy to state: searching, renaming, sum
       max_tokens: { type: 'integer', minimum: 1, description: "Limit on the worker's output tokens." },
       timeout_seconds: { type: 'integer', minimum: 1, maximum: 3600, description: 'When the worker is stopped.' },
       max_cost_usd: { type: 'string', description: 'Limit on its cost in US dollars, such as "0.25".' },
-      ...CONTINUED,
+      ...CONTINUABLE,
       wait_seconds: WAIT,
     },
   },
   outputSchema: RESULT,
 };
+
+/** The arguments that are passed on to the server. */
+export const DELEGATE_KEYS = listPassedKeys(DELEGATE);
 
 const WORKERS: Tool = {
   name: 'workers',
@@ -116,7 +129,11 @@ export function listTools(workers: readonly WorkerInfo[]): Tool[] {
   return [DELEGATE, ...named, WORKERS, COST];
 }
 
-function workerTool({ name, description, accepts_attachments }: WorkerInfo): Tool {
+function workerTool({
+  name,
+  description,
+  accepts_attachments,
+}: Pick<WorkerInfo, 'name' | 'description' | 'accepts_attachments'>): Tool {
   const attachments = {
     attachments: { type: 'array', items: { type: 'string' }, description: 'Files of the workspace that it is given.' },
   };
@@ -130,13 +147,20 @@ function workerTool({ name, description, accepts_attachments }: WorkerInfo): Too
       properties: {
         input: { type: 'string', minLength: 1, description: 'What it is to do.' },
         ...(accepts_attachments ? attachments : {}),
-        ...CONTINUED,
+        ...CONTINUABLE,
         ...ISOLATED,
         wait_seconds: WAIT,
       },
     },
     outputSchema: RESULT,
   };
+}
+
+/** Of the tool of any named worker; the server refuses attachments where the worker takes none. */
+export const NAMED_KEYS = listPassedKeys(workerTool({ name: '', description: null, accepts_attachments: true }));
+
+function listPassedKeys({ inputSchema }: Tool): readonly string[] {
+  return Object.keys(inputSchema.properties ?? {}).filter((key) => key !== 'wait_seconds');
 }
 
 /** About 25,000 tokens, which is what clients pass on to their model. */

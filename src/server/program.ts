@@ -33,13 +33,20 @@ function createDemoCommand(context: CommandContext, finish: Finish): Command {
     'Show a planner that delegates to three workers; needs no key and no network.',
     'metis demo --keep',
     'metis demo --workers',
+    'metis demo --worktrees',
   )
     .option('--keep', 'keep the server running afterwards')
     .option('--workers', 'run the demo of named workers, which judge three pitch decks')
     .addOption(
+      new Option(
+        '--worktrees',
+        'run the demo of four workers that edit one file at the same time; needs git',
+      ).conflicts('workers'),
+    )
+    .addOption(
       new Option('--provider <name>', 'use real models instead of scripted ones').choices(['anthropic', 'openai']),
     )
-    .action((flags: { keep?: boolean; provider?: string; workers?: boolean }) =>
+    .action((flags: { keep?: boolean; provider?: string; workers?: boolean; worktrees?: boolean }) =>
       finish(import('./commands/demo.ts').then(({ demo }) => demo(context, flags))),
     );
 }

@@ -152,6 +152,24 @@ describe('piped into a file', () => {
   });
 });
 
+describe('--worktrees', () => {
+  it('has four workers change one file at once, and the one in conflict resolve it; nothing of the person is touched', async () => {
+    const env = { TMPDIR: temporary, GIT_CONFIG_COUNT: '1', GIT_CONFIG_KEY_0: 'core.bare', GIT_CONFIG_VALUE_0: 'true' };
+    const { code, stdout, stderr } = await run(['demo', '--worktrees'], { home: home.path, env });
+    expect([code, stderr]).toEqual([0, '']);
+    const outcomes = stdout.split('\n').filter((line) => line.includes(': worktree, '));
+    expect(outcomes).toEqual([
+      ...[1, 2, 3].map((n) => `worker ${n}: worktree, applied`),
+      'worker 4: worktree, not applied, conflict in src/format.mjs',
+      'worker 5, continues worker 4: worktree, applied',
+    ]);
+    expect(stdout.replaceAll('\n', ' ')).toContain('The tests pass.');
+    for (const line of stdout.split('\n')) expect(line.length).toBeLessThanOrEqual(80);
+    expect(fs.readdirSync(home.path)).toEqual(['tmp']);
+    expect(fs.readdirSync(temporary).filter((name) => name.startsWith('metis-'))).toEqual([]);
+  }, 60_000);
+});
+
 describe.skipIf(!HAS_SCRIPT)('on a terminal of 80 columns', () => {
   // Promise 17.2: on a terminal of 80 columns no line wraps.
   it('no line wraps, and the tree is repainted in place', () => {

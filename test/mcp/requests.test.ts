@@ -30,6 +30,22 @@ test('a delegation is asked for once and its result comes by itself, without a l
   ).toHaveLength(1);
 });
 
+// Promise 20.7: `continue` over MCP goes on with the earlier worker.
+test('a worker is continued, and each argument of the tool reaches the server', async () => {
+  const home = doorHome([{ match: { role: 'worker' }, times: 'inf', respond: { text: 'done', usage } }]);
+  const { client: metis } = await serveIn(home);
+  const { client } = await mcpOverStdio(home);
+  const delegate = (rest: object) =>
+    client.callTool({ name: 'delegate', arguments: { tier: 'fast', task: 'look', ...rest } });
+  const first = (await delegate({})).structuredContent as { worker_session_id: string };
+  const shared = { isolation: 'shared', history: 'full' };
+  const second = (await delegate({ continue: first.worker_session_id, ...shared })).structuredContent as typeof first;
+  const view = await metis.getSession(second.worker_session_id);
+  expect(view.continues_session_id).toBe(first.worker_session_id);
+  await expect(delegate({ apply: 'never', isolation: 'shared' })).rejects.toThrow('apply: needs isolation');
+  await expect(delegate({ history: 'summary' })).rejects.toThrow('history: needs `continue`');
+});
+
 test('where the result is not brought it is looked up once the worker has ended', async () => {
   const { client, seen } = await watched(({ waits }) => waits);
   const result = await client.callTool({ name: 'delegate', arguments: { tier: 'fast', task: 'slowly' } });

@@ -80,7 +80,7 @@ export interface Scenario {
   readonly rules: readonly Rule[];
 }
 
-const PLACEHOLDERS = ['last_user_text', 'last_tool_result', 'model', 'turn', 'call'] as const;
+const PLACEHOLDERS = ['last_user_text', 'last_tool_result', 'unapplied_worker', 'model', 'turn', 'call'] as const;
 type Placeholder = (typeof PLACEHOLDERS)[number];
 const PLACEHOLDER = /\{\{([^{}]*)\}\}/g;
 
@@ -223,10 +223,23 @@ function matchesRule(match: Match, request: CanonicalRequest, facts: Facts): boo
 /** What the server adds for the model behind a result (14): an answer that quotes the result leaves it out. */
 const SERVER_LINES = /(?:\n?\[(?:budget(?: warning)?:|worker) [^\n\]]*\])+$/;
 
+const UNAPPLIED = /\[changes not applied[^\n]*\]\n\[worker (sess_\w+)/;
+
+/** The newest worker whose changes were not applied (20 §2.5); '' = none. */
+function findUnappliedWorker({ messages }: CanonicalRequest): string {
+  for (const { content } of messages.toReversed())
+    for (const block of content) {
+      const found = block.type === 'tool_result' ? UNAPPLIED.exec(joinText(block.content))?.[1] : undefined;
+      if (found !== undefined) return found;
+    }
+  return '';
+}
+
 function fillPlaceholders(respond: Respond, request: CanonicalRequest, facts: Facts): Respond {
   const values: Record<Placeholder, string> = {
     last_user_text: facts.userText,
     last_tool_result: facts.toolResult.replace(SERVER_LINES, ''),
+    unapplied_worker: findUnappliedWorker(request),
     model: request.model.id,
     turn: String(request.caller.turn_index),
     call: String(request.caller.call_index),

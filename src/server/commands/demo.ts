@@ -1,4 +1,5 @@
 // `metis demo`: a server of its own, the example workspace, a planner with three workers, and what it cost (17 §1).
+import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -107,7 +108,16 @@ export interface DemoJob {
   readonly about: string;
   /** Folder of the workspace that the result is written to; null = the answer is all. A job that writes nothing there is not done. */
   readonly results: string | null;
+  /** Whether the workspace is a git repository, of which workers get worktrees. */
+  readonly isRepository: boolean;
   session(modelFor: (tier: Tier) => string | null): Omit<NewSession, 'workspace_path'>;
+}
+
+/** The planner's own model, where one of tier deep is configured. */
+function choosePlanner(modelFor: (tier: Tier) => string | null): Omit<NewSession, 'workspace_path'> {
+  const planner = modelFor('deep');
+  if (planner === null) return {};
+  return { initial_active_model: planner };
 }
 
 export const PLANNER_JOB: DemoJob = {
@@ -119,11 +129,22 @@ export const PLANNER_JOB: DemoJob = {
     'Nothing a caller sees may change. Then run `node --test` and report in two sentences.',
   about: 'three login providers repeat the same checks; put them into one place.',
   results: null,
-  session: (modelFor) => {
-    const planner = modelFor('deep');
-    if (planner === null) return {};
-    return { initial_active_model: planner };
-  },
+  isRepository: false,
+  session: choosePlanner,
+};
+
+export const WORKTREES_JOB: DemoJob = {
+  example: 'price-list',
+  scenario: 'config/scenarios/price-list.yaml',
+  task:
+    'The four functions of src/format.mjs return what they are given. Let one worker per function, all four at once and ' +
+    'each in a worktree (isolation "worktree"), make its function format its column as test/format.test.mjs expects; ' +
+    'whoever formats stock or code adds it to FORMATTED. Where a worker was not applied because of a conflict, ' +
+    'continue it to resolve that. Then run `node --test` and report in two sentences.',
+  about: 'four workers edit one file at the same time, each in a worktree.',
+  results: null,
+  isRepository: true,
+  session: choosePlanner,
 };
 
 export const WORKERS_JOB: DemoJob = {
@@ -132,6 +153,7 @@ export const WORKERS_JOB: DemoJob = {
   task: 'Evaluate all decks of the pipeline.',
   about: 'an orchestrator has a locked evaluator judge three pitch decks.',
   results: 'evaluations',
+  isRepository: false,
   // Its rules ask before a file is written; the folder is a throw-away copy.
   session: () => ({ worker: 'orchestrator', approval_mode: 'approve_all' }),
 };
@@ -141,6 +163,8 @@ const DEFAULT_COLUMNS = 80;
 export interface DemoFlags {
   /** The job of the named workers instead of the planner's. */
   readonly workers?: boolean;
+  /** The job of workers in worktrees. */
+  readonly worktrees?: boolean;
   /** Leave the server up. */
   readonly keep?: boolean;
   /** An adapter of the shipped registry; scripted models when absent. */
@@ -162,9 +186,10 @@ export async function demo(context: CommandContext, flags: DemoFlags): Promise<n
   const keepClean = context.onExit(remove);
   const signal = Promise.race([context.stopSignal(), context.outputClosed]).then(() => stopped.abort());
   try {
-    const job = flags.workers ? WORKERS_JOB : PLANNER_JOB;
+    const job = selectJob(flags);
     const workspace = path.join(folder, job.example);
     fs.cpSync(path.join(context.packageDir, 'examples', job.example), workspace, { recursive: true });
+    if (job.isRepository) makeRepository(workspace, context.env);
     const server = await startDemoServer(context, job, flags, folder);
     try {
       const { url } = await server.listen();
@@ -192,14 +217,38 @@ export async function demo(context: CommandContext, flags: DemoFlags): Promise<n
   }
 }
 
+function selectJob({ workers, worktrees }: DemoFlags): DemoJob {
+  if (worktrees) return WORKTREES_JOB;
+  return workers ? WORKERS_JOB : PLANNER_JOB;
+}
+
+/** A repository of one commit, made without any setting of the person's. Throws `StartupError`. */
+function makeRepository(folder: string, { PATH }: CommandContext['env']): void {
+  const env = { PATH, HOME: folder, GIT_CONFIG_GLOBAL: '/dev/null', GIT_CONFIG_NOSYSTEM: '1' };
+  const settings = ['-c', 'user.name=metis', '-c', 'user.email=metis@localhost', '-c', 'core.hooksPath=/dev/null'];
+  for (const args of [
+    ['init', '-q', '-b', 'main'],
+    ['add', '-A'],
+    ['commit', '-q', '-m', 'A price list'],
+  ]) {
+    const { error, status, stderr } = spawnSync('git', [...settings, ...args], { cwd: folder, env, encoding: 'utf8' });
+    if (error === undefined && status === 0) continue;
+    const problem = error?.message ?? stderr.trim();
+    throw new StartupError('not_configured', [
+      `--worktrees needs git 2.38 or newer: git ${args[0]} failed: ${problem}`,
+    ]);
+  }
+}
+
 /** In a line of its own, as it takes most of 80 columns. */
 const CLIENT = 'ANTHROPIC_BASE_URL=http://127.0.0.1:8420 ANTHROPIC_AUTH_TOKEN=metis claude';
 
 /** What to do after the demo, as it was started: from a checkout or by the installed command. */
-function composeNextSteps({ env }: CommandContext, { workers, provider }: DemoFlags): string {
+function composeNextSteps({ env }: CommandContext, { workers, worktrees, provider }: DemoFlags): string {
   const isCheckout = env.npm_lifecycle_event?.startsWith('demo') === true;
   const script = workers ? 'demo:workers' : 'demo';
   const flags = ['--keep'];
+  if (worktrees) flags.unshift('--worktrees');
   if (provider !== undefined) flags.unshift('--provider', provider);
   if (workers && !isCheckout) flags.unshift('--workers');
   const again = isCheckout ? `npm run ${script} -- ${flags.join(' ')}` : `metis demo ${flags.join(' ')}`;
@@ -294,9 +343,31 @@ async function runDemoJob(
   const written = job.results === null ? [] : listDemoFiles(path.join(workspace, job.results));
   if (written.length > 0) stdout.write('\n');
   for (const { name, bytes } of written) stdout.write(`wrote ${job.results}/${toPrintable(name)}, ${bytes} bytes\n`);
+  if (job.isRepository) stdout.write(`\n${await describeWorktrees(client, session.id)}`);
   stdout.write(`\n${await writeDemoReport(client, session.id, style, stdout.columns ?? DEFAULT_COLUMNS)}`);
   const done = turn.status === 'completed' && (job.results === null || written.length > 0);
   return { done, session_id: session.id };
+}
+
+/** What became of the changes of each worker, a line each. */
+async function describeWorktrees(client: MetisClient, session: string): Promise<string> {
+  const { workers } = await client.listWorkers(session);
+  const names = new Map(workers.map(({ worker_session_id: id }, at) => [id, `worker ${at + 1}`]));
+  const lines = await Promise.all(
+    workers.map(async ({ worker_session_id: id, isolation, applied, conflicts }) => {
+      const earlier = id === null ? null : (await client.getSession(id)).continues_session_id;
+      const name = `${names.get(id)}${earlier === null ? '' : `, continues ${names.get(earlier)}`}`;
+      return `${name}: ${isolation}, ${describeOutcome(applied, conflicts)}`;
+    }),
+  );
+  return `${lines.map(toPrintable).join('\n')}\n`;
+}
+
+function describeOutcome(applied: boolean | null, conflicts: readonly string[]): string {
+  if (applied === null) return 'changed the workspace directly';
+  if (applied) return 'applied';
+  if (conflicts.length > 0) return `not applied, conflict in ${conflicts.join(', ')}`;
+  return 'not applied';
 }
 
 function listDemoFiles(folder: string): { readonly name: string; readonly bytes: number }[] {

@@ -139,7 +139,7 @@ export const WORKTREES_JOB: DemoJob = {
   task:
     'The four functions of src/format.mjs return what they are given. Let one worker per function, all four at once and ' +
     'each in a worktree (isolation "worktree"), make its function format its column as test/format.test.mjs expects; ' +
-    'whoever formats stock or code adds it to FORMATTED. Where a worker was not applied because of a conflict, ' +
+    'the workers of stock and code add their column to FORMATTED. Where a worker was not applied because of a conflict, ' +
     'continue it to resolve that. Then run `node --test` and report in two sentences.',
   about: 'four workers edit one file at the same time, each in a worktree.',
   results: null,

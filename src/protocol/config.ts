@@ -118,7 +118,7 @@ const ClusterSchema = z.strictObject({
   /** Null = host name and port. */
   node_name: z.string().min(1).max(200).nullable(),
   /** Null = from the bound address. */
-  advertise_url: parseUrl(['http:', 'https:'], 'http://host:8420').nullable(),
+  advertise_url: parseUrl(['http:', 'https:'], 'http://host:8420').refine(isPlainUrl, PLAIN_URL).nullable(),
   lease_seconds: z.int().min(MIN_LEASE_SECONDS).max(MAX_LEASE_SECONDS),
   max_turns: z.int().min(1).nullable(),
   /** The same on every node, so that it belongs to no folder of one. */

@@ -215,6 +215,21 @@ describe('metis prices update', () => {
       `user:secret@${host}/x`,
       'http://:secret@',
     ];
+    const addressed = await run(['doctor', '--port', '0'], {
+      home: home.path,
+      env: { OPENAI_BASE_URL: `http://user:secret@${host}/v1` },
+    });
+    expect(addressed.stdout).toContain(`http://${host}/v1`);
+    expect(addressed.stdout).not.toContain('secret');
+    const registry = write(
+      'registry.yaml',
+      `adapters: { a: { type: openai, base_url: "http://user:secret@${host}" } }\nmodels: {}\n`,
+    );
+    for (const pair of [`registry.path=${registry}`, `cluster.advertise_url=http://user:secret@${host}`]) {
+      const { code, stdout, stderr } = await metis('config', 'check', '--set', pair);
+      expect([code, stdout + stderr]).toEqual([1, expect.stringContaining('without user and password')]);
+      expect(stdout + stderr).not.toContain('secret');
+    }
     for (const place of places) {
       const commands = [
         ['prices', 'update', '--from', place],

@@ -36,7 +36,8 @@ export interface Updates {
   message(message: Message): Promise<void>;
   /** A worker that was opened before the stream began. */
   worker(worker: string, call: string, opened: OpenedWorker): Promise<void>;
-  completeWorker(call: string): Promise<void>;
+  /** A worker that has ended before the stream began. */
+  completeWorker(call: string, success: boolean): Promise<void>;
   /** Sends the cost so far and how full the planner's context window is; nothing before the first model call. */
   sendUsage(): Promise<void>;
   /** Whether this message was sent completely. */
@@ -150,6 +151,14 @@ export function createUpdates({ session, cwd, send, getContextWindow: windowOf }
     await sendIfAny(plan.setStatus(call, 'in_progress'));
   }
 
+  /** A call whose worker runs in the background ends with its worker (20 §9). */
+  const runsOn = (id: string, success: boolean) => success && calls.get(id)?.input.background === true;
+
+  async function completeWorker(call: string, success: boolean): Promise<void> {
+    if (runsOn(call, true)) await completeToolCall(call, success);
+    await sendIfAny(plan.setStatus(call, 'completed'));
+  }
+
   async function completeToolCall(id: string, success: boolean): Promise<void> {
     const call = calls.get(id);
     if (call?.done === true) return;
@@ -185,7 +194,8 @@ export function createUpdates({ session, cwd, send, getContextWindow: windowOf }
   async function sendResult(block: ContentBlock | undefined, call: string | null): Promise<void> {
     if (block?.type !== 'tool_result' || call === null || results.has(call)) return;
     results.add(call);
-    await completeToolCall(call, !block.is_error);
+    if (!runsOn(call, !block.is_error)) await completeToolCall(call, !block.is_error);
+    else if (calls.get(call)?.done === true) return;
     const text = joinText(block.content as readonly ContentBlock[]);
     await send({ sessionUpdate: 'tool_call_update', toolCallId: call, content: toTextContent(text) });
   }
@@ -233,6 +243,7 @@ export function createUpdates({ session, cwd, send, getContextWindow: windowOf }
           });
         }
         case 'tool.completed':
+          if (runsOn(event.payload.tool_use_id, event.payload.success)) return;
           return completeToolCall(event.payload.tool_use_id, event.payload.success);
         case 'tool.failed':
         case 'tool.input_invalid':
@@ -243,7 +254,7 @@ export function createUpdates({ session, cwd, send, getContextWindow: windowOf }
         }
         case 'delegate.completed':
         case 'delegate.failed':
-          return sendIfAny(plan.setStatus(event.payload.tool_use_id, 'completed'));
+          return completeWorker(event.payload.tool_use_id, event.type === 'delegate.completed');
         case 'llm.call_completed': {
           const { payload } = event;
           cost = (cost + toPusd(payload.cost_usd)) as Pusd;
@@ -255,7 +266,7 @@ export function createUpdates({ session, cwd, send, getContextWindow: windowOf }
     },
     message: sendMessage,
     worker: showWorker,
-    completeWorker: (call) => sendIfAny(plan.setStatus(call, 'completed')),
+    completeWorker,
     sendUsage: async () => {
       if (used > 0 || cost > ZERO_PUSD) await sendUsageUpdate();
     },

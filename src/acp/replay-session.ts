@@ -1,5 +1,6 @@
 // Replays a session's stored messages and workers to an editor that opens it (19 §4).
 import type { Delegation, Message, MetisClient } from '#client/client.ts';
+import { isDelivery } from '#protocol/text/delivery.ts';
 import { joinText } from './editor-content.ts';
 import type { Updates } from './editor-updates.ts';
 
@@ -48,10 +49,11 @@ export async function replaySession(
     if (worker === null) return;
     await updates.worker(worker, tool_use_id, delegation);
     for await (const message of listMessagesAfter(client, worker, null)) await replayMessage(message);
-    if (delegation.ended_at !== null) await updates.completeWorker(tool_use_id);
+    if (delegation.ended_at !== null) await updates.completeWorker(tool_use_id, delegation.failure_mode === null);
   }
   for await (const message of listMessagesAfter(client, session, null)) {
-    if (message.role === 'user') await onUserMessage(message, joinText(message.content));
+    // The results of background workers are shown at their calls.
+    if (message.role === 'user' && !isDelivery(message)) await onUserMessage(message, joinText(message.content));
     await replayMessage(message);
   }
 }

@@ -8,6 +8,7 @@ import { CopyButton } from '#dashboard/parts/copy-button.tsx';
 import { Count, Icon, Money, State, Time } from '#dashboard/parts/labels.tsx';
 import { Markdown } from '#dashboard/parts/markdown.tsx';
 import { Clipped } from '#dashboard/parts/panels.tsx';
+import { isDelivery } from '#protocol/text/delivery.ts';
 import { nameReference } from '#protocol/text/model-reference.ts';
 import { DelegationCard } from './delegation-card.tsx';
 import { executedInput } from './edited-call.ts';
@@ -170,9 +171,11 @@ class StoredItem extends Component<ItemProps> {
   }
   override render() {
     const { message, shown, turn, ends } = this.props;
+    const delivered = isDelivery(message);
     return (
-      <div class={`message ${message.role}`}>
-        {message.role === 'user' && <UserMessage message={message} shown={shown} turn={turn} />}
+      <div class={`message ${delivered ? 'assistant' : message.role}`}>
+        {delivered && <DeliveredResult message={message} />}
+        {message.role === 'user' && !delivered && <UserMessage message={message} shown={shown} turn={turn} />}
         {message.role !== 'user' && <Blocks content={message.content} shown={shown} />}
         {message.metadata.status === 'cancelled' && <p class="quiet">stopped by a cancellation</p>}
         {message.metadata.status === 'error' && <p class="field-error">stopped by an error</p>}
@@ -180,6 +183,19 @@ class StoredItem extends Component<ItemProps> {
       </div>
     );
   }
+}
+
+/** The result of a background worker, where its planner read it. */
+function DeliveredResult({ message }: { readonly message: Message }) {
+  const [heading, ...rest] = message.content.flatMap((block) => (block.type === 'text' ? [block.text] : []));
+  return (
+    <details>
+      <summary class="quiet">
+        {heading?.replace(/^\[|\]$/g, '')}, delivered <Time at={message.created_at} />
+      </summary>
+      <pre>{rest.join('\n')}</pre>
+    </details>
+  );
 }
 
 function UserMessage(props: { readonly message: Message; readonly shown: Shown; readonly turn: Turn | undefined }) {

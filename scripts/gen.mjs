@@ -13,4 +13,5 @@ const page = new URL('../docs/configuration.md', import.meta.url);
 fs.writeFileSync(page, withKeyTable(fs.readFileSync(page, 'utf8')));
 
 await import('./gen-architecture.mjs');
+await import('./gen-worktrees.mjs');
 await import('./gen-contract.mjs');

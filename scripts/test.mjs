@@ -43,6 +43,7 @@ const SUITES = {
     env: { METIS_BILLING_TREES: '10000' },
     isBuilt: false,
   },
+  'worktree-kills': { tests: ['test/crash/worktree-kills.test.ts'], env: { WORKTREE_KILLS: '200' } },
 };
 const VITEST = ['node_modules/vitest/vitest.mjs', 'run'];
 

@@ -128,6 +128,11 @@ const ClusterSchema = z.strictObject({
       .refine((text) => /^(~?[/\\]|~$|[a-z]:[/\\])/i.test(text), 'must be an absolute path, the same on every node'),
   ),
   local_workspaces: z.boolean(),
+  /** Below one of the shared roots; null = workers get no worktrees. */
+  worktree_root: z
+    .string()
+    .refine((text) => /^(~?[/\\]|~$|[a-z]:[/\\])/i.test(text), 'must be an absolute path, the same on every node')
+    .nullable(),
 });
 
 const strings = z.array(z.string());
@@ -286,6 +291,7 @@ export function defaultConfig(data: string): Config {
       max_turns: null,
       shared_roots: [],
       local_workspaces: false,
+      worktree_root: null,
     },
     trace: { retention_days: 90 },
     registry: { path: `${data}/registry.yaml` },

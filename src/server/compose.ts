@@ -6,6 +6,7 @@ import { createEngine, type Engine } from '#core/engine/create-engine.ts';
 import { createTreeWork, drain, recover, removeTemporaryFolders, resumeAll } from '#core/engine/lifecycle.ts';
 import { sweepWorktrees } from '#core/engine/manage-worktrees.ts';
 import { createLearning } from '#core/learning/learning-loop.ts';
+import { isBelow } from '#core/policy/cluster/tree-place.ts';
 import { createLivePrices, describeStaleRates, type PriceTable } from '#core/policy/pricing/price-table.ts';
 import { createLiveRegistry, createModelRegistry, type ModelRegistry } from '#core/policy/registry/model-registry.ts';
 import type { Logger } from '#core/ports/logger.ts';
@@ -182,20 +183,21 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       shell: config.tools.shell,
       dataFolder: options.dataDir,
       projectFiles: config.mcp.project_files,
+      worktreesFolder: findWorktreesFolder(config, options.dataDir),
     };
     const builtin = createToolSet(builtinTools({ ...commands, temporary, clock }), { shipped: true });
     const sandbox = createCommandSandbox(commands);
     const mcp = startMcp({ ...options, adapters: file.adapters, schemas: schemaCompiler, clock, relay });
     const tools = createToolRegistry(builtin, mcp, config.tools.disabled);
     const library = createWorkerLibrary(log);
-    const worktreesFolder = path.join(fs.realpathSync(options.dataDir), 'worktrees');
+    const { worktreesFolder } = commands;
     const workspaces = createWorkspaces({
       temporary,
       globalRoutingPath: config.routing.global_path,
       globalSkillsPath: config.skills.global_dir,
       library,
       dataFolder: options.dataDir,
-      worktreesFolder,
+      ...(worktreesFolder !== null && { worktreesFolder }),
       log,
     });
     const learning = createLearning({
@@ -235,6 +237,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       workspaces,
       worktrees: createWorktrees({
         folder: worktreesFolder,
+        obstacle: 'cluster.worktree_root is not set: on several nodes worktrees lie below a shared root',
         links: config.delegation.worktree_links,
         env: options.env,
         log,
@@ -372,4 +375,17 @@ function listWarnings(models: readonly ModelEntry[], prices: PriceTable, config:
   if (database.url !== null && cluster.shared_roots.length === 0 && !cluster.local_workspaces)
     warnings.push('no workspace can be opened: cluster.shared_roots is empty and cluster.local_workspaces is off');
   return warnings;
+}
+
+/** The folder of worktrees, links resolved; null where several nodes share none. Throws `StartupError('config_invalid')`. */
+function findWorktreesFolder({ database, cluster }: Config, dataDir: string): string | null {
+  if (database.url === null) return path.join(fs.realpathSync(dataDir), 'worktrees');
+  const { worktree_root: root, shared_roots } = cluster;
+  if (root === null) return null;
+  if (!isBelow(root, shared_roots))
+    throw new StartupError('config_invalid', [
+      `cluster.worktree_root: ${root} lies below none of cluster.shared_roots; name a folder below one of them`,
+    ]);
+  fs.mkdirSync(root, { recursive: true, mode: 0o700 });
+  return fs.realpathSync(root);
 }

@@ -33,6 +33,8 @@ export const CONFIG_MEANING: Readonly<Record<string, string>> = {
   'cluster.max_turns': 'top-level turns that run on this node at once; null = no limit',
   'cluster.shared_roots': 'folders that are the same file system at the same path on each node that lists them',
   'cluster.local_workspaces': 'a workspace outside the shared roots is served by the node that opened its session',
+  'cluster.worktree_root':
+    'folder below a shared root for the worktrees of workers on several nodes; null = workers get none there',
   'trace.retention_days': 'age of the events that a prune deletes when it names no other; null = keep all',
   'registry.path': "models and adapters; the package's own serve while the default file is missing",
   'routing.global_path': 'routing rules for all workspaces',

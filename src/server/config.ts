@@ -171,6 +171,7 @@ const PATH_KEYS = new Set([
   'pricing.tables',
   'server.workspace_roots',
   'cluster.shared_roots',
+  'cluster.worktree_root',
 ]);
 /** Maps whose entries are added to the default entries instead of replacing them (09 §5). */
 const KEYS_MERGED_WITH_DEFAULT = new Set(['tool_confirmation.per_tool']);

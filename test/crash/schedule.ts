@@ -51,7 +51,7 @@ export function random(seed: number): () => number {
   };
 }
 
-const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
+export const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 
 function gate(): { readonly passed: Promise<void>; open(): void } {
   let open = () => {};

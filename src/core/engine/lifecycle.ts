@@ -11,6 +11,7 @@ import { killLeftChecks } from './delegation/check-worker.ts';
 import { endUnfinishedDelegation } from './delegation/close-delegation.ts';
 import { resumeOutsideDelegations } from './delegation/outside-delegation.ts';
 import { dropAnswers } from './gateway/relay-call.ts';
+import { sweepWorktrees } from './manage-worktrees.ts';
 import { closeModelCallsInTree, closeOpenModelCalls, storeSettledMark } from './model-call/turn-end.ts';
 import { pauseWaitingTrees } from './money/budget-limits.ts';
 import { cancelScope } from './state/concurrency.ts';
@@ -201,6 +202,10 @@ export function createTreeWork(engine: Engine): TreeWork {
       engine.bus.isWatched(root),
     async takeUp(root) {
       await recover(engine, root);
+      // What is left of worktrees obstructs nothing.
+      await sweepWorktrees(engine, root).catch((err: unknown) => {
+        engine.log.warn({ err, session_id: root }, 'worktrees that are left could not be removed');
+      });
       const resume = () => resumeAll(engine, root);
       // Not awaited: a request for the tree meanwhile finds its turn being resumed.
       const resumed = (await suspects.includes(root)) ? suspects.resumeInTurn(root, resume) : resume();

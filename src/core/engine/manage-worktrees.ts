@@ -116,12 +116,17 @@ export async function pruneWorktrees(engine: Engine, { all }: PruneWorktreesBody
 }
 
 /**
- * Removes the folders of worktrees that no open delegation claims, once at the start. A folder whose content was never
+ * Removes the folders of worktrees that no open delegation claims, once at the start; of several nodes the
+ * owner of a tree removes those of the tree when it takes it up. A folder whose content was never
  * recorded stays.
  */
-export async function sweepWorktrees(engine: Runtime & Storage & WorkspaceAccess): Promise<readonly SessionId[]> {
-  const open = new Set((await engine.store.delegations.allOpen()).map(({ worker_session_id: id }) => id));
+export async function sweepWorktrees(
+  engine: Runtime & Storage & WorkspaceAccess,
+  tree?: SessionId,
+): Promise<readonly SessionId[]> {
+  const open = new Set((await engine.store.delegations.allOpen(tree)).map(({ worker_session_id: id }) => id));
   return engine.worktrees.sweep({
+    ...(tree !== undefined && { tree }),
     async isKept(id) {
       if (open.has(id)) return true;
       const worktree = await engine.store.worktrees.get(id);

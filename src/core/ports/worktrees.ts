@@ -55,13 +55,13 @@ export interface Worktrees {
    * @param root the caller's workspace, or the caller's own tree
    * @param earlier what a worker left that was not applied: its merge with the folder is checked out, with markers around
    * conflicts; absent = none
-   * @param settings absent = those of the server
+   * @param settings absent = those of the server; `tree` is the root session of the worker
    */
   create(
     id: SessionId,
     root: string,
     earlier?: (Pick<WorktreeRecord, 'session_id' | 'base_tree'> & { readonly result_tree: string }) | null,
-    settings?: Pick<WorktreeSettings, 'worktree_copy' | 'worktree_links'>,
+    settings?: Pick<WorktreeSettings, 'worktree_copy' | 'worktree_links'> & { readonly tree?: SessionId },
   ): Promise<Pick<WorktreeRecord, 'repository' | 'folder' | 'tree_path' | 'base_tree'>>;
   /**
    * Records what the worker left; a result that was recorded before stays, and has no protected changes. Throws
@@ -109,8 +109,10 @@ export interface Worktrees {
   /**
    * Removes every folder below the worktrees' folder that `isKept` does not claim. The refs go too where `hasRecord`
    * denies the session. Returns the sessions whose folders went.
+   * @param owner.tree only what this session tree made; absent = all, on a server that is alone
    */
   sweep(owner: {
+    readonly tree?: SessionId;
     isKept(id: SessionId): Promise<boolean>;
     hasRecord(id: SessionId): Promise<boolean>;
   }): Promise<readonly SessionId[]>;

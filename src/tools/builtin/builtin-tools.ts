@@ -21,6 +21,8 @@ export interface BuiltinOptions {
   readonly shell: Config['tools']['shell'];
   /** The server's data folder, hidden from sandboxed commands. */
   readonly dataFolder?: string;
+  /** Holds the worktrees of workers, hidden from sandboxed commands but for their own. */
+  readonly worktreesFolder?: string | null;
   /** Whether the server starts what a workspace's `.mcp.json` names. */
   readonly projectFiles?: boolean;
   /** Absent = the commands of workers share the temporary folder of the server. */
@@ -30,12 +32,13 @@ export interface BuiltinOptions {
 
 /** The sandbox of commands, as configured; null = none. */
 export function createCommandSandbox(
-  options: Pick<BuiltinOptions, 'shell' | 'shellEnv' | 'dataFolder' | 'projectFiles'>,
+  options: Pick<BuiltinOptions, 'shell' | 'shellEnv' | 'dataFolder' | 'worktreesFolder' | 'projectFiles'>,
 ): Sandbox | null {
   if (options.shell.sandbox === 'off') return null;
   return createSandbox({
     network: options.shell.sandbox_network,
     dataFolder: options.dataFolder ?? null,
+    worktreesFolder: options.worktreesFolder ?? null,
     projectFiles: options.projectFiles === true,
     env: options.shellEnv,
   });

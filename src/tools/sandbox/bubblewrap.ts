@@ -116,6 +116,8 @@ interface SandboxOptions {
   readonly network: boolean;
   /** The server's data folder, which the command must not see; null = none. */
   readonly dataFolder: string | null;
+  /** Holds the worktrees of workers; absent or null = `worktrees` in the data folder. */
+  readonly worktreesFolder?: string | null;
   /** The server starts the programs that a workspace's `.mcp.json` names: a command must not write there. */
   readonly projectFiles: boolean;
   readonly env: Readonly<Record<string, string>>;
@@ -158,7 +160,13 @@ async function buildArguments(
   if (hidden?.startsWith(`${workspace}/`)) after.push('--tmpfs', hidden);
   else if (hidden !== null) before.push('--tmpfs', hidden);
   if (hidden !== null && hidden !== workspace) readOnly.push('--remount-ro', hidden);
-  const caller = await bindCaller(workspace, hidden);
+  const home = options.worktreesFolder ?? (hidden === null ? null : `${hidden}/worktrees`);
+  const isElsewhere = home !== null && (hidden === null || !home.startsWith(`${hidden}/`));
+  if (isElsewhere && workspace.startsWith(`${home}/`)) {
+    before.push('--tmpfs', home);
+    readOnly.push('--remount-ro', home);
+  }
+  const caller = await bindCaller(workspace, hidden, home);
   return [
     ...['bwrap', '--die-with-parent', '--cap-drop', 'ALL'],
     ...['--unshare-user', '--unshare-pid', '--unshare-ipc', '--unshare-uts'],
@@ -185,16 +193,17 @@ async function buildArguments(
 async function bindCaller(
   workspace: string,
   dataFolder: string | null,
+  home: string | null,
 ): Promise<{
   readonly under: readonly string[];
   readonly over: readonly string[];
   readonly within: readonly string[];
 }> {
-  const home = `${dataFolder}/worktrees`;
-  const id = dataFolder === null ? null : findWorktreeId(home, workspace);
+  const id = home === null ? null : findWorktreeId(home, workspace);
   const origin = id === null ? null : await readOrigin(`${home}/${id}.git`).catch(() => null);
   const paths = origin === null ? [] : [origin.repository, origin.root];
-  const isAround = (path: string) => dataFolder?.startsWith(`${path}/`) === true;
+  const isAround = (path: string) =>
+    dataFolder?.startsWith(`${path}/`) === true || home?.startsWith(`${path}/`) === true;
   const bind = (path: string) => ['--ro-bind-try', path, path];
   return {
     under: paths.filter(isAround).flatMap(bind),

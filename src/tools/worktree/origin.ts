@@ -1,7 +1,8 @@
 // What is stored beside a worktree: the repository that it is of, and the folders of the caller that it links to (20 §2.2).
-import { readFile, readlink, writeFile } from 'node:fs/promises';
+import { readdir, readFile, readlink, rename, rm, rmdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import type { WorktreeRecord } from '#protocol/file-change.ts';
+import type { SessionId } from '#protocol/ids.ts';
 import { byteName } from './git.ts';
 
 /** `<session>.git/origin.json`. */
@@ -15,6 +16,8 @@ export interface Origin {
    * or the copy in the tree.
    */
   readonly links: Readonly<Record<string, string>>;
+  /** The session tree that made it, whose owner removes what is left of it; absent = this server's alone. */
+  readonly tree?: SessionId | undefined;
   /** Entries of the workspace that are in no snapshot; absent = as configured. */
   readonly names?: readonly string[];
 }
@@ -23,8 +26,21 @@ export async function readOrigin(gitFolder: string): Promise<Origin> {
   return JSON.parse(await readFile(`${gitFolder}/origin.json`, 'utf8')) as Origin;
 }
 
+/** In one step: a process that dies leaves the file as it was. */
 export async function writeOrigin(gitFolder: string, origin: Origin): Promise<void> {
-  await writeFile(`${gitFolder}/origin.json`, JSON.stringify(origin));
+  await writeFile(`${gitFolder}/${UNFINISHED}`, JSON.stringify(origin));
+  await rename(`${gitFolder}/${UNFINISHED}`, `${gitFolder}/origin.json`);
+}
+
+const UNFINISHED = 'origin.json.tmp';
+
+/** Removes a git folder whose process died before it had an origin; one with anything else in it stays. */
+export async function removeUnfinished(gitFolder: string): Promise<boolean> {
+  const names = await readdir(gitFolder);
+  if (names.some((name) => name !== UNFINISHED)) return false;
+  await rm(`${gitFolder}/${UNFINISHED}`, { force: true });
+  await rmdir(gitFolder);
+  return true;
 }
 
 /** The worktree that a folder is, or lies in; null where it is none below `home`. */

@@ -11,7 +11,7 @@ import { commitStart, commitTree, type EarlierTree, mergeEarlier, readLeft } fro
 import { addWorktree, fillWorktree } from './fill-worktree.ts';
 import { byteName, createGit, readableName, unpackNames } from './git.ts';
 import { measureFolder, measureRefs } from './measure.ts';
-import { findWorktreeId, leadsOut, nameCheck, readOrigin, writeOrigin } from './origin.ts';
+import { findWorktreeId, leadsOut, nameCheck, readOrigin, removeUnfinished, writeOrigin } from './origin.ts';
 import { type CloneFile, cloneByReflink } from './provide-files.ts';
 import {
   deleteRefs,
@@ -36,17 +36,20 @@ import {
   takeIndex,
   toFileChange,
 } from './snapshot.ts';
-import { checkOut, type Target, writeChanges } from './write-changes.ts';
+import { createTarget, writeChanges } from './write-changes.ts';
 
 const MODULE_MODE = '160000';
+/** No path lies in it. */
+const NO_FOLDER = '/dev/null/worktrees';
 const OWN_FOLDER = /^(sess_[0-9A-Z]{26})(-check)?\.git$/;
 /** The index that a worktree begins with, and that of its result. */
 const BASE_INDEX = 'base.index';
 const RESULT_INDEX = 'result.index';
 
 interface WorktreeOptions {
-  /** The folder that holds all worktrees; made when the first one is. */
-  readonly folder: string;
+  /** The folder that holds all worktrees; made when the first one is. Null = none can be made, for `obstacle`. */
+  readonly folder: string | null;
+  readonly obstacle?: string;
   /** Entries of a workspace that a worktree is given as links, where its call names no others; in no snapshot. */
   readonly links: readonly string[];
   /** Default: by reflink. */
@@ -58,7 +61,8 @@ interface WorktreeOptions {
 
 export function createWorktrees(options: WorktreeOptions): Worktrees {
   const git = createGit(options.env);
-  const { folder: home, log, clone = cloneByReflink } = options;
+  const { log, clone = cloneByReflink } = options;
+  const home = options.folder ?? NO_FOLDER;
   const buildPath = (id: string) => path.join(home, id);
   const buildGitPath = (id: string) => path.join(home, `${id}.git`);
 
@@ -75,6 +79,7 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
 
   /** The repository of a workspace; of a worker's own tree that of its worktree, whatever its `.git` names by now. */
   async function inspect(root: string): Promise<Repository> {
+    if (options.folder === null) throw new WorktreeError(options.obstacle ?? 'there is no folder for worktrees');
     const inside = findWorktreeId(home, root);
     await requireGit(root);
     if (inside === null) return inspectRepository(git, root, userHome);
@@ -95,7 +100,7 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     id: string,
     root: string,
     repository: Repository,
-    requested: readonly string[] | null = null,
+    settings: Parameters<Worktrees['create']>[3] = undefined,
   ): Promise<OwnGit> {
     const folder = buildGitPath(id);
     const inside = findWorktreeId(home, root);
@@ -103,8 +108,9 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     await mkdir(folder, { recursive: true, mode: 0o700 });
     const known = await readOrigin(folder).catch(() => null);
     const links = known?.links ?? {};
-    const names = known?.names ?? requested ?? options.links;
-    await writeOrigin(folder, { repository: repository.common_dir, root: above, links, names });
+    const names = known?.names ?? settings?.worktree_links ?? options.links;
+    const tree = known?.tree ?? settings?.tree;
+    await writeOrigin(folder, { repository: repository.common_dir, root: above, links, names, tree });
     const own = await openOwnGit(git, repository, folder);
     excluded.set(folder, names);
     opened.set(id, own);
@@ -140,7 +146,7 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
   ) {
     const repository = await inspect(root);
     const { common_dir } = repository;
-    const own = await openFolder(id, root, repository, settings?.worktree_links);
+    const own = await openFolder(id, root, repository, settings);
     const base_tree = await snapshotCaller(own, BASE_INDEX);
     const base = await commitTree(own, base_tree, repository.head, 'base');
     await setRef(git, common_dir, `${id}/base`, base);
@@ -169,7 +175,7 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     const start = await mergeEarlier(own, made.base_tree, earlier, await readLeftMarkers(own, earlier));
     await setRef(git, own.repository.common_dir, `${made.id}/start`, await commitStart(own, start, made.base));
     const changes = await compareTrees(own, made.base_tree, start.tree);
-    const { changed } = await writeChanges(await buildTarget(own, start.tree, changes, made.folder), changes);
+    const { changed } = await writeChanges(await createTarget(own, start.tree, changes, made.folder), changes);
     await rm(`${own.dir}/content`, { recursive: true, force: true });
     if (changed.length > 0) throw new WorktreeError(`what the earlier worker left cannot be written: ${changed[0]}`);
   }
@@ -188,20 +194,6 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     await rm(buildPath(id), { recursive: true, force: true });
     await removeEntry(repository, id);
     await rm(buildGitPath(id), { recursive: true, force: true });
-  }
-
-  async function buildTarget(
-    own: OwnGit,
-    tree: string,
-    changes: readonly Difference[],
-    top: string = own.repository.top,
-  ): Promise<Target> {
-    const content = `${own.dir}/content`;
-    await rm(content, { recursive: true, force: true });
-    const names = changes.filter(({ after }) => after !== null).map(({ name }) => name);
-    await checkOut(own, tree, names, content);
-    const { settings } = own.repository;
-    return { own, top, content, hasModes: settings.get('core.filemode') !== 'false' };
   }
 
   async function mergeAll(worktrees: readonly WorktreeRecord[]): Promise<JoinedMerge> {
@@ -312,7 +304,9 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
       await removeFolder(id, common_dir);
       const { repository, dir } = await openRecorded(worktree);
       const links = excluded.get(dir) ?? [];
-      const own = await openFolder(id, caller_path, repository, links);
+      const { tree: root_id } = await readOrigin(dir);
+      const settings = { worktree_copy: [], worktree_links: [...links], ...(root_id && { tree: root_id }) };
+      const own = await openFolder(id, caller_path, repository, settings);
       const folder = buildPath(id);
       const base = await readRef(own, `${session_id}/base`);
       await addWorktree(git, repository, folder, await commitTree(own, tree, base, 'check'));
@@ -335,11 +329,11 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     async write(worktree, { from, tree }) {
       const own = await openRecorded(worktree);
       const changes = await compareTrees(own, from, tree);
-      const { changed, written } = await writeChanges(await buildTarget(own, tree, changes), changes);
+      const { changed, written } = await writeChanges(await createTarget(own, tree, changes), changes);
       if (changed.length > 0 && written.length > 0) {
         // Half a merge must not stay: what was written goes back, unless it has been changed again.
         const back = written.map(({ name, before, after }) => ({ name, before: after, after: before }));
-        const undone = await writeChanges(await buildTarget(own, from, back), back);
+        const undone = await writeChanges(await createTarget(own, from, back), back);
         if (undone.changed.length > 0)
           log.warn({ paths: undone.changed }, 'files were changed while a merge was undone');
       }
@@ -376,15 +370,19 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
       if (await isFolder(repository)) await deleteRefs(git, repository, session_id);
     },
 
-    async sweep({ isKept, hasRecord }) {
+    async sweep({ tree, isKept, hasRecord }) {
       const removed: SessionId[] = [];
       for (const name of await readdir(home).catch(() => [])) {
         const found = OWN_FOLDER.exec(name);
         const id = found?.[1] as SessionId | undefined;
-        if (found === null || id === undefined || (await isKept(id))) continue;
+        if (found === null || id === undefined) continue;
         const origin = await readOrigin(`${home}/${name}`).catch(() => null);
-        if (origin === null) continue;
+        if ((tree !== undefined && origin?.tree !== tree) || (await isKept(id))) continue;
         try {
+          if (origin === null) {
+            if (await removeUnfinished(`${home}/${name}`)) removed.push(id);
+            continue;
+          }
           const isCheck = found[2] !== undefined;
           if (!isCheck && !(await hasRecord(id)) && (await isFolder(origin.repository)))
             await deleteRefs(git, origin.repository, id);

@@ -36,11 +36,28 @@ export interface Target {
 }
 
 /** Puts the paths of a tree below an empty folder, as a checkout would. */
-export async function checkOut(own: OwnGit, tree: string, names: readonly string[], folder: string): Promise<void> {
+async function checkOut(own: OwnGit, tree: string, names: readonly string[], folder: string): Promise<void> {
   const index = 'checkout.index';
   await mkdir(folder, { recursive: true });
   await own.run(['read-tree', tree], { index, tree: folder });
   await own.run(['checkout-index', '-f', '-q', '-z', '--stdin'], { index, tree: folder, input: packNames(names) });
+}
+
+/**
+ * Checks out the new content of the changes, in place of an earlier one of this git folder.
+ * @param top the folder that they are written to
+ */
+export async function createTarget(
+  own: OwnGit,
+  tree: string,
+  changes: readonly Difference[],
+  top: string = own.repository.top,
+): Promise<Target> {
+  const content = `${own.dir}/content`;
+  await rm(content, { recursive: true, force: true });
+  const names = changes.filter(({ after }) => after !== null).map(({ name }) => name);
+  await checkOut(own, tree, names, content);
+  return { own, top, content, hasModes: own.repository.settings.get('core.filemode') !== 'false' };
 }
 
 /**

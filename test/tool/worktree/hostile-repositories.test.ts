@@ -269,6 +269,21 @@ test('a sandboxed command in a worktree reads the caller, its repository and its
   expect(fs.readFileSync(inTree(tree, 'mine'), 'utf8')).toBe('mine\n');
 });
 
+test('a sandboxed command sees no other worktree, where they lie outside the data folder too', async () => {
+  const repo = createRepository({ 'a.txt': 'a\n' });
+  const [tree, other] = [await repo.create(), await repo.create()];
+  const env = { PATH: process.env.PATH ?? '' };
+  const dataFolder = path.join(repo.folder, 'elsewhere');
+  fs.mkdirSync(dataFolder);
+  const sandbox = createSandbox({ network: false, dataFolder, worktreesFolder: repo.home, projectFiles: false, env });
+  const command = `echo evil > ${repo.root}/evil; cat ${other.tree_path}/a.txt; cat ${repo.root}/a.txt; echo mine > mine`;
+  const argv = await sandbox(tree.tree_path, ['/bin/sh', '-c', command]);
+  const { stdout } = spawnSync(argv[0]!, argv.slice(1), { env, encoding: 'utf8' });
+  expect(stdout).toBe('a\n');
+  expect(fs.readdirSync(repo.root).sort()).toEqual(['.git', 'a.txt']);
+  expect(fs.readFileSync(inTree(tree, 'mine'), 'utf8')).toBe('mine\n');
+});
+
 test('file tools read a linked folder of the caller, write none of it, and follow no other link', async () => {
   const repo = createRepository(
     { 'a.txt': 'a\n', '.gitignore': 'node_modules\n', 'node_modules/pack/x.js': 'x\n' },

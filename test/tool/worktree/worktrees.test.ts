@@ -229,6 +229,19 @@ test('what a half-made worktree leaves is removed by the next start, refs first'
   expect(fs.readdirSync(repo.home)).toEqual([]);
 });
 
+test('a git folder that its process had just made goes, one with other files in it stays', async () => {
+  const repo = createRepository({ 'a.txt': 'a\n' });
+  const { session_id, ...made } = await repo.create();
+  await repo.worktrees.removeFolder({ session_id, ...made });
+  const [empty, begun, foreign] = ['X', 'Y', 'Z'].map((end) => session_id.replace(/.$/, end));
+  for (const id of [empty, begun, foreign]) fs.mkdirSync(path.join(repo.home, `${id}.git`));
+  fs.writeFileSync(path.join(repo.home, `${begun}.git/origin.json.tmp`), '{"repo');
+  fs.writeFileSync(path.join(repo.home, `${foreign}.git/notes.txt`), 'mine');
+  const nothing = { isKept: async () => false, hasRecord: async () => false };
+  expect([...(await repo.worktrees.sweep(nothing))].sort()).toEqual([empty, begun].sort());
+  expect(fs.readdirSync(repo.home)).toEqual([`${foreign}.git`]);
+});
+
 test('the size of a worktree is that of its files, and of the objects that its refs alone hold', async () => {
   const repo = createRepository({ 'a.txt': 'a\n' });
   const tree = await repo.create();

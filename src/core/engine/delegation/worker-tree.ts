@@ -37,7 +37,10 @@ export async function placeWorker(
   const earlier = await findUnapplied(engine, worker, caller_path);
   const settings = await resolveWorktreeSettings(engine, caller.workspace_path);
   if (!settings.ok) throw new WorktreeError(settings.error);
-  const made = await engine.worktrees.create(worker.id, caller_path, earlier, settings.value);
+  const made = await engine.worktrees.create(worker.id, caller_path, earlier, {
+    ...settings.value,
+    tree: caller.root_session_id,
+  });
   const worktree: WorktreeRecord = {
     session_id: worker.id,
     caller_path,

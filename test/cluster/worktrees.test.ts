@@ -1,0 +1,88 @@
+// Workers in worktrees on several nodes: below a shared root, finished by whichever node takes the tree over (20 §2.2, §2.6).
+import fs from 'node:fs';
+import path from 'node:path';
+import { describe, expect, test, vi } from 'vitest';
+import type { FakeCall, FakeMessage } from '../support/fake-provider.ts';
+import { type Nodes, startNodes } from '../support/nodes.ts';
+import { postgresService } from '../support/services.ts';
+import { until } from '../support/until.ts';
+import { git, initRepository } from '../support/worktrees.ts';
+
+const { url, missing } = await postgresService();
+const PATIENCE_SECONDS = 60;
+vi.setConfig({ testTimeout: 180_000 });
+
+const isWorker = (call: FakeCall) => call.tools.includes('_request_context');
+const task = { tier: 'fast', task: 'job', isolation: 'worktree' };
+const COMMAND = 'echo one > a.txt; echo new > b.txt';
+const answer = async (call: FakeCall, last: () => Promise<void> = async () => {}): Promise<FakeMessage> => {
+  if (!isWorker(call))
+    return call.results.length === 0 ? { tool_calls: [{ name: 'delegate', input: task }] } : { text: 'ok' };
+  if (call.results.length === 0) return { tool_calls: [{ name: 'shell', input: { command: COMMAND } }] };
+  await last();
+  return { text: 'done' };
+};
+const listFolder = (folder: string) => (fs.existsSync(folder) ? fs.readdirSync(folder) : []);
+const readState = (nodes: Nodes, workspace: string) => ({
+  a: fs.readFileSync(path.join(workspace, 'a.txt'), 'utf8'),
+  b: fs.existsSync(path.join(workspace, 'b.txt')),
+  left: [...listFolder(path.join(nodes.root, 'trees')), ...listFolder(path.join(workspace, '.git/worktrees'))],
+});
+
+describe.skipIf(url === null)(`worktrees on several nodes${missing && `, skipped: ${missing}`}`, () => {
+  // Promise 20.16: On three nodes a worker whose node is killed goes on in its worktree on another node; nothing is left over.
+  test('a worker goes on in its worktree on another node, and its changes are applied once', async () => {
+    let killed = () => {};
+    const isKilled = new Promise<void>((resolve) => {
+      killed = resolve;
+    });
+    let asked = 0;
+    let first = true;
+    const nodes = await startNodes({
+      database: url!,
+      answer: (call) =>
+        answer(call, async () => {
+          asked += 1;
+          if (first) await isKilled;
+        }),
+    });
+    const set = { 'cluster.worktree_root': path.join(nodes.root, 'trees') };
+    const workspace = path.join(nodes.root, 'repo');
+    initRepository(workspace, { 'a.txt': 'a\n' });
+    const [a, b] = [await nodes.start('a', { set }), await nodes.start('b', { set })];
+    await nodes.start('c', { set });
+    const session = await a.session(workspace);
+    const { turn_id } = await a.client.submitTurn(session, { content: 'go' });
+    await until(() => asked > 0, PATIENCE_SECONDS);
+    expect(readState(nodes, workspace)).toMatchObject({
+      a: 'a\n',
+      b: false,
+      left: expect.arrayContaining([expect.stringMatching(/^sess_/)]),
+    });
+    await a.kill();
+    first = false;
+    killed();
+    const turn = await until(async () => {
+      const found = await b.client.getTurn(session, turn_id).catch(() => null);
+      return found !== null && found.status === 'completed' && found;
+    }, PATIENCE_SECONDS);
+    expect(turn.status).toBe('completed');
+    expect(readState(nodes, workspace)).toEqual({ a: 'one\n', b: true, left: [] });
+    const rows = await nodes.rows('SELECT applied FROM worktrees');
+    expect(rows).toEqual([{ applied: '1' }]);
+    expect(git(workspace, 'for-each-ref', 'refs/metis').trim().split('\n')).toHaveLength(2);
+  });
+
+  test('without a shared folder for worktrees a call is refused by the name of the setting', async () => {
+    const nodes = await startNodes({ database: url!, answer });
+    const workspace = path.join(nodes.root, 'repo');
+    initRepository(workspace, { 'a.txt': 'a\n' });
+    const a = await nodes.start('a');
+    const session = await a.session(workspace);
+    await a.turn(session, 'go');
+    const { messages } = await a.client.listMessages(session);
+    expect(JSON.stringify(messages)).toContain('isolation: cluster.worktree_root is not set');
+    const said = await nodes.refused('b', { set: { 'cluster.worktree_root': '/nowhere/trees' } });
+    expect(said.stderr).toContain('cluster.worktree_root: /nowhere/trees lies below none of cluster.shared_roots');
+  });
+});

@@ -1,4 +1,7 @@
 // What a worker changed, as lines that go and come, and notifications of what needs attention (17 §3).
+import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { until } from '../support/until.ts';
@@ -36,6 +39,49 @@ describe.skipIf(browserEndpoint === null)("a worker's changes", () => {
     await diff.locator('.diff-in').getByText('+ three').waitFor();
     expect(errors).toEqual([]);
   });
+});
+
+describe.skipIf(browserEndpoint === null)('a worker that has ended', () => {
+  // Promise 17.6: a card with its worktree and its form passes axe and logs no error.
+  test('is continued by a form, and what it kept in a worktree is shown and applied', async () => {
+    const { url, client, workspace } = await startBrowserServer({
+      files: { 'a.txt': 'one\n' },
+      scenario: scenario(
+        [{ match: { user_contains: 'and once more' }, respond: { text: 'again' } }],
+        planner({ tool_calls: [delegate('count on', { isolation: 'worktree', apply: 'never' })] }, { text: 'done' }),
+        worker(
+          'count on',
+          { tool_calls: [call('edit_file', { path: 'a.txt', old: 'one', new: 'two' })] },
+          { text: 'changed' },
+        ),
+      ),
+    });
+    const git = (...args: string[]) =>
+      execFileSync('git', ['-c', 'user.name=a', '-c', 'user.email=a@example.com', ...args], { cwd: workspace });
+    git('init', '-q');
+    git('add', '-A');
+    git('commit', '-q', '-m', 'first');
+    const session = await client.createSession({ workspace_path: workspace });
+    await client.submitTurn(session.id, { content: 'begin' });
+    await until(async () => (await client.getSession(session.id)).status === 'idle');
+    const { page, errors } = await openTab(`${url}/#/sessions/${session.id}`);
+    const card = page.getByRole('article', { name: /^Delegation/ });
+    await card.getByText('its changes are not applied').waitFor();
+    await card.getByText('Diff of its worktree').click();
+    await card.getByText('+two').waitFor();
+    await card.getByRole('button', { name: 'Apply' }).click();
+    await card.getByText('its changes are applied').waitFor();
+    expect(fs.readFileSync(path.join(workspace, 'a.txt'), 'utf8')).toBe('two\n');
+    await card.locator('summary').filter({ hasText: 'Continue' }).click();
+    await card.getByLabel('Task for the worker that continues this one').fill('and once more');
+    await card.getByRole('button', { name: 'Continue' }).click();
+    await card.getByText(/^Started sess_/).waitFor();
+    await expectWhole(page, 'a card with its worktree');
+    const { workers } = await client.listWorkers(session.id);
+    const next = await client.getSession(workers[1]!.worker_session_id!);
+    expect(next.continues_session_id).toBe(workers[0]!.worker_session_id);
+    expect(errors).toEqual([]);
+  }, 60_000);
 });
 
 describe.skipIf(browserEndpoint === null)('a notification', () => {

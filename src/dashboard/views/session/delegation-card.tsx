@@ -9,6 +9,7 @@ import { fromPusd, type Pusd } from '#protocol/money.ts';
 import { getDelegationState, type LiveNode, type Route, type WorkerCall } from './live/live-node.ts';
 import { WhyModel } from './route-chain.tsx';
 import type { ToolUse } from './tool-card.tsx';
+import { ConcludeWorker, ContinueWorker, WorktreeOutcome } from './worker-actions.tsx';
 import { WorkerChanges } from './worker-changes.tsx';
 
 /** More of a task than three lines can hold; the worker's own conversation has all of it. */
@@ -54,6 +55,7 @@ export function DelegationCard(props: {
             </>
           )}
         </span>
+        {running && <ConcludeWorker sessionId={node.session_id} label={node.label} />}
         {running && <CancelWorker sessionId={node.session_id} label={node.label} />}
         {worker !== null && (
           <a class="button" href={formatPlace('sessions', worker)}>
@@ -113,6 +115,8 @@ function Outcome({ record }: { readonly record: NonNullable<WorkerCall['record']
       {changed_files.length > 0 && worker !== null && (
         <WorkerChanges worker={worker} paths={changed_files.map(({ path }) => path)} />
       )}
+      <WorktreeOutcome record={record} />
+      <ContinueWorker record={record} />
     </>
   );
 }

@@ -1,0 +1,106 @@
+// What a person does with a worker: conclude it, apply what it left in a worktree, give it a further task (20 §2, §3).
+import { useState } from 'preact/hooks';
+import type { Delegation } from '#client/client.ts';
+import { explain, useApi } from '#dashboard/data/api.ts';
+import { useRequest } from '#dashboard/data/use-request.ts';
+import { CodeBlock } from '#dashboard/parts/markdown.tsx';
+
+/** Lets the worker answer with what it has; its planner goes on with that answer. */
+export function ConcludeWorker({ sessionId, label }: { readonly sessionId: string; readonly label: string }) {
+  const { client } = useApi();
+  const { busy, error, send } = useRequest();
+  const [isSent, setSent] = useState(false);
+  const conclude = async () => {
+    const { current_turn_id } = await client.getSession(sessionId);
+    if (current_turn_id !== null) await client.concludeTurn(sessionId, current_turn_id);
+  };
+  return (
+    <button
+      type="button"
+      class="button"
+      disabled={busy || isSent}
+      title={error === null ? 'Start no further tool and answer with what there is' : explain(error)}
+      onClick={() => void send(conclude).then(setSent)}
+    >
+      Conclude<span class="visually-hidden"> {label}</span>
+    </button>
+  );
+}
+
+/** Whether the changes of a worktree are in the workspace, their diff, and a button that applies them. */
+export function WorktreeOutcome({ record }: { readonly record: Delegation }) {
+  const { client } = useApi();
+  const { busy, error, send } = useRequest();
+  const [now, setNow] = useState<Pick<Delegation, 'applied' | 'conflicts'>>(record);
+  const [diff, setDiff] = useState<string | null>(null);
+  const { isolation, worker_session_id: worker } = record;
+  if (isolation === 'shared' || worker === null) return null;
+  const loadDiff = async () => {
+    const found = await client.getChangesDiff(worker);
+    setDiff(found.truncated ? `${found.diff}\n…` : found.diff);
+  };
+  const apply = async () => setNow(await client.applyChanges(worker));
+  return (
+    <div class="worktree-outcome">
+      <p class={now.applied === true ? 'quiet' : 'field-error'}>{describeOutcome(now)}</p>
+      {now.applied !== true && (
+        <button type="button" class="button" disabled={busy} onClick={() => void send(apply)}>
+          Apply
+        </button>
+      )}
+      {error !== null && <p class="field-error">{explain(error)}</p>}
+      <details onToggle={(event) => event.currentTarget.open && diff === null && void send(loadDiff)}>
+        <summary>Diff of its worktree</summary>
+        {diff !== null && <CodeBlock text={diff === '' ? 'No changes.' : diff} />}
+      </details>
+    </div>
+  );
+}
+
+function describeOutcome({ applied, conflicts }: Pick<Delegation, 'applied' | 'conflicts'>): string {
+  if (applied === true) return 'Worked in a worktree; its changes are applied.';
+  if (conflicts.length === 0) return 'Worked in a worktree; its changes are not applied.';
+  return `Worked in a worktree; its changes are not applied, conflicts in ${conflicts.join(', ')}.`;
+}
+
+/** A further task for a worker that has ended: a new worker goes on with its messages. */
+export function ContinueWorker({ record }: { readonly record: Delegation }) {
+  const { client } = useApi();
+  const { busy, error, send } = useRequest();
+  const [task, setTask] = useState('');
+  const [next, setNext] = useState<string | null>(null);
+  const { parent_session_id: caller, worker_session_id: worker, entry, worker_name, tier } = record;
+  if (worker === null) return null;
+  const submit = async () => {
+    const work =
+      entry === 'worker_tool' && worker_name !== null
+        ? { worker: worker_name, input: task }
+        : { tier: tier ?? ('balanced' as const), task };
+    const { worker_session_id } = await client.submitDelegation(caller, { ...work, continue: worker });
+    setNext(worker_session_id);
+    setTask('');
+  };
+  return (
+    <details class="continue-worker">
+      <summary>Continue</summary>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          void send(submit);
+        }}
+      >
+        <textarea
+          aria-label="Task for the worker that continues this one"
+          rows={3}
+          value={task}
+          onInput={(event) => setTask(event.currentTarget.value)}
+        />
+        <button type="submit" class="button" disabled={busy || task.trim() === ''}>
+          Continue
+        </button>
+      </form>
+      {error !== null && <p class="field-error">{explain(error)}</p>}
+      {next !== null && <p class="quiet">Started {next}.</p>}
+    </details>
+  );
+}

@@ -467,3 +467,19 @@ describe('exit codes', () => {
     expect([code, stdout]).toEqual([2, '']);
   });
 });
+
+// Promise 20.19: `metis run` exits after the background workers of its turn.
+it('ends when the background workers of its turn have ended and been read', async () => {
+  const job = (task: string) => ({ name: 'delegate', input: { tier: 'fast', task, background: true } });
+  models(
+    {
+      match: { role: 'planner', call: 1 },
+      respond: { tool_calls: [job('look at one'), job('look at two')], usage },
+    },
+    { match: { role: 'worker' }, times: 'inf', respond: { text: 'seen', delay_ms: 400, usage } },
+    { match: { role: 'planner', user_contains: 'completed]' }, times: 'inf', respond: { text: 'all seen', usage } },
+    { match: { role: 'planner' }, times: 'inf', respond: { text: 'under way', usage } },
+  );
+  const { code, stdout } = await once('go', '--model', 'scripted:deep');
+  expect([code, stdout.trim().endsWith('all seen')], stdout).toEqual([0, true]);
+});

@@ -62,6 +62,34 @@ describe('a message for a running turn', () => {
     expect(await t.run(session, 'more')).toMatchObject({ output: 'the second turn' });
   });
 
+  it('that comes while an answer is cut off in a tool call is read behind the result of that call', async () => {
+    const t = await startEngine({
+      tools: [tool('quick')],
+      scenario: scenario(
+        planner(
+          { text: 'let me look', chunk_chars: 1, tool_calls: [call('quick', {})], stop_reason: 'max_tokens' },
+          { text: 'as you wish' },
+        ),
+      ),
+    });
+    const session = await t.session();
+    let sent: Promise<unknown> | null = null;
+    at(
+      t,
+      (e) => e.type === 'llm.call_started',
+      () => {
+        sent = steer(t, session, 'shorter');
+      },
+    );
+    const turnId = await t.submit(session, 'go');
+    expect(await t.ended(turnId)).toMatchObject({ status: 'completed', output: 'as you wish' });
+    await sent;
+    expect(said(t)).toEqual(['user go', 'assistant', 'tool', 'user shorter']);
+    expect((await t.event('tool.failed')).payload.error_message).toBe(
+      'Tool call not executed: the answer that holds it was cut off.',
+    );
+  });
+
   // Promise 20.8: Said while the last answer streams, one more step.
   it('that comes while the last answer streams makes one more step of it', async () => {
     const t = await startEngine({

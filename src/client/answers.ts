@@ -10,6 +10,7 @@ import type {
   RoutingReportSchema,
   SavingsReportSchema,
   SimulatedPart,
+  VerifiedReportSchema,
 } from '#protocol/analytics.ts';
 import type { AnswerConfirmationReply, ConfirmationListReply, TrustReply } from '#protocol/api/approval-bodies.ts';
 import type {
@@ -110,6 +111,7 @@ export type CostReport<G extends string = string> = Omit<z.infer<typeof CostRepo
 export type SavingsReport = z.infer<typeof SavingsReportSchema>;
 export type RoutingReport = z.infer<typeof RoutingReportSchema>;
 export type QualityReport = z.infer<typeof QualityReportSchema>;
+export type VerifiedReport = z.infer<typeof VerifiedReportSchema>;
 export type LedgerReport = z.infer<typeof LedgerReportSchema>;
 export type ReliabilityReport = z.infer<typeof ReliabilityReportSchema>;
 

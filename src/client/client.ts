@@ -198,6 +198,8 @@ export function createMetisClient(server: ServerAddress) {
     getReliability: (query: Q.TraceReportQuery = {}, options?: Q.CallOptions) =>
       get<A.ReliabilityReport>('/analytics/reliability', options, query),
     /** The ledger by day and model, to set it beside a provider's bill. */
+    getVerifiedResults: (query: Q.VerifiedReportQuery = {}, options?: Q.CallOptions) =>
+      get<A.VerifiedReport>('/analytics/verified', options, query),
     getLedgerDays: (query: Q.LedgerReportQuery = {}, options?: Q.CallOptions) =>
       get<A.LedgerReport>('/analytics/ledger', options, query),
     /** Shapes of task that a cheaper model does as well. */

@@ -119,6 +119,9 @@ export interface TraceReportQuery {
   readonly model?: string | undefined;
   readonly provider?: string | undefined;
 }
+export type VerifiedReportQuery = Pick<TraceReportQuery, 'from' | 'to'> & {
+  readonly group_by?: 'model' | 'tier' | 'worker_name' | 'check';
+};
 export type LedgerReportQuery = Pick<TraceReportQuery, 'from' | 'to' | 'provider'>;
 interface CallReportQuery extends TraceReportQuery {
   /** A planner's session; a top-level session is its own parent. */

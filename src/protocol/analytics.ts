@@ -263,4 +263,25 @@ export interface LedgerQuery {
   readonly provider: string | null;
 }
 
+export const VERIFIED_GROUPS = ['model', 'tier', 'worker_name', 'check'] as const;
+/** Delegations that named a check, of one model, tier, worker or check (20 §10). */
+export const VerifiedGroupSchema = z.object({
+  key: z.string().describe('Empty for none.'),
+  delegations: CountSchema,
+  /** Those whose check was run. */
+  checked: CountSchema,
+  passed_first: CountSchema,
+  passed: CountSchema,
+  failed: CountSchema,
+  cost_usd: UsdSchema.describe('Of those that were checked, all attempts included.'),
+  cost_per_verified_usd: UsdSchema.nullable().describe('Rounded down to the picodollar; null where none passed.'),
+  planner_cost_usd: UsdSchema.nullable().describe("The same tokens on the planner's model; null without a price."),
+});
+export type VerifiedGroup = z.infer<typeof VerifiedGroupSchema>;
+export const VerifiedReportSchema = z.object({ ...envelope, data: z.array(VerifiedGroupSchema) });
+export interface VerifiedQuery {
+  readonly window: TimeWindow;
+  readonly group_by: (typeof VERIFIED_GROUPS)[number];
+}
+
 export const QualityReportSchema = z.object({ ...envelope, data: QualitySchema });

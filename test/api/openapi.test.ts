@@ -216,6 +216,7 @@ describe('what is sent', () => {
       '/analytics/routing?from=all',
       '/analytics/reliability?from=all',
       '/analytics/ledger?from=all',
+      '/analytics/verified?from=all&group_by=check',
       `/analytics/quality?workspace_path=${server.workspace}`,
     ]) {
       await ask('GET', path);

@@ -8,8 +8,9 @@ import { defaultConfig } from '#protocol/config.ts';
 import type { WorkerChanges } from '#protocol/file-change.ts';
 import type { SessionId, TurnId } from '#protocol/ids.ts';
 import { joinText } from '#protocol/message.ts';
-import { fromPusd, toPusd } from '#protocol/money.ts';
+import { fromPusd, type Pusd, toPusd } from '#protocol/money.ts';
 import { toolText } from '#protocol/tool.ts';
+import { createAnalytics } from '#store/sqlite/report/analytics.ts';
 import { type ConfigOver, startEngine, type TestEngine, tempFolder } from '../support/engine.ts';
 import { at, restart } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
@@ -40,6 +41,7 @@ const closing = (t: TestEngine) =>
   t.events.find((e) => e.type === 'delegate.completed' || e.type === 'delegate.failed')!.payload as WorkerChanges & {
     readonly failure_mode?: string;
   };
+const answerWith = (output_tokens: number) => ({ text: 'done', usage: { input_tokens: 1234, output_tokens } });
 /** Answers of the only worker's n-th turn, call by call. */
 const turn = (n: number, ...responses: readonly object[]) =>
   responses.map((respond, i) => ({ match: { role: 'worker', turn: n, call: i + 1 }, respond }));
@@ -337,6 +339,74 @@ describe('a worker with a check', () => {
     const [{ session_id, turn_id } = { session_id: '', turn_id: null }] = verdicts;
     await scoreTurn(t.engine, session_id as SessionId, turn_id as TurnId, { score: 0.5, comment: null });
     await until(() => turns()[0] === 0.5);
+  });
+
+  // Promise 20.24: `/analytics/verified` equals an independent sum over events to the last digit.
+  it('is reported by the cost of its verified results, as the events add up', async () => {
+    const always = { command: 'false', timeout_seconds: 60, protect: [], paths: null };
+    const t = await startInRepository(files, {
+      config: { ...config, checks: { test, always, docs: { ...test, paths: ['docs/**'] } } },
+      scenario: scenario(
+        planner(
+          step(checked('one', { on_fail: ['retry'] })),
+          step(checked('two'), delegate('three', { check: 'always', on_fail: ['tier:balanced'] })),
+          step(delegate('four', { check: 'docs' }), delegate('five')),
+          { text: 'ok' },
+        ),
+        [{ match: { role: 'worker', user_contains: 'one', turn: 1 }, respond: answerWith(700) }],
+        [
+          {
+            match: { role: 'worker', user_contains: 'one', turn: 2, call: 1 },
+            respond: step(shell('echo 42 > answer.txt')),
+          },
+        ],
+        [{ match: { role: 'worker', user_contains: 'one', turn: 2, call: 2 }, respond: answerWith(11) }],
+        ...['two', 'three', 'four', 'five'].map((task, n) => [
+          { match: { role: 'worker', user_contains: task }, times: 9, respond: answerWith(100 + n) },
+        ]),
+      ),
+    });
+    await t.run(await t.session(), 'go');
+    const ends = t.events.filter((e) => e.type === 'delegate.completed' || e.type === 'delegate.failed');
+    const named = ends.map(
+      (e) => e.payload as WorkerChanges & { readonly worker_session_id: string; readonly model: string },
+    );
+    const run = named.filter(({ check, verified }) => check !== null && verified !== null);
+    const costOf = (ids: readonly string[]) =>
+      t.events
+        .filter((e) => e.type === 'llm.call_completed' && ids.includes(e.session_id))
+        .reduce((sum, e) => (sum + toPusd((e.payload as { cost_usd: string }).cost_usd)) as Pusd, 0n as Pusd);
+    const analytics = createAnalytics(t.db.reader);
+    const window = { from: 0, to: Date.now() + 60_000 };
+    for (const group_by of ['check', 'model', 'tier', 'worker_name'] as const) {
+      const rows = await analytics.verified({ window, group_by }, t.engine.prices);
+      expect(rows.reduce((sum, row) => sum + row.delegations, 0)).toBe(4);
+      expect(rows.reduce((sum, row) => sum + toPusd(row.cost_usd), 0n)).toBe(
+        costOf(run.map((one) => one.worker_session_id)),
+      );
+      if (group_by !== 'check' && group_by !== 'model') continue;
+      for (const row of rows) {
+        const own = run.filter((one) => one[group_by] === row.key);
+        const cost = costOf(own.map((one) => one.worker_session_id));
+        const passed = own.filter((one) => one.verified).length;
+        expect(row).toMatchObject({
+          checked: own.length,
+          passed,
+          failed: own.length - passed,
+          passed_first: own.filter((one) => one.verified && one.attempts === 1).length,
+          cost_usd: fromPusd(cost),
+          cost_per_verified_usd: passed === 0 ? null : fromPusd((cost / BigInt(passed)) as Pusd),
+        });
+      }
+    }
+    const rows = await analytics.verified({ window, group_by: 'check' }, t.engine.prices);
+    expect(rows.map(({ key, delegations, checked: ran }) => [key, delegations, ran])).toEqual([
+      ['always', 1, 1],
+      ['docs', 1, 0],
+      ['test', 2, 2],
+    ]);
+    // The model of the planner is more expensive than those of the workers.
+    expect(toPusd(rows[2]!.planner_cost_usd!)).toBeGreaterThan(toPusd(rows[2]!.cost_usd));
   });
 
   it('needs a worktree, a model for each rung, and a check for rungs', async () => {

@@ -12,6 +12,8 @@ import type {
   SimulatedPart,
   SortKey,
   TraceQuery,
+  VerifiedGroup,
+  VerifiedQuery,
 } from '#protocol/analytics.ts';
 import type { Quality } from '#protocol/learned-pattern.ts';
 import type { Tier } from '#protocol/scalars.ts';
@@ -77,6 +79,8 @@ export interface Analytics {
   reliability(query: TraceQuery): Promise<readonly ModelReliability[]>;
   /** One row a day and model, to be set beside a provider's bill (22 §6). */
   ledgerDays(query: LedgerQuery): Promise<readonly LedgerDay[]>;
+  /** What workers cost whose check decided, at `pricer`'s rates on their planner's model (20 §10). */
+  verified(query: VerifiedQuery, pricer: CallPricer): Promise<readonly VerifiedGroup[]>;
   /** Which shapes of task a cheaper model does as well (07 §7.3). */
   quality(query: QualityQuery): Promise<Quality>;
 }

@@ -8,6 +8,7 @@ import {
   parseLedgerQuery,
   parseSavingsQuery,
   parseTraceQuery,
+  parseVerifiedQuery,
 } from '#core/policy/analytics/query.ts';
 import { DAY_MS } from '#core/policy/analytics/rollup.ts';
 import { WINDOW_DAYS } from '#core/policy/learning/compare-models.ts';
@@ -22,6 +23,7 @@ import {
   RoutingReportSchema,
   SavingsReportSchema,
   type TimeWindow,
+  VerifiedReportSchema,
 } from '#protocol/analytics.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { type Issue, validationError } from '#protocol/errors.ts';
@@ -69,6 +71,7 @@ const SavingsParameters = z.looseObject({
   baseline: text('Model id or alias, or planner. Default: analytics.savings_baseline.'),
 });
 const LedgerParameters = z.looseObject({ ...window, provider: text('Provider.') });
+const VerifiedParameters = z.looseObject({ ...window, group_by: text('model (default), tier, worker_name or check.') });
 const TraceParameters = z.looseObject({ ...window, ...traceFilters });
 
 export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions }: AnalyticsDeps): void {
@@ -166,6 +169,25 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
     },
   );
 
+  app.get(
+    '/analytics/verified',
+    {
+      schema: {
+        querystring: VerifiedParameters,
+        ...operation({
+          id: 'getVerifiedResults',
+          tag: 'analytics',
+          summary: 'Report what checked workers cost, by the results that their checks confirmed.',
+          results: { 200: VerifiedReportSchema },
+          errors: ['validation_error'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { query, warnings } = requireValid(parseVerifiedQuery(request.query, clock.now()));
+      return reply.send({ ...envelope(query.window, warnings), data: [...(await analytics.verified(query, prices))] });
+    },
+  );
   app.get(
     '/analytics/ledger',
     {

@@ -12,6 +12,8 @@ import {
   type SortKey,
   type TimeWindow,
   type TraceQuery,
+  VERIFIED_GROUPS,
+  type VerifiedQuery,
 } from '#protocol/analytics.ts';
 import type { Issue } from '#protocol/errors.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
@@ -273,6 +275,17 @@ export function parseLedgerQuery(
 ): Result<{ readonly query: LedgerQuery; readonly warnings: string[] }, readonly Issue[]> {
   const params = new Parameters(raw, ['from', 'to', 'provider']);
   const query = { window: params.readWindow(now), provider: params.readMatching('provider', FILTERS.provider) };
+  if (params.issues.length > 0) return err(params.issues);
+  return ok({ query, warnings: params.warnings });
+}
+
+/** `GET /analytics/verified`: any window. */
+export function parseVerifiedQuery(
+  raw: RawQuery,
+  now: number,
+): Result<{ readonly query: VerifiedQuery; readonly warnings: string[] }, readonly Issue[]> {
+  const params = new Parameters(raw, ['from', 'to', 'group_by']);
+  const query = { window: params.readWindow(now), group_by: params.readEnum('group_by', VERIFIED_GROUPS, 'model') };
   if (params.issues.length > 0) return err(params.issues);
   return ok({ query, warnings: params.warnings });
 }

@@ -5,6 +5,7 @@ import { quality, reliability, routing } from '#store/report/event-reports.ts';
 import { listLedgerDays } from '#store/report/ledger-days.ts';
 import { savings } from '#store/report/savings-report.ts';
 import type { Read } from '#store/report/slices.ts';
+import { listVerified } from '#store/report/verified-report.ts';
 import { createReads } from '../connection/patient-reads.ts';
 import type { Pool } from '../connection/pool.ts';
 
@@ -17,6 +18,7 @@ export function createAnalytics(pool: Pool): Analytics {
     routing: (query) => ask((read) => routing(read, query)),
     reliability: (query) => ask((read) => reliability(read, query)),
     ledgerDays: (query) => ask((read) => listLedgerDays(read, query)),
+    verified: (query, pricer) => ask((read) => listVerified(read, query, pricer)),
     quality: (query) => ask((read) => quality(read, query)),
   };
 }

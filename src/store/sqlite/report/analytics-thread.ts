@@ -55,6 +55,9 @@ function ask(question: Question): Promise<unknown> {
       return analytics.reliability(question.query);
     case 'ledgerDays':
       return analytics.ledgerDays(question.query);
+    case 'verified':
+      if (pricer === null) throw new Error('the report needs prices');
+      return analytics.verified(question.query, pricer);
     case 'quality':
       return analytics.quality(question.query);
   }

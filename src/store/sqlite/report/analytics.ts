@@ -5,6 +5,7 @@ import { isSliced, slicedCost, stampedCost } from '#store/report/cost-report.ts'
 import { quality, reliability, routing } from '#store/report/event-reports.ts';
 import { listLedgerDays } from '#store/report/ledger-days.ts';
 import { savings } from '#store/report/savings-report.ts';
+import { listVerified } from '#store/report/verified-report.ts';
 import { createReads } from '../connection/reads.ts';
 
 /** @param reader the `query_only` connection of the open database */
@@ -18,6 +19,7 @@ export function createAnalytics(reader: Database.Database): Analytics {
     routing: (query) => routing(read, query),
     reliability: (query) => reliability(read, query),
     ledgerDays: (query) => listLedgerDays(read, query),
+    verified: (query, pricer) => listVerified(read, query, pricer),
     quality: (query) => atOneMoment(() => quality(read, query)),
   };
 }

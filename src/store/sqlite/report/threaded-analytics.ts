@@ -57,6 +57,7 @@ export function createThreadedAnalytics(program: string, setup: ThreadSetup, log
     routing: (query) => ask({ report: 'routing', query }, null),
     reliability: (query) => ask({ report: 'reliability', query }, null),
     ledgerDays: (query) => ask({ report: 'ledgerDays', query }, null),
+    verified: (query, pricer) => ask({ report: 'verified', query }, pricer),
     quality: (query) => ask({ report: 'quality', query }, null),
     async close() {
       await thread?.terminate();

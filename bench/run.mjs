@@ -24,6 +24,7 @@ import * as stuckSubscriber from './measures/stuck-subscriber.mjs';
 import * as subscribers from './measures/subscribers.mjs';
 import * as turns from './measures/turns.mjs';
 import * as workers from './measures/workers.mjs';
+import * as worktree from './measures/worktree.mjs';
 import { killAll, startBareRelay, startProvider, startRelay, startServer } from './processes.mjs';
 import { readBaseline, saveBaseline, saveResult, summarise, table } from './report.mjs';
 
@@ -45,6 +46,7 @@ const MEASURES = [
   reports,
   gateway,
   grep,
+  worktree,
   workers,
   doors,
   cluster,

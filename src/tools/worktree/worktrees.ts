@@ -26,16 +26,7 @@ import {
   runShared,
   setRef,
 } from './repository.ts';
-import {
-  byPath,
-  compareTrees,
-  copyIndex,
-  type Difference,
-  restoreEntries,
-  snapshot,
-  takeIndex,
-  toFileChange,
-} from './snapshot.ts';
+import { byPath, compareTrees, copyIndex, restoreEntries, snapshot, takeIndex, toFileChange } from './snapshot.ts';
 import { createTarget, writeChanges } from './write-changes.ts';
 
 const MODULE_MODE = '160000';
@@ -192,7 +183,7 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     opened.delete(id);
     excluded.delete(buildGitPath(id));
     await rm(buildPath(id), { recursive: true, force: true });
-    await removeEntry(repository, id);
+    await runExclusive(`${repository}\0worktree add`, () => removeEntry(repository, id));
     await rm(buildGitPath(id), { recursive: true, force: true });
   }
 

@@ -478,16 +478,20 @@ describe('a worker in a worktree', () => {
     const [applied, kept, idle] = view.rows.map((row) => row.worker_session_id!);
     const listed = await listKeptWorktrees(t.engine);
     expect(listed.map(({ record: _, ...one }) => one)).toEqual(
-      [idle, kept, applied].map((id) => ({
-        worker_session_id: id,
-        workspace_path: t.workspace,
-        open: false,
-        applied: id !== kept,
-        changed: id !== idle,
-        folder_bytes: 0,
-        ref_bytes: expect.any(Number),
-        created_at: expect.any(String),
-      })),
+      // The sessions of one message come to be in any order.
+      [idle, kept, applied]
+        .toSorted()
+        .toReversed()
+        .map((id) => ({
+          worker_session_id: id,
+          workspace_path: t.workspace,
+          open: false,
+          applied: id !== kept,
+          changed: id !== idle,
+          folder_bytes: 0,
+          ref_bytes: expect.any(Number),
+          created_at: expect.any(String),
+        })),
     );
     const pruned = await pruneWorktrees(t.engine, { all: false });
     expect([...pruned.worker_session_ids].sort()).toEqual([applied, idle].sort());

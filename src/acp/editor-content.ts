@@ -65,19 +65,21 @@ interface WorkerLabel {
   readonly call: string;
   /** `fast 2`. */
   readonly label: string;
+  /** It works in a worktree. */
+  readonly isolated: boolean;
 }
 
 interface WorkerLabels {
-  /** @param what tier or name */
-  addWorker(worker: string, call: string, what: string): WorkerLabel;
+  /** @param opened.what tier or name */
+  addWorker(worker: string, opened: Omit<WorkerLabel, 'label'> & { readonly what: string }): WorkerLabel;
   findLabel(session: string): WorkerLabel | null;
 }
 
 export function createWorkerLabels(): WorkerLabels {
   const known = new Map<string, WorkerLabel>();
   return {
-    addWorker(worker, call, what) {
-      const label = known.get(worker) ?? { call, label: `${what} ${known.size + 1}` };
+    addWorker(worker, { call, what, isolated }) {
+      const label = known.get(worker) ?? { call, label: `${what} ${known.size + 1}`, isolated };
       known.set(worker, label);
       return label;
     },

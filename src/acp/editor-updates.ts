@@ -25,8 +25,11 @@ export interface UpdateParts {
 /** What an editor shows of a worker beside its task. */
 export type OpenedWorker = Pick<
   Delegation,
-  'tier' | 'worker_name' | 'resolved_model' | 'allowed_tool_count' | 'dropped_tools'
+  'tier' | 'worker_name' | 'resolved_model' | 'allowed_tool_count' | 'dropped_tools' | 'isolation'
 >;
+
+/** What an editor shows of the changes of a worker. */
+type Changes = Pick<Delegation, 'changed_files' | 'applied'>;
 
 export interface Updates {
   /** The state that later events continue. */
@@ -37,7 +40,7 @@ export interface Updates {
   /** A worker that was opened before the stream began. */
   worker(worker: string, call: string, opened: OpenedWorker): Promise<void>;
   /** A worker that has ended before the stream began. */
-  completeWorker(call: string, success: boolean): Promise<void>;
+  completeWorker(call: string, success: boolean, changes: Changes): Promise<void>;
   /** Sends the cost so far and how full the planner's context window is; nothing before the first model call. */
   sendUsage(): Promise<void>;
   /** Whether this message was sent completely. */
@@ -105,7 +108,8 @@ export function createUpdates({ session, cwd, send, getContextWindow: windowOf }
       title: `${worker === null ? '' : `[${worker.label}] `}${formatTitle(name, input)}`,
       kind: getToolKind(name),
       status: 'pending',
-      locations: listLocations(cwd, input),
+      // A file in a worktree is not the file of that name that the editor shows.
+      locations: worker?.isolated === true ? [] : listLocations(cwd, input),
       rawInput: input,
       ...(worker !== null && { _meta: { metis: { parent_tool_call_id: worker.call } } }),
     });
@@ -137,7 +141,7 @@ export function createUpdates({ session, cwd, send, getContextWindow: windowOf }
     if (workers.findLabel(worker) !== null) return;
     const { resolved_model: model, dropped_tools, allowed_tool_count } = opened;
     const what = opened.worker_name ?? opened.tier ?? 'named';
-    workers.addWorker(worker, call, what);
+    workers.addWorker(worker, { call, what, isolated: opened.isolation === 'worktree' });
     // The title names only tools that the planner asked for: others are missing from every worker of this kind.
     const isAsked = allowed_tool_count !== null && dropped_tools.length > 0;
     const lacking = isAsked ? ` without ${toOneLine(dropped_tools.join(', '))}` : '';
@@ -154,7 +158,15 @@ export function createUpdates({ session, cwd, send, getContextWindow: windowOf }
   /** A call whose worker runs in the background ends with its worker (20 §9). */
   const runsOn = (id: string, success: boolean) => success && calls.get(id)?.input.background === true;
 
-  async function completeWorker(call: string, success: boolean): Promise<void> {
+  /** Changes that were applied from a worktree are edits of the call that delegated. */
+  async function showAppliedChanges(call: string, { changed_files, applied }: Changes): Promise<void> {
+    if (applied !== true || changed_files.length === 0) return;
+    const locations = changed_files.flatMap(({ path }) => listLocations(cwd, { path }));
+    await send({ sessionUpdate: 'tool_call_update', toolCallId: call, kind: 'edit', locations });
+  }
+
+  async function completeWorker(call: string, success: boolean, changes: Changes): Promise<void> {
+    await showAppliedChanges(call, changes);
     if (runsOn(call, true)) await completeToolCall(call, success);
     await sendIfAny(plan.setStatus(call, 'completed'));
   }
@@ -254,7 +266,7 @@ export function createUpdates({ session, cwd, send, getContextWindow: windowOf }
         }
         case 'delegate.completed':
         case 'delegate.failed':
-          return completeWorker(event.payload.tool_use_id, event.type === 'delegate.completed');
+          return completeWorker(event.payload.tool_use_id, event.type === 'delegate.completed', event.payload);
         case 'llm.call_completed': {
           const { payload } = event;
           cost = (cost + toPusd(payload.cost_usd)) as Pusd;

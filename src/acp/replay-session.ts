@@ -49,7 +49,8 @@ export async function replaySession(
     if (worker === null) return;
     await updates.worker(worker, tool_use_id, delegation);
     for await (const message of listMessagesAfter(client, worker, null)) await replayMessage(message);
-    if (delegation.ended_at !== null) await updates.completeWorker(tool_use_id, delegation.failure_mode === null);
+    if (delegation.ended_at !== null)
+      await updates.completeWorker(tool_use_id, delegation.failure_mode === null, delegation);
   }
   for await (const message of listMessagesAfter(client, session, null)) {
     // The results of background workers are shown at their calls.

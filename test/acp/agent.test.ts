@@ -1,5 +1,6 @@
 // `metis acp` as an editor runs it, through the official client (19 §4).
 
+import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import type { RequestPermissionRequest } from '@agentclientprotocol/sdk';
@@ -126,6 +127,27 @@ describe('an editor', () => {
     expect([...again.lines.slice(1)].sort()).toEqual([...live.lines].sort());
     const plain = ({ kind: _, ...told }: Record<string, unknown>) => told;
     for (const [id, told] of Object.entries(again.calls)) expect(plain(told)).toEqual(plain(live.calls[id]!));
+  });
+
+  test('reads the changes of a worktree as edits once they are applied, live and loaded again', async () => {
+    const home = doorHome([
+      ...planner(1, { tool_calls: [delegate('job a', { isolation: 'worktree' })], usage }, { text: 'Done.', usage }),
+      ...worker('job a', { tool_calls: [write('a.txt')], usage }, { text: 'a done', usage }),
+    ]);
+    fs.writeFileSync(path.join(home.workspace, 'b.txt'), 'b');
+    execFileSync('git', ['init', '-q', home.workspace]);
+    const editor = await acpIn(home, { permission: allow('approve') });
+    const { sessionId } = await editor.open();
+    expect(await editor.say(sessionId, 'do the job')).toMatchObject({ stopReason: 'end_turn' });
+    expect(fs.readFileSync(path.join(home.workspace, 'a.txt'), 'utf8')).toBe('a.txt');
+    const edits = [
+      { kind: 'edit', locations: [{ path: path.join(home.workspace, 'a.txt') }] },
+      { kind: 'edit', locations: [] },
+    ];
+    expect(Object.values(shown(editor.updates).calls)).toMatchObject(edits);
+    const other = await acpIn(home);
+    await other.agent.request('session/load', { sessionId, cwd: home.workspace, mcpServers: [] });
+    expect(Object.values(shown(other.updates).calls)).toMatchObject(edits);
   });
 
   // Promise 19.21: an editor cancels.

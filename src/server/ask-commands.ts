@@ -59,12 +59,14 @@ export function addQueryCommands(program: Command, context: CommandContext, ask:
         'Show what model calls cost.',
         'metis cost --group-by day,model --since 30d',
         'metis cost --session sess_01JZ... --group-by session',
+        'metis cost --verified --group-by check',
       ).addHelpText(
         'after',
         `
 Groups: model, provider, effort, session, parent_session, root_session,
 is_worker, worker_name, delegation_tier, workspace, source, caller, cost_kind,
-day, hour. Separate two by a comma; none gives the total alone.`,
+day, hour. Separate two by a comma; none gives the total alone.
+With --verified: model, tier, worker_name or check.`,
       ),
     )
       .option('--group-by <dimensions>', 'one or two groups, separated by a comma', 'model')
@@ -74,8 +76,13 @@ day, hour. Separate two by a comma; none gives the total alone.`,
           .argParser(parseSince),
       )
       .addOption(new Option('--session <id>', 'only this session and its workers').argParser(parseSessionId))
-      .action((flags: ServerFlags & CostFlags) =>
-        ask(flags, async (server) => (await import('#cli/cost.ts')).showCost(context, server, flags)),
+      .addOption(new Option('--verified', 'what results cost that a check has passed').conflicts('session'))
+      .action((flags: ServerFlags & CostFlags & { readonly verified?: true }) =>
+        ask(flags, async (server) =>
+          flags.verified
+            ? (await import('#cli/verified-cost.ts')).showVerifiedCost(context, server, flags)
+            : (await import('#cli/cost.ts')).showCost(context, server, flags),
+        ),
       ),
   );
   program.addCommand(createReconcileCommand(context, finish));

@@ -1,4 +1,5 @@
 // Overview, models and settings in a real browser: what each shows is what the interface says (17 §3).
+import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -243,3 +244,31 @@ test.skipIf(browserEndpoint === null)(
     expect(errors).toEqual([]);
   },
 );
+
+// Promise 20.24: the dashboard shows what a verified result cost.
+test.skipIf(browserEndpoint === null)('the models show what was checked, and what a verified result cost', async () => {
+  const job = (task: string) => delegate(task, { check: 'made' });
+  const { client, workspace, url } = await startBrowserServer({
+    config: { checks: { made: { command: 'test -f a.txt', timeout_seconds: 60, protect: [], paths: null } } },
+    scenario: scenario(
+      planner({ tool_calls: [job('do it'), job('say it')] }, { text: 'ok' }),
+      worker('do it', { tool_calls: [call('write_file', { path: 'a.txt', content: 'a' })] }, { text: 'done' }),
+      worker('say it', { text: 'done, and it passes' }),
+    ),
+  });
+  execFileSync('git', ['init', '-q', workspace]);
+  const tab = await openTab(`${url}/#/models?days=all`, { viewport: { width: 1440, height: 900 } });
+  const panel = tab.page.getByRole('region', { name: 'Verified results' });
+  await panel.getByText('No result was checked in this time.').waitFor();
+  const session = await client.createSession({ workspace_path: workspace });
+  for await (const _ of client.turn(session.id, { content: 'go' }));
+  const { data } = await client.getVerifiedResults({ from: 'all' });
+  expect(data).toMatchObject([{ checked: 2, passed_first: 1, passed: 1, failed: 1 }]);
+  await tab.page.reload();
+  await panel.getByTitle(exactUsd(data[0]!.cost_per_verified_usd!), { exact: true }).first().waitFor();
+  expect(await panel.locator('tbody td.numeric').allTextContents()).toEqual(
+    expect.arrayContaining(['2', '1', '1', '1']),
+  );
+  await expectWhole(tab.page);
+  expect(tab.errors).toEqual([]);
+});

@@ -13,6 +13,7 @@ import { toPusd } from '#protocol/money.ts';
 import { percent } from '../cost/cost-figures.tsx';
 import { SLOT_NAMES } from '../session/route-chain.tsx';
 import { ComparisonNeeds, QualityPanel, TaskShapes } from './quality-panel.tsx';
+import { VerifiedPanel } from './verified-panel.tsx';
 
 // The columns of a model's row: its place in the registry, its price, and its results.
 
@@ -299,6 +300,7 @@ export function ModelsView({ place }: { readonly place: Place }) {
               <Table label="Models" columns={MODEL_COLUMNS} rows={data.rows} rowKey={({ model }) => model.id} />
             </section>
             <RoutingPanels stats={data.routing} />
+            <VerifiedPanel groups={data.verified} />
             <LearnedPanels wanted={workspace} onChoose={(chosen) => ask({ days, workspace: chosen })} />
           </>
         )}
@@ -351,11 +353,12 @@ function formatStart(days: string): string {
 
 async function askModels(client: MetisClient, days: string, signal: AbortSignal) {
   const from = formatStart(days);
-  const [{ models }, { imported_on: importedOn }, routing, reliability] = await Promise.all([
+  const [{ models }, { imported_on: importedOn }, routing, reliability, verified] = await Promise.all([
     client.listModels({ signal }),
     client.getPricing({}, { signal }),
     client.getRoutingStats({ from }, { signal }),
     client.getReliability({ from }, { signal }),
+    client.getVerifiedResults({ from }, { signal }),
   ]);
   const buildRow = (model: Model): ModelRow => ({
     model,
@@ -364,5 +367,5 @@ async function askModels(client: MetisClient, days: string, signal: AbortSignal)
   });
   // What can be used comes first; within that the order of the registry.
   const rows = models.map(buildRow).toSorted((a, b) => Number(b.model.configured) - Number(a.model.configured));
-  return { rows, importedOn, routing: routing.data };
+  return { rows, importedOn, routing: routing.data, verified: verified.data };
 }

@@ -9,6 +9,11 @@ const SUITES = {
     tests: ['test/crash/background-kill.test.ts', 'test/cluster/background-kill.test.ts'],
     env: { BACKGROUND_KILLS: '300' },
   },
+  checks: {
+    tests: ['test/engine/lying-workers.test.ts'],
+    env: { METIS_CHECKS: 'full' },
+    isBuilt: false,
+  },
   clients: { program: 'scripts/test-clients.mjs' },
   cluster: {
     tests: ['test/cluster'],

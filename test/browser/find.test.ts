@@ -35,6 +35,7 @@ describe.skipIf(browserEndpoint === null)('finding', () => {
     await page.getByRole('dialog', { name: 'Keys' }).getByText('Approve the selected call').waitFor();
     await expectAccessible(page);
     await page.keyboard.press('Escape');
+    await page.getByRole('dialog', { name: 'Keys' }).waitFor({ state: 'detached' });
     await page.keyboard.press('/');
     const palette = page.getByRole('dialog', { name: 'Go to' });
     await palette.getByRole('option', { name: /^Models/ }).waitFor();

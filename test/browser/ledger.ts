@@ -1,6 +1,8 @@
 // Weeks of spending for the reports of the dashboard: trees of planners and workers, with every digit of a cost in use.
 
 import { type Clock, systemClock } from '#protocol/clock.ts';
+import type { DelegationRecord } from '#protocol/delegate.ts';
+import { NO_CHANGES } from '#protocol/file-change.ts';
 import { fromPusd } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
@@ -108,7 +110,11 @@ export async function seedLedger(
     await engine.journal.commit({ writes: [], emit: [calls[0]!, ...theirs.filter((_, i) => i % 2 === 0)] });
     clock.tick();
     await engine.journal.commit({
-      writes: [{ ...end, unread_inputs: 0 }],
+      // A turn completes when its workers have.
+      writes: [
+        ...workers.map(({ delegation }) => endDelegation(delegation, source.time.now)),
+        { ...end, unread_inputs: 0 },
+      ],
       emit: [calls[1]!, ...theirs.filter((_, i) => i % 2 === 1)],
     });
     planners.push(planner);
@@ -116,3 +122,16 @@ export async function seedLedger(
   clock.back(0);
   return planners;
 }
+
+const endDelegation = ({ tool_use_id }: DelegationRecord, ended_at: number) =>
+  ({
+    kind: 'delegation.end',
+    tool_use_id,
+    status: 'completed',
+    failure_mode: null,
+    error_message: null,
+    output: 'done',
+    changes: NO_CHANGES,
+    active_seconds: 1,
+    ended_at,
+  }) as const;

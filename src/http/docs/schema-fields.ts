@@ -191,7 +191,7 @@ export function buildExample({ method, url, parameters, body, isSocket }: Call):
 }
 
 function exampleValue(name: string, schema: Schema): unknown {
-  if (name in VALUES) return VALUES[name];
+  if (name in VALUES && schema.enum?.includes(VALUES[name]) !== false) return VALUES[name];
   if (schema.default !== undefined) return schema.default;
   const [choice] = schema.enum ?? schema.anyOf?.map((one) => exampleValue(name, one)) ?? [];
   if (choice !== undefined) return choice;

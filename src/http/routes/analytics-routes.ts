@@ -23,6 +23,7 @@ import {
   RoutingReportSchema,
   SavingsReportSchema,
   type TimeWindow,
+  VERIFIED_GROUPS,
   VerifiedReportSchema,
 } from '#protocol/analytics.ts';
 import { isoTime } from '#protocol/clock.ts';
@@ -71,7 +72,10 @@ const SavingsParameters = z.looseObject({
   baseline: text('Model id or alias, or planner. Default: analytics.savings_baseline.'),
 });
 const LedgerParameters = z.looseObject({ ...window, provider: text('Provider.') });
-const VerifiedParameters = z.looseObject({ ...window, group_by: text('model (default), tier, worker_name or check.') });
+const VerifiedParameters = z.looseObject({
+  ...window,
+  group_by: z.enum(VERIFIED_GROUPS).optional().describe('Default: model.'),
+});
 const TraceParameters = z.looseObject({ ...window, ...traceFilters });
 
 export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions }: AnalyticsDeps): void {

@@ -48,6 +48,7 @@ import type {
 } from '#protocol/api/session-bodies.ts';
 import type {
   AppliedChangesSchema,
+  ChangedTextsSchema,
   ChangesDiffSchema,
   DefinitionListReply,
   DelegationReceiptSchema,
@@ -84,6 +85,7 @@ export type ScoredTurn = z.infer<typeof ScoreTurnReply>;
 export type TurnResumption = z.infer<typeof ResumeTurnReply>;
 
 export type AppliedChanges = z.infer<typeof AppliedChangesSchema>;
+export type ChangedTexts = z.infer<typeof ChangedTextsSchema>;
 export type ChangesDiff = z.infer<typeof ChangesDiffSchema>;
 export type KeptWorktrees = z.infer<typeof KeptWorktreesReply>;
 export type PrunedWorktrees = z.infer<typeof PrunedWorktreesSchema>;

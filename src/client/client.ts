@@ -127,6 +127,8 @@ export function createMetisClient(server: ServerAddress) {
       send<A.AppliedChanges>('POST', `${worker(workerSessionId)}/apply`, options, {}),
     getChangesDiff: (workerSessionId: string, options?: Q.CallOptions) =>
       get<A.ChangesDiff>(`${worker(workerSessionId)}/diff`, options),
+    getChangedFiles: (workerSessionId: string, options?: Q.CallOptions) =>
+      get<A.ChangedTexts>(`${worker(workerSessionId)}/files`, options),
 
     listConfirmations: (query: Q.ConfirmationsQuery = {}, options?: Q.CallOptions) =>
       get<A.ConfirmationList>('/confirmations', options, query),

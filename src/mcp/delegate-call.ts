@@ -3,6 +3,7 @@ import {
   type CallToolResult,
   type InputRequiredResult,
   inputRequired,
+  RELATED_TASK_META_KEY,
   type RequestStateCodec,
   type ServerContext,
 } from '@modelcontextprotocol/server';
@@ -58,13 +59,56 @@ interface WatchedWorker {
   readonly left: readonly string[];
 }
 
-/** @param how `seconds` after which the answer is that the worker still runs; null waits for the result */
-export async function delegate(
+/** What a caller has of a call that was stored: the worker, or the result where none could be opened. */
+export type StartedDelegation =
+  | { readonly worker: string; readonly result: null }
+  | { readonly worker: null; readonly result: CallToolResult };
+
+/** Resolves as soon as the delegation is stored. A call that is cancelled before that cancels its worker. */
+export async function startDelegation(root: Root, ctx: ServerContext, body: NewDelegation): Promise<StartedDelegation> {
+  const { client } = root;
+  const session = await root.session();
+  const posted = client.submitDelegation(session, body, { idempotencyKey: root.world.uuid() });
+  const { tool_use_id, worker_session_id: worker } = await posted;
+  if (worker === null) {
+    const delegation = await findDelegation(client, session, tool_use_id);
+    if (delegation === null) return { worker: null, result: toRunningResult(null) };
+    return { worker: null, result: toDelegationResult(makeDelegationResult(delegation)) };
+  }
+  if (ctx.mcpReq.signal.aborted) root.runInBackground(cancelIfStarted(root, worker));
+  return { worker, result: null };
+}
+
+/**
+ * Waits for a worker that an earlier request started, and requests its approvals. The end of this request leaves the
+ * worker running.
+ * @param onState called when an approval begins or ends to be waited for
+ */
+export async function followDelegation(
   root: Root,
   ctx: ServerContext,
-  body: NewDelegation,
-  how: { readonly who: string; readonly seconds: number | null; readonly asking: ApprovalMode },
+  worker: Omit<WatchedWorker, 'left'>,
+  { asking, onState }: { readonly asking: ApprovalMode; readonly onState: () => void },
 ): Promise<Answer> {
+  const enough = createDeadline(root.world.clock, ctx.mcpReq.signal, null);
+  try {
+    const options = { asking, enough, result: null, isTask: true, onState };
+    return await watchDelegation(root, ctx, { ...worker, left: [] }, options);
+  } finally {
+    enough.clear();
+  }
+}
+
+export interface CallOptions {
+  readonly who: string;
+  /** After them the answer is that the worker still runs; null waits for the result. */
+  readonly seconds: number | null;
+  readonly asking: ApprovalMode;
+  /** The answer names the worker, however long it takes to be stored. */
+  readonly mustStart?: boolean;
+}
+
+export async function delegate(root: Root, ctx: ServerContext, body: NewDelegation, how: CallOptions): Promise<Answer> {
   const { client } = root;
   const session = await root.session();
   const idempotencyKey = root.world.uuid();
@@ -72,7 +116,7 @@ export async function delegate(
   const enough = createDeadline(root.world.clock, ctx.mcpReq.signal, how.seconds);
   const over = new AbortController();
   try {
-    const receipt = await Promise.race([posted, enough.passed]);
+    const receipt = await (how.mustStart ? posted : Promise.race([posted, enough.passed]));
     if (receipt === null) {
       if (ctx.mcpReq.signal.aborted)
         root.runInBackground(posted.then((late) => cancelIfStarted(root, late.worker_session_id)));
@@ -125,13 +169,16 @@ interface WatchOptions {
   readonly enough: Deadline;
   /** Resolves with the result, or with null where it has to be looked up. Null when no request is open. */
   readonly result: Promise<DelegationResult | null> | null;
+  /** The worker outlives the request, and what the client is sent names it. */
+  readonly isTask?: boolean;
+  readonly onState?: () => void;
 }
 
 async function watchDelegation(
   root: Root,
   ctx: ServerContext,
   { session, worker, who, left }: WatchedWorker,
-  { asking, enough, result }: WatchOptions,
+  { asking, enough, result, isTask = false, onState = () => {} }: WatchOptions,
 ): Promise<Answer> {
   const progress = createProgress(root.world.clock, ctx, who);
   const { signal } = ctx.mcpReq;
@@ -148,15 +195,21 @@ async function watchDelegation(
     const open = new AbortController();
     questions.set(id, open);
     progress.setPending(`waits for approval of ${describeRequest(question)} at ${root.dashboard()}/`);
-    if (asking.how === 'during') root.runInBackground(requestApproval(root, ctx, question, { who, open: open.signal }));
+    const task = isTask ? worker : null;
+    if (asking.how === 'during')
+      root.runInBackground(requestApproval(root, ctx, question, { who, task, open: open.signal }));
+    onState();
     return false;
   };
   const onResolved = (id: string) => {
     questions.get(id)?.abort();
     questions.delete(id);
     if (questions.size === 0) progress.setPending(null);
+    onState();
   };
-  const onAbort = () => root.runInBackground(cancelIfStarted(root, worker));
+  const onAbort = () => {
+    if (!isTask) root.runInBackground(cancelIfStarted(root, worker));
+  };
   if (signal.aborted) onAbort();
   else signal.addEventListener('abort', onAbort, { once: true });
   try {
@@ -213,10 +266,12 @@ async function requestApproval(
   { client, world }: Root,
   { mcpReq }: ServerContext,
   question: ApprovalRequest,
-  { who, open }: { readonly who: string; readonly open: AbortSignal },
+  { who, task, open }: { readonly who: string; readonly task: string | null; readonly open: AbortSignal },
 ): Promise<void> {
   const timeout = Math.max(1000, Date.parse(question.expires_at) - world.clock.now());
-  const answer = await mcpReq.elicitInput(buildForm(question, who), { signal: open, timeout });
+  const form = buildForm(question, who);
+  const related = task === null ? {} : { _meta: { [RELATED_TASK_META_KEY]: { taskId: task } } };
+  const answer = await mcpReq.elicitInput({ ...form, ...related }, { signal: open, timeout });
   await submitAnswer(client, question.confirmation_request_id, answer);
 }
 

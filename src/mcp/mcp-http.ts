@@ -1,5 +1,4 @@
 // The MCP server over streamable HTTP: the stateless and the older protocol at one address (19 §3.2).
-import { createHash } from 'node:crypto';
 import {
   createMcpHandler,
   isLegacyRequest,
@@ -10,7 +9,7 @@ import type { NewSession } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { createStates, mcpServer } from './mcp-server.ts';
-import { createRoot, type Root, type World } from './root-session.ts';
+import { createRoot, hashText, makeClientRef, type Root, type World } from './root-session.ts';
 
 export interface HttpDoor {
   /**
@@ -74,7 +73,7 @@ export function createHttpDoor(world: World, version: string, { address, node, k
       const place = parseAddress(requestInfo!.url);
       if ('fault' in place) throw new Error(place.fault);
       const day = isoTime(world.clock.now()).slice(0, 10);
-      const client_ref = `mcp ${hash(token ?? '')} ${hash(place.workspace_path)} ${day}`;
+      const client_ref = makeClientRef(token, place.workspace_path, day);
       const known = roots.get(client_ref) ?? createCallerRoot(token, { ...place, client_ref });
       roots.delete(client_ref);
       roots.set(client_ref, known);
@@ -117,9 +116,10 @@ export function createHttpDoor(world: World, version: string, { address, node, k
     const place = parseAddress(request.url);
     if ('fault' in place) return toErrorResponse(400, -32602, place.fault);
     closeIdle();
-    const caller = hash(token ?? '');
+    const caller = hashText(token ?? '');
     if (!makeRoomForCaller(caller)) return toErrorResponse(503, -32000, 'too many sessions are in use; end one');
-    const root = createCallerRoot(token, place);
+    const client_ref = makeClientRef(token, place.workspace_path, world.uuid());
+    const root = createCallerRoot(token, { ...place, client_ref });
     const transport = new WebStandardStreamableHTTPServerTransport({
       sessionIdGenerator: () => (node() === '' ? world.uuid() : `${world.uuid()}.${node()}`),
       onsessioninitialized: (id) => {
@@ -140,7 +140,7 @@ export function createHttpDoor(world: World, version: string, { address, node, k
     if (id === null) return openConnection(request, token, body);
     const connection = connections.get(id);
     // A connection of another caller counts as unknown.
-    if (connection === undefined || connection.caller !== hash(token ?? ''))
+    if (connection === undefined || connection.caller !== hashText(token ?? ''))
       return toErrorResponse(404, -32001, 'no session with this id; initialize again');
     connection.open.set(request, readRequestId(body));
     const markOver = () => {
@@ -203,8 +203,4 @@ function readCancelledId(body: unknown): string | number | null {
 
 function toErrorResponse(status: number, code: number, message: string): Response {
   return Response.json({ jsonrpc: '2.0', id: null, error: { code, message } }, { status });
-}
-
-function hash(text: string): string {
-  return createHash('sha256').update(text).digest('hex').slice(0, 16);
 }

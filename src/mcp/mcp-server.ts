@@ -10,25 +10,43 @@ import {
   ProtocolError,
   ProtocolErrorCode,
   type RequestStateCodec,
-  Server,
+  type Server,
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import { ApiError, type NewDelegation } from '#client/client.ts';
 import { makeDelegationResult } from '#protocol/api/worker-bodies.ts';
 import { fromPusd, sumPusd, toPusd } from '#protocol/money.ts';
-import { type Answer, type ApprovalMode, type ApprovalState, delegate, resumeDelegation } from './delegate-call.ts';
+import {
+  type Answer,
+  type ApprovalMode,
+  type ApprovalState,
+  type CallOptions,
+  delegate,
+  resumeDelegation,
+} from './delegate-call.ts';
 import {
   DELEGATE_KEYS,
   listTools,
   NAMED_KEYS,
   OWN_NAMES,
+  REPORTS,
   toDelegationResult,
   toErrorResult,
   toRunningResult,
   toStructuredResult,
 } from './mcp-tools.ts';
 import type { Root, World } from './root-session.ts';
-import { type FormAnswer, findWorkerDelegation, listDelegations, watchWorker } from './watch-worker.ts';
+import {
+  answerWithExtensionTask,
+  createTask,
+  hasTasksExtension,
+  registerTaskRequests,
+  TASK_AFTER_SECONDS,
+  TASK_CAPABILITIES,
+  TASK_EXTENSIONS,
+  TaskServer,
+} from './task-requests.ts';
+import { type FormAnswer, findWorkerDelegation, listDelegations, waitUntilEnded } from './watch-worker.ts';
 
 const INSTRUCTIONS =
   'Delegates self-contained tasks to cheaper workers in this workspace, with exact cost and a limit that holds. Say everything a worker needs in its task.';
@@ -57,20 +75,27 @@ export function mcpServer(
 ): McpServerFactory {
   return (context) => {
     const root = rootFor(context);
-    const server = new Server(
+    const isModern = context.era === 'modern';
+    const server = new TaskServer(
       { name: 'metis', title: 'Metis', version },
       {
-        capabilities: { tools: {} },
+        capabilities: { tools: {}, ...(isModern ? { extensions: TASK_EXTENSIONS } : { tasks: TASK_CAPABILITIES }) },
         instructions: INSTRUCTIONS,
         requestState: { verify: states.verify },
       },
     );
     server.setRequestHandler('tools/list', async () => ({ tools: listTools(await listCallableWorkers(root)) }));
     server.setRequestHandler('tools/call', async (request, ctx) => {
-      const modern = context.era === 'modern';
-      root.setClient(readProduct(modern, server, ctx));
-      const asking = chooseApprovalMode(modern, server, ctx, states);
-      return callTool(root, ctx, request.params, asking).catch((error: unknown) => toToolError(root, error));
+      root.setClient(readProduct(isModern, server, ctx));
+      const asking = chooseApprovalMode(isModern, server, ctx, states);
+      const tasks = chooseTaskMode(isModern, ctx, request.params);
+      return callTool({ root, ctx, server }, request.params, { asking, tasks }).catch((error: unknown) =>
+        toToolError(root, error),
+      );
+    });
+    registerTaskRequests(server, root, {
+      isModern,
+      readMode: (ctx) => chooseApprovalMode(isModern, server, ctx, states),
     });
     return server;
   };
@@ -112,14 +137,35 @@ function chooseApprovalMode(
   return { how: 'during' };
 }
 
+/** Whether a call becomes a task: not, at once because the client asks for it, or when its worker is slow. */
+type TaskMode = 'none' | 'at once' | 'when slow';
+
+function chooseTaskMode(modern: boolean, ctx: ServerContext, params: CallToolRequest['params']): TaskMode {
+  if (modern) return hasTasksExtension(ctx) ? 'when slow' : 'none';
+  const { task } = params as { readonly task?: { readonly ttl?: unknown } };
+  if (task === undefined) return 'none';
+  const { ttl = 0 } = task;
+  if (!Number.isSafeInteger(ttl) || Number(ttl) < 0)
+    throw invalidParams('task.ttl: must be a whole number of milliseconds from 0');
+  return 'at once';
+}
+
+interface ToolRequest {
+  readonly root: Root;
+  readonly ctx: ServerContext;
+  readonly server: TaskServer;
+}
+
 async function callTool(
-  root: Root,
-  ctx: ServerContext,
+  request: ToolRequest,
   { name, arguments: given = {} }: CallToolRequest['params'],
-  asking: ApprovalMode,
+  { asking, tasks }: { readonly asking: ApprovalMode; readonly tasks: TaskMode },
 ): Promise<Answer> {
+  const { root, ctx } = request;
   const { wait_seconds, ...input } = given as Input;
   const seconds = parseWaitSeconds(wait_seconds);
+  if (tasks === 'at once' && REPORTS.includes(name))
+    throw new ProtocolError(ProtocolErrorCode.MethodNotFound, `${name}: cannot be called as a task`);
   if (name === 'cost') return reportCost(root, requireKnownKeys(input, []));
   if (name === 'workers') return reportWorkers(root, ctx, requireKnownKeys(input, ['worker_session_id']), seconds);
   const worker = name === 'delegate' ? null : name;
@@ -137,10 +183,36 @@ async function callTool(
   }
   if (worker === null) {
     const body = requireKnownKeys(input, DELEGATE_KEYS) as NewDelegation;
-    return delegate(root, ctx, body, { who: `${String(input.tier)} worker`, seconds, asking });
+    return startCall(request, body, { who: `${String(input.tier)} worker`, seconds, asking, tasks });
   }
   const body = { worker, ...requireKnownKeys(input, NAMED_KEYS) } as NewDelegation;
-  return delegate(root, ctx, body, { who: worker, seconds, asking });
+  return startCall(request, body, { who: worker, seconds, asking, tasks });
+}
+
+async function startCall(
+  { root, ctx, server }: ToolRequest,
+  body: NewDelegation,
+  { tasks, ...how }: CallOptions & { readonly tasks: TaskMode },
+): Promise<Answer> {
+  switch (tasks) {
+    case 'none':
+      return delegate(root, ctx, body, how);
+    case 'at once':
+      return createTask(server, root, ctx, body);
+    case 'when slow': {
+      const seconds = Math.min(how.seconds ?? TASK_AFTER_SECONDS, TASK_AFTER_SECONDS);
+      // Approvals are part of the task.
+      const answer = await delegate(root, ctx, body, { ...how, seconds, asking: { how: 'not' }, mustStart: true });
+      const worker = readRunningWorker(answer);
+      return worker === null || ctx.mcpReq.signal.aborted ? answer : answerWithExtensionTask(server, root, ctx, worker);
+    }
+  }
+}
+
+/** Null where the answer holds the result. */
+function readRunningWorker(answer: Answer): string | null {
+  const { status, worker_session_id: worker } = (answer.structuredContent ?? {}) as Record<string, unknown>;
+  return status === 'running' && typeof worker === 'string' ? worker : null;
 }
 
 function readContent(response: object): Input | undefined {
@@ -201,12 +273,7 @@ async function reportWorkers(root: Root, ctx: ServerContext, input: Input, secon
   if (found === null) return toErrorResult('not_found', 'no worker of this session has that id');
   if (found.ended_at === null && seconds !== null) {
     const enough = AbortSignal.any([ctx.mcpReq.signal, AbortSignal.timeout(seconds * 1000)]);
-    await watchWorker(
-      root.client,
-      worker,
-      { onSnapshot() {}, onEvent() {}, onApprovalRequested: () => false, onApprovalResolved() {} },
-      enough,
-    );
+    await waitUntilEnded(root.client, worker, enough);
     found = (await findDelegation()) ?? found;
   }
   if (found.ended_at === null) return toRunningResult(worker);

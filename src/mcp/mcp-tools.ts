@@ -49,6 +49,9 @@ const RESULT = {
   required: ['worker_session_id'],
 };
 
+/** A client of 2025-11-25 may call it as a task. */
+const TASK = { taskSupport: 'optional' as const };
+
 const DELEGATE: Tool = {
   name: 'delegate',
   title: 'Delegate to a worker',
@@ -85,6 +88,7 @@ Delegate what is mechanical or bulky and easy to state: searching, renaming, sum
     },
   },
   outputSchema: RESULT,
+  execution: TASK,
 };
 
 /** The arguments that are passed on to the server. */
@@ -121,6 +125,9 @@ const COST: Tool = {
   annotations: { readOnlyHint: true },
 };
 
+/** Tools that answer at once and are never tasks. */
+export const REPORTS: readonly string[] = [WORKERS.name, COST.name];
+
 /** A named worker with one of these names is available through the server's own API only. */
 export const OWN_NAMES: readonly string[] = [DELEGATE.name, WORKERS.name, COST.name];
 
@@ -153,6 +160,7 @@ function workerTool({
       },
     },
     outputSchema: RESULT,
+    execution: TASK,
   };
 }
 

@@ -112,6 +112,12 @@ export async function watchWorker(
   return 'ended';
 }
 
+/** Resolves when the worker has ended or the signal aborts. */
+export async function waitUntilEnded(client: MetisClient, worker: string, signal: AbortSignal): Promise<void> {
+  const watcher = { onSnapshot() {}, onEvent() {}, onApprovalRequested: () => false, onApprovalResolved() {} };
+  await watchWorker(client, worker, watcher, signal);
+}
+
 /** The session's delegation of this call; null where there is none. */
 export async function findDelegation(client: MetisClient, root: string, call: string): Promise<Delegation | null> {
   const { workers } = await client.listWorkers(root, { tool_use_id: call });

@@ -34,6 +34,7 @@ function createDemoCommand(context: CommandContext, finish: Finish): Command {
     'metis demo --keep',
     'metis demo --workers',
     'metis demo --worktrees',
+    'metis demo --checked',
   )
     .option('--keep', 'keep the server running afterwards')
     .option('--workers', 'run the demo of named workers, which judge three pitch decks')
@@ -44,9 +45,15 @@ function createDemoCommand(context: CommandContext, finish: Finish): Command {
       ).conflicts('workers'),
     )
     .addOption(
+      new Option('--checked', 'run the demo of a worker whose claim a check refutes; needs git').conflicts([
+        'workers',
+        'worktrees',
+      ]),
+    )
+    .addOption(
       new Option('--provider <name>', 'use real models instead of scripted ones').choices(['anthropic', 'openai']),
     )
-    .action((flags: { keep?: boolean; provider?: string; workers?: boolean; worktrees?: boolean }) =>
+    .action((flags: { keep?: boolean; provider?: string; workers?: boolean; worktrees?: boolean; checked?: boolean }) =>
       finish(import('./commands/demo.ts').then(({ demo }) => demo(context, flags))),
     );
 }

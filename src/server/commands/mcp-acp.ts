@@ -6,7 +6,7 @@ import { Readable } from 'node:stream';
 import { toPrintable } from '#cli/printable-text.ts';
 import { createMetisClient } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
-import { createRoot } from '#mcp/root-session.ts';
+import { createRoot, makeClientRef } from '#mcp/root-session.ts';
 import { sleep, systemClock, type Timer } from '#protocol/clock.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
@@ -164,12 +164,14 @@ export async function serveMcp(context: CommandContext, flags: McpFlags): Promis
         import('#mcp/mcp-server.ts'),
       ]);
       const world = { clock: systemClock, uuid: randomUUID };
+      const workspace_path = path.resolve(context.cwd, flags.workspace ?? '.');
       const root = createRoot(world, server, {
-        workspace_path: path.resolve(context.cwd, flags.workspace ?? '.'),
+        workspace_path,
         door: 'mcp',
         on_reached: 'stop',
         max_cost_usd: flags.budget ?? null,
-        client_ref: context.env.CLAUDE_CODE_SESSION_ID ?? null,
+        client_ref:
+          context.env.CLAUDE_CODE_SESSION_ID ?? makeClientRef(server.token ?? null, workspace_path, world.uuid()),
       });
       const transport = new StdioServerTransport();
       const closeTransport = transport.close.bind(transport);

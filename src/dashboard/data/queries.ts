@@ -3,6 +3,7 @@ import { createContext } from 'preact';
 import { useCallback, useContext, useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, type Confirmation, type Health, type Session } from '#client/client.ts';
 import { systemClock } from '#protocol/clock.ts';
+import { readClientName } from '#protocol/text/client-ref.ts';
 import { baseName } from '../format/format.ts';
 import { useApi } from './api.ts';
 
@@ -275,5 +276,5 @@ function ignoreNotFound(error: unknown): null {
 
 /** What a session is called where it has no title of its own: by its task, else as its client knows it. */
 export function getTitle(session: Session): string {
-  return session.title ?? session.task ?? session.client_ref ?? 'Untitled session';
+  return session.title ?? session.task ?? readClientName(session.client_ref) ?? 'Untitled session';
 }

@@ -19,7 +19,7 @@ export function CopyButton({ text, name }: { readonly text: string; readonly nam
     );
   };
   return (
-    <button type="button" class="copy" aria-label={name} title={name} onClick={copy}>
+    <button type="button" class="icon-button" aria-label={name} title={name} onClick={copy}>
       {result === 'copied' && <Icon name="check" />}
       {result === null && <Icon name="copy" />}
       {result === 'failed' && <Icon name="alert" />}

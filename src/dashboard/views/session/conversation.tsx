@@ -76,7 +76,7 @@ function TurnScore({ turn }: { readonly turn: Turn }) {
         <button
           key={thumb.label}
           type="button"
-          class="thumb"
+          class="icon-button"
           aria-label={thumb.name}
           aria-pressed={score === thumb.score}
           title={thumb.name}
@@ -98,6 +98,8 @@ function newest(here: UserScore, read: UserScore): UserScore {
 interface Shown {
   readonly live: LiveSession;
   readonly results: ReadonlyMap<string, ToolResult>;
+  /** By the call of a background worker, when its result was delivered. */
+  readonly deliveries: ReadonlyMap<string, string>;
 }
 
 export function Conversation(props: {
@@ -108,7 +110,8 @@ export function Conversation(props: {
 }) {
   const { live, turns } = props;
   const results = useMemo(() => mapResults(live.messages), [live, live.version]);
-  const shown = { live, results };
+  const deliveries = useMemo(() => mapDeliveries(live.messages), [live, live.version]);
+  const shown = { live, results, deliveries };
   const open = [...live.open.values()].filter(({ session_id }) => session_id === live.id);
   const box = useFollow(props.frame, props.loadOlder);
   return (
@@ -130,6 +133,11 @@ export function Conversation(props: {
   );
 }
 
+function mapDeliveries(messages: readonly Message[]): ReadonlyMap<string, string> {
+  const delivered = messages.filter(isDelivery);
+  return new Map(delivered.map(({ metadata, created_at }) => [metadata.parent_tool_use_id ?? '', created_at]));
+}
+
 function storedItems(shown: Shown, turns: ReadonlyMap<string, Turn>, frame: number): ComponentChildren[] {
   const messages = shown.live.messages.filter(({ role }) => role === 'user' || role === 'assistant');
   const last = new Map(messages.map(({ turn_id, id }) => [turn_id, id]));
@@ -142,7 +150,11 @@ function storedItems(shown: Shown, turns: ReadonlyMap<string, Turn>, frame: numb
 }
 
 /** Changes with whatever a message shows besides itself; with every frame while a worker of it runs. */
-function computeStamp({ content, turn_id, role }: Message, { live, results }: Shown, frame: number): string {
+function computeStamp(
+  { content, turn_id, role }: Message,
+  { live, results, deliveries }: Shown,
+  frame: number,
+): string {
   if (role === 'user') return String(turn_id !== null && live.routes.has(turn_id));
   return content
     .filter((block) => block.type === 'tool_use')
@@ -150,7 +162,7 @@ function computeStamp({ content, turn_id, role }: Message, { live, results }: Sh
       const call = live.calls.get(id);
       const node = live.nodes.find(({ session_id }) => session_id === call?.worker_session_id);
       if (node !== undefined && node.ended_at === null) return frame;
-      return `${results.has(id)} ${live.edits.has(id)} ${live.tools.get(id)?.status} ${call?.record?.ended_at} ${node?.state} ${node?.input_tokens}`;
+      return `${results.has(id)} ${deliveries.has(id)} ${live.edits.has(id)} ${live.tools.get(id)?.status} ${call?.record?.ended_at} ${node?.state} ${node?.input_tokens}`;
     })
     .join();
 }
@@ -279,6 +291,7 @@ function Call(props: { readonly use: ToolUse; readonly shown: Shown; readonly pa
       call={call}
       node={node}
       inclusive={node && costWithWorkers(live.nodes, node)}
+      delivered_at={shown.deliveries.get(use.id) ?? null}
       route={[...live.routes].find(([turnId]) => turnId === node?.turn_id)?.[1]}
     />
   );

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks';
 import { explain, useApi } from '#dashboard/data/api.ts';
 import { summarizeInput } from '#dashboard/format/format.ts';
-import { Badge, Count, Elapsed, Icon, isScripted, Money, Simulated, State } from '#dashboard/parts/labels.tsx';
+import { Badge, Count, Elapsed, Icon, isScripted, Money, Simulated, State, Time } from '#dashboard/parts/labels.tsx';
 import { CodeBlock, Markdown } from '#dashboard/parts/markdown.tsx';
 import { formatPlace } from '#dashboard/shell/place.ts';
 import { fromPusd, type Pusd } from '#protocol/money.ts';
@@ -23,8 +23,10 @@ export function DelegationCard(props: {
   readonly route: Route | undefined;
   /** What it cost with its own workers; null where it has none. */
   readonly inclusive: Pusd | null;
+  /** When its planner read the result as a message; null for a worker in the foreground. */
+  readonly delivered_at: string | null;
 }) {
-  const { use, call, node, inclusive } = props;
+  const { use, call, node, inclusive, delivered_at } = props;
   const { record, worker_session_id: worker } = call;
   const closed = record !== null && record.ended_at !== null;
   const state = closed ? getDelegationState(record) : (node?.state ?? 'running');
@@ -38,6 +40,11 @@ export function DelegationCard(props: {
         <Badge tone="worker">{record?.worker_name ?? call.tier ?? 'worker'}</Badge>
         <State state={state} />
         {from !== null && <Elapsed from={from} to={to} />}
+        {delivered_at !== null && (
+          <span class="quiet">
+            delivered <Time at={delivered_at} />
+          </span>
+        )}
         <span class="delegation-numbers">
           {node !== null && (
             <>

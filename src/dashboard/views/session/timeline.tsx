@@ -8,7 +8,9 @@ import { duration, formatNumber } from '#dashboard/format/format.ts';
 import { Menu } from '#dashboard/parts/fields.tsx';
 import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
 import { ulidFloor } from '#protocol/ids.ts';
+import { buildLanes, type Lane } from './live/lanes.ts';
 import { type Bar, buildSpans, type TimelineEvent } from './live/spans.ts';
+import { WorkerLanes } from './worker-lanes.tsx';
 
 const PAGE = 1000;
 /** A turn of more events than this is shown from its beginning. */
@@ -54,6 +56,7 @@ function TurnTimeline(props: Parameters<typeof Timeline>[0]) {
   );
   const now = useNow(running);
   const bars = useMemo(() => buildSpans(data ?? [], props.label), [data, props.label]);
+  const lanes = useMemo(() => buildLanes(data ?? [], bars), [data, bars]);
   if (turn === undefined) {
     return (
       <Empty icon="clock" title="No turns yet">
@@ -63,7 +66,14 @@ function TurnTimeline(props: Parameters<typeof Timeline>[0]) {
   }
   const until = turn.ended_at === null ? now : Date.parse(turn.ended_at);
   return (
-    <Bars bars={bars} from={Date.parse(turn.started_at)} until={until} loading={data === null} {...{ error, reload }}>
+    <Bars
+      bars={bars}
+      lanes={lanes}
+      from={Date.parse(turn.started_at)}
+      until={until}
+      loading={data === null}
+      {...{ error, reload }}
+    >
       <Menu
         label="Turn"
         value={turn.id}
@@ -96,7 +106,7 @@ function CallTimeline({ session, label }: { readonly session: Session; readonly 
   const from = bars.reduce((first, { start }) => Math.min(first, start), now);
   const until = bars.reduce((latest, { start, end }) => Math.max(latest, end ?? now, start), from);
   return (
-    <Bars bars={bars} from={from} until={until} loading={events === null} {...{ error, reload }}>
+    <Bars bars={bars} lanes={[]} from={from} until={until} loading={events === null} {...{ error, reload }}>
       <Menu label="Show" value={span} onChoose={setSpan} choices={SPANS} />
     </Bars>
   );
@@ -104,6 +114,7 @@ function CallTimeline({ session, label }: { readonly session: Session; readonly 
 
 function Bars(props: {
   readonly bars: readonly Bar[];
+  readonly lanes: readonly Lane[];
   readonly from: number;
   readonly until: number;
   readonly loading: boolean;
@@ -111,7 +122,7 @@ function Bars(props: {
   readonly reload: () => void;
   readonly children: ComponentChildren;
 }) {
-  const { bars, from, until, loading, error, reload } = props;
+  const { bars, lanes, from, until, loading, error, reload } = props;
   const [drawn, setDrawn] = useState(DRAWN);
   const last = bars.reduce((latest, { end, start }) => Math.max(latest, end ?? start), until);
   const length = Math.max(1, last - from);
@@ -124,6 +135,7 @@ function Bars(props: {
       {error !== null && <Failure error={error} retry={reload} />}
       {loading && error === null && <Skeleton rows={8} height={28} />}
       {!loading && bars.length === 0 && <p class="quiet">No call in this time. A call appears here when it begins.</p>}
+      <WorkerLanes lanes={lanes} from={from} length={length} until={last} />
       <ol class="bars">
         {bars.slice(0, drawn).map((bar) => (
           <BarRow key={bar.id} bar={bar} from={from} length={length} until={last} />

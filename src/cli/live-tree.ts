@@ -240,7 +240,14 @@ const LABEL_WIDTH = 9;
 export function startWatch(tree: SessionTree, output: TextOutput, style: Style, note?: () => string): Watch {
   if (output.isTTY === true) {
     const live = startLiveTree(tree, output, style, note && { note });
-    return { ...live, apply: (event) => void tree.apply(event) };
+    return {
+      ...live,
+      apply(event) {
+        const line = tree.apply(event);
+        // The next attempt takes its place in the tree at once.
+        if (event.type === 'delegate.checked' && line !== null) live.say(toPrintable(line));
+      },
+    };
   }
   return {
     apply(event) {

@@ -76,6 +76,10 @@ export function createSessionTree(
         addWorker(event.session_id, event.payload);
         return null;
       }
+      if (event.type === 'delegate.checked') {
+        const worker = findNode(event.payload.worker_session_id);
+        return worker ? applyCheck(worker, event.payload) : null;
+      }
       const node = findNode(event.session_id);
       const line = node ? applyToNode(node, event) : null;
       if (event.type === 'tool.confirmation_requested' && approval_mode !== 'interactive') return null;
@@ -112,6 +116,7 @@ function applyToNode(node: TreeNode, event: StoredEvent | TransientEvent): strin
     case 'turn.started':
       node.state = 'running';
       node.started_at = Date.parse(event.timestamp);
+      node.ended_at = null;
       return null;
     case 'turn.resumed':
       return 'goes on';
@@ -188,6 +193,17 @@ function applyToNode(node: TreeNode, event: StoredEvent | TransientEvent): strin
     default:
       return null;
   }
+}
+
+/** The worker has ended its turn before; a failed check may give it another. */
+function applyCheck(
+  node: TreeNode,
+  { check, passed, attempt }: Extract<StoredEvent, { type: 'delegate.checked' }>['payload'],
+): string {
+  const outcome = `check ${check} ${passed ? 'passed' : 'failed'}`;
+  node.doing = outcome;
+  node.state = passed ? 'completed' : 'failed';
+  return `${node.label}: ${outcome}, attempt ${attempt}`;
 }
 
 function finishNode(node: TreeNode, event: { readonly timestamp: string }, state: NodeState, doing: string): string {

@@ -4,6 +4,7 @@ import type { ServerAddress } from '#client/request.ts';
 import { waitingEnds } from '#client/stream-items.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { sumPusd, toPusd, ZERO_PUSD } from '#protocol/money.ts';
+import { readClientName } from '#protocol/text/client-ref.ts';
 import { nameReference } from '#protocol/text/model-reference.ts';
 import { toJsonLine } from './printable-text.ts';
 import {
@@ -117,7 +118,8 @@ function formatSessionCost(session: Session): string {
 
 /** Of a session that a client keeps under a name of its own: that name, after the client's. */
 function describeClient({ client, client_ref }: Session): string {
-  if (client_ref === null) return client ?? '';
-  if (client === null || client_ref.startsWith(client)) return client_ref;
-  return `${client} ${client_ref}`;
+  const name = readClientName(client_ref);
+  if (name === null) return client ?? '';
+  if (client === null || name.startsWith(client)) return name;
+  return `${client} ${name}`;
 }

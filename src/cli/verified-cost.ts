@@ -43,13 +43,17 @@ export async function showVerifiedCost(terminal: Terminal, server: ServerAddress
     }
     if (report.data.length === 0) stdout.write('no delegation with a check in this time\n');
     else {
-      const columns = [{ title: flags.groupBy, least: 12 }, ...COLUMNS];
-      const [header, ...lines] = layOutTable(columns, report.data.map(composeCells), getTableWidth(terminal));
+      const [header, ...lines] = layOutVerifiedCost(report.data, flags.groupBy, getTableWidth(terminal));
       stdout.write(`${[createTerminalStyle(terminal).bold(header!), ...lines].join('\n')}\n`);
     }
     for (const warning of report.warnings) stderr.write(`metis: ${toPrintable(warning)}\n`);
     return 0;
   });
+}
+
+/** The table of `metis cost --verified`, its header first; no line is wider than `width`. */
+export function layOutVerifiedCost(data: readonly VerifiedGroup[], group: string, width: number): string[] {
+  return layOutTable([{ title: group, least: 12 }, ...COLUMNS], data.map(composeCells), width);
 }
 
 function composeCells(group: VerifiedGroup): string[] {

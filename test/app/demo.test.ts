@@ -32,9 +32,9 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => home.remove());
 
-function onTerminal(env: Record<string, string>): Promise<Finished> {
+function onTerminal(env: Record<string, string>, ...flags: string[]): Promise<Finished> {
   if (!HAS_SCRIPT) return Promise.resolve({ code: null, stdout: '', stderr: '' });
-  const command = `stty cols 80 rows 24; exec '${process.execPath}' '${MAIN}' demo`;
+  const command = `stty cols 80 rows 24; exec '${process.execPath}' '${MAIN}' ${['demo', ...flags].join(' ')}`;
   const child: ChildProcess = spawn('script', ['-qec', command, '/dev/null'], {
     env: { ...PASSED_ON, HOME: home.path, TMPDIR: temporary, TERM: 'xterm-256color', ...env },
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -168,6 +168,55 @@ describe('--worktrees', () => {
     expect(fs.readdirSync(home.path)).toEqual(['tmp']);
     expect(fs.readdirSync(temporary).filter((name) => name.startsWith('metis-'))).toEqual([]);
   }, 60_000);
+});
+
+describe('--checked', () => {
+  /** The outcomes of each worker; which of the two is created first is open. */
+  const OUTCOMES = [['passed'], ['failed', 'failed', 'passed']];
+  const byWorker = (rows: readonly (readonly [worker: string, outcome: string])[]) =>
+    ['worker 1', 'worker 2']
+      .map((name) => rows.filter(([worker]) => worker === name).map(([, outcome]) => outcome))
+      .sort((a, b) => a.length - b.length);
+
+  it('has a check refute what a worker claims twice, applies its third attempt, and reports what that cost', async () => {
+    const { code, stdout, stderr } = await run(['demo', '--checked'], { home: home.path, env: { TMPDIR: temporary } });
+    expect([code, stderr]).toEqual([0, '']);
+    const steps = [...stdout.matchAll(/^planner +(worker \d): check test (\w+), attempt \d$/gm)];
+    expect(byWorker(steps.map(([, worker, outcome]) => [worker!, outcome!]))).toEqual(OUTCOMES);
+    const attempts = [...stdout.matchAll(/^(worker \d) +(\d {2}scripted:\w+ +test [^\n]*?) +[\d.]+ s$/gm)];
+    const rows = attempts.map(([, worker, row]) => [worker!, row!.replace(/ +/g, ' ')] as const);
+    expect(byWorker(rows)).toEqual([
+      ['1 scripted:fast test passed'],
+      [
+        '1 scripted:fast test failed, exit code 1',
+        '2 scripted:fast test failed, exit code 1',
+        '3 scripted:balanced test passed',
+      ],
+    ]);
+    expect(stdout.match(/^worker \d: verified, applied$/gm)).toHaveLength(2);
+    expect(stdout).toContain('\n  its changes to test/cents.test.mjs did not count\n');
+    const [, cost, each] = /^test +2 +1 +2 +0 +\$([\d.]+) +\$([\d.]+)$/m.exec(stdout)!;
+    expect(toPusd(cost!)).toBe(2n * toPusd(each!));
+    const { sums } = costTable(stdout);
+    expect(sums.find((row) => row.label === 'workers')!.cost).toBe(toPusd(cost!));
+    for (const line of stdout.split('\n')) expect(line.length).toBeLessThanOrEqual(80);
+    expect(stdout).not.toContain(ESCAPE);
+    expect(stdout).toMatch(/^ {2}metis demo --checked --keep /m);
+    expect(fs.readdirSync(temporary).filter((name) => name.startsWith('metis-'))).toEqual([]);
+  }, 60_000);
+
+  it.skipIf(!HAS_SCRIPT)(
+    'on a terminal of 80 columns no line wraps, and NO_COLOR takes the colours away',
+    async () => {
+      const { code, stdout } = await onTerminal({ NO_COLOR: '1' }, '--checked');
+      expect(code).toBe(0);
+      expect(stdout).not.toMatch(new RegExp(`${ESCAPE}\\[[\\d;]+m`));
+      expect(visible(stdout)).toMatch(/✗ {3}worker 2 .*check test failed/);
+      expect(visible(stdout)).toMatch(/✓ {3}worker 2 .*check test passed/);
+      for (const line of visible(stdout).split(/[\r\n]+/)) expect(line.length).toBeLessThanOrEqual(79);
+    },
+    60_000,
+  );
 });
 
 describe.skipIf(!HAS_SCRIPT)('on a terminal of 80 columns', () => {

@@ -10,9 +10,8 @@ const SUITES = {
     env: { BACKGROUND_KILLS: '300' },
   },
   checks: {
-    tests: ['test/engine/lying-workers.test.ts'],
-    env: { METIS_CHECKS: 'full' },
-    isBuilt: false,
+    tests: ['test/engine/lying-workers.test.ts', 'test/crash/check-kills.test.ts'],
+    env: { METIS_CHECKS: 'full', CHECK_KILLS: '100' },
   },
   clients: { program: 'scripts/test-clients.mjs' },
   cluster: {

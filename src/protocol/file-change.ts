@@ -9,6 +9,16 @@ export const FileChangeSchema = z.strictObject({
 });
 export type FileChange = z.infer<typeof FileChangeSchema>;
 
+/** A changed text file. */
+export const ChangedTextSchema = z.strictObject({
+  ...FileChangeSchema.shape,
+  /** Null = the file was created. */
+  old_text: z.string().nullable(),
+  /** Null = the file was deleted. */
+  new_text: z.string().nullable(),
+});
+export type ChangedText = z.infer<typeof ChangedTextSchema>;
+
 export const IsolationSchema = z.enum(['shared', 'worktree']);
 export type Isolation = z.infer<typeof IsolationSchema>;
 

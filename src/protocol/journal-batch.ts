@@ -179,7 +179,7 @@ export type Write =
   | { readonly kind: 'delivery.claim'; readonly id: string; readonly read_by: ToolUseId }
   /** It is in the history from now on, as this message or within it. Fails the batch with `delivery_read` when it was before. */
   | { readonly kind: 'delivery.deliver'; readonly id: string; readonly message_id: MessageId; readonly at: number }
-  /** Of one that has ended: its changes were applied, or tried to be, afterwards. */
+  /** Its changes were applied, or tried to be: afterwards, or together with those of others before its end. */
   | { readonly kind: 'delegation.applied'; readonly tool_use_id: ToolUseId; readonly changes: WorkerChanges }
   /** In place of what was stored of the worktree before. */
   | { readonly kind: 'worktree.put'; readonly worktree: WorktreeRecord }

@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { createEngine, type Engine } from '#core/engine/create-engine.ts';
 import { createTreeWork, drain, recover, removeTemporaryFolders, resumeAll } from '#core/engine/lifecycle.ts';
-import { sweepWorktrees } from '#core/engine/manage-worktrees.ts';
+import { finishKeptChanges, sweepWorktrees } from '#core/engine/manage-worktrees.ts';
 import { createLearning } from '#core/learning/learning-loop.ts';
 import { isBelow } from '#core/policy/cluster/tree-place.ts';
 import { createLivePrices, describeStaleRates, type PriceTable } from '#core/policy/pricing/price-table.ts';
@@ -239,6 +239,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
         folder: worktreesFolder,
         obstacle: 'cluster.worktree_root is not set: on several nodes worktrees lie below a shared root',
         links: config.delegation.worktree_links,
+        ...(storage.lockWorkspace !== null && { lock: storage.lockWorkspace }),
         env: options.env,
         log,
       }),
@@ -256,6 +257,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     if (!trees.several) {
       const recovery = await recover(engine);
       if (recovery.ended + recovery.interrupted > 0) log.info({ ...recovery }, 'turns left open by the last run');
+      await finishKeptChanges(engine);
       const removed = await sweepWorktrees(engine);
       if (removed.length > 0) log.info({ sessions: removed }, 'worktrees removed that no delegation claims');
     }

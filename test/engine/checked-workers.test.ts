@@ -138,16 +138,28 @@ describe('a worker with a check', () => {
     ]);
   });
 
-  it('shares its money, its tokens and its clock over all rungs', async () => {
+  // Promise 20.22: the cap of a delegation holds over all its attempts, and so do its tokens and its clock.
+  it.each([
+    ['tokens', { max_tokens: 60 }, { usage: { input_tokens: 10, output_tokens: 30 } }, 'max_tokens_exceeded'],
+    ['money', { max_cost_usd: '0.03' }, { usage: { input_tokens: 1000, output_tokens: 2000 } }, 'budget_exceeded'],
+    ['clock', { timeout_seconds: 1 }, { delay_ms: 700 }, 'timeout'],
+  ])('shares its %s over all rungs', async (_what, limit, answer, failure) => {
     const t = await startInRepository(files, {
-      config,
+      config: { ...config, turn: { max_llm_calls: 50, max_output_tokens: 2000 } },
       scenario: scenario(
-        planner(step(checked('job', { on_fail: ['retry', 'retry'], max_tokens: 60 })), { text: 'ok' }),
-        ...[1, 2, 3].map((n) => turn(n, { text: 'done', usage: { input_tokens: 10, output_tokens: 30 } })),
+        planner(step(checked('job', { on_fail: ['retry', 'retry'], ...limit })), { text: 'ok' }),
+        ...[1, 2, 3].map((n) => turn(n, { text: 'done', ...answer })),
       ),
     });
     await t.run(await t.session(), 'go');
-    expect(closing(t)).toMatchObject({ failure_mode: 'max_tokens_exceeded', attempts: 2, verified: false });
+    const end = closing(t);
+    expect(end).toMatchObject({ failure_mode: failure, verified: false });
+    if (failure === 'timeout') return;
+    expect(end).toMatchObject({ attempts: 2 });
+    if (failure !== 'budget_exceeded') return;
+    const cost = toPusd((end as unknown as { worker_total_cost_usd: string }).worker_total_cost_usd);
+    expect(cost).toBeLessThanOrEqual(toPusd('0.03'));
+    expect(cost).toBeGreaterThan(toPusd('0.02'));
   });
 
   it('does not reach the workspace where it is right alone and wrong in the merge', async () => {

@@ -2,11 +2,10 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { expect, it, vi } from 'vitest';
-import type { WorkerChanges } from '#protocol/file-change.ts';
-import type { ConfigOver, TestEngine } from '../support/engine.ts';
+import type { ConfigOver } from '../support/engine.ts';
 import { call, delegate, scenario, worker } from '../support/scenario.ts';
 import { resultsOf } from '../support/stored.ts';
-import { FREE_TOOLS, leftovers, startInRepository } from '../support/worktrees.ts';
+import { closings, FREE_TOOLS, leftovers, startInRepository, step } from '../support/worktrees.ts';
 
 vi.setConfig({ testTimeout: 600_000, hookTimeout: 60_000 });
 
@@ -70,7 +69,6 @@ const ALL = TRICKS.flatMap((trick, i) =>
 );
 /** Each way with one claim, unless all hundred are asked for: each takes a second. */
 const VARIANTS = process.env.METIS_CHECKS === 'full' ? ALL : ALL.filter(({ i, j }) => i % CLAIMS.length === j);
-const step = (...tool_calls: unknown[]) => ({ tool_calls });
 
 function readTree(root: string): Readonly<Record<string, string>> {
   const names = fs.readdirSync(root, { recursive: true, withFileTypes: true });
@@ -82,13 +80,6 @@ function readTree(root: string): Readonly<Record<string, string>> {
     }),
   );
 }
-
-const closings = (t: TestEngine) =>
-  t.events.flatMap((e) =>
-    e.type === 'delegate.completed' || e.type === 'delegate.failed'
-      ? [e.payload as WorkerChanges & { readonly failure_mode?: string }]
-      : [],
-  );
 
 // Promise 20.22: 100 scripted variants of a worker that says "all tests pass" and broke one are never verified and never applied; right alone and wrong in the merge is one of them.
 it('workers that lie in 20 ways and with five claims are neither verified nor applied', async () => {

@@ -164,6 +164,48 @@ describe('workers that are applied together', () => {
     expect(leftovers(u)).toEqual([]);
   });
 
+  it('name their conflicts after a crash between the refused merge and the end of the worker', async () => {
+    const options = {
+      scenario: scenario(
+        planner(step(joined('first'), joined('second')), { text: 'ok' }),
+        worker('first', step(edit('a.txt', 'one', 'first')), { text: 'did first' }),
+        worker('second', step(edit('a.txt', 'one', 'second')), { text: 'did second' }),
+      ),
+    };
+    const t = await startInRepository({ 'a.txt': 'one\n' }, options);
+    const stopped = gate();
+    const killed = gate();
+    const { commit } = t.engine.journal;
+    Object.assign(t.engine.journal, {
+      // The process dies here, with the refusal stored and no delegation ended.
+      commit: async (batch: Parameters<typeof commit>[0]) => {
+        if (!batch.writes?.some(({ kind }) => kind === 'delegation.end')) return commit(batch);
+        stopped.open();
+        await killed.opened;
+        throw new Error('killed');
+      },
+    });
+    const session = await t.session();
+    await t.submit(session, 'go');
+    await stopped.opened;
+    t.abandon();
+    killed.open();
+    // What was refused stays refused, though the merge would succeed by now.
+    fs.writeFileSync(path.join(t.workspace, 'a.txt'), 'second\n');
+    const u = await startEngine({ ...options, config: FREE_TOOLS, folder: t.folder });
+    await recover(u.engine);
+    await resumeAll(u.engine);
+    await u.event('turn.completed', (e) => e.session_id === session.id);
+    expect(readFile(u, 'a.txt')).toBe('second\n');
+    const page = await u.engine.store.delegations.list(session.id, { recursive: false, after: null, limit: 9 });
+    expect(page.rows.map(({ applied, conflicts }) => [applied, conflicts])).toEqual([
+      [false, []],
+      [false, ['a.txt']],
+    ]);
+    expect((await resultTexts(u, session))[1]).toMatch(/\n\[changes not applied, conflicts in: a.txt; continue this/);
+    expect(leftovers(u)).toEqual([]);
+  });
+
   it('wait for each other over a restart that interrupts one of them', async () => {
     const reached = gate();
     let runs = 0;

@@ -54,7 +54,7 @@ export async function startInRepository(
 export const closings = (t: TestEngine) =>
   t.events.flatMap((e) =>
     e.type === 'delegate.completed' || e.type === 'delegate.failed'
-      ? [e.payload as WorkerChanges & { worker_session_id: string }]
+      ? [e.payload as WorkerChanges & { readonly worker_session_id: string; readonly failure_mode?: string }]
       : [],
   );
 export const readFile = (t: TestEngine, file: string) => fs.readFileSync(path.join(t.workspace, file), 'utf8');

@@ -11,7 +11,7 @@ import { killLeftChecks } from './delegation/check-worker.ts';
 import { endUnfinishedDelegation } from './delegation/close-delegation.ts';
 import { resumeOutsideDelegations } from './delegation/outside-delegation.ts';
 import { dropAnswers } from './gateway/relay-call.ts';
-import { sweepWorktrees } from './manage-worktrees.ts';
+import { finishKeptChanges, sweepWorktrees } from './manage-worktrees.ts';
 import { closeModelCallsInTree, closeOpenModelCalls, storeSettledMark } from './model-call/turn-end.ts';
 import { pauseWaitingTrees } from './money/budget-limits.ts';
 import { cancelScope } from './state/concurrency.ts';
@@ -32,7 +32,7 @@ export interface Recovery {
  */
 export async function recover(engine: Engine, root?: SessionId): Promise<Recovery> {
   const { store } = engine;
-  await killLeftChecks(engine);
+  await killLeftChecks(engine, root);
   // A worker's time ends with its last stored record, so it is read before any record is closed.
   for (const delegation of await store.delegations.allOpen(root)) await interruptDelegation(engine, delegation);
   if (root === undefined) await closeOpenModelCalls(engine);
@@ -202,6 +202,7 @@ export function createTreeWork(engine: Engine): TreeWork {
       engine.bus.isWatched(root),
     async takeUp(root) {
       await recover(engine, root);
+      await finishKeptChanges(engine, root);
       // What is left of worktrees obstructs nothing.
       await sweepWorktrees(engine, root).catch((err: unknown) => {
         engine.log.warn({ err, session_id: root }, 'worktrees that are left could not be removed');

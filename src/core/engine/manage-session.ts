@@ -13,7 +13,7 @@ import { readStructured } from '../policy/delegation/worker-outcome.ts';
 import { NOTHING_YET, sessionView } from '../policy/session/session-view.ts';
 import type { Write } from '../ports/journal-writer.ts';
 import { endOutsideDelegations } from './delegation/outside-delegation.ts';
-import { discardTree } from './delegation/worker-tree.ts';
+import { discardTree, withClosedTree } from './delegation/worker-tree.ts';
 import { endGatewayTree } from './gateway/client-session.ts';
 import { computeLeft, forgetLimit, readReserved } from './money/budget-limits.ts';
 import { wakeWaiters } from './money/reserve-money.ts';
@@ -238,7 +238,7 @@ export async function purgeSession(
   const ended = session.ended_at === null ? await endSession(engine, id) : { ended_at: isoTime(session.ended_at) };
   const worktrees = await engine.store.worktrees.list(session.id);
   // While the rows lead to them.
-  for (const worktree of worktrees) await discardTree(engine, worktree);
+  for (const worktree of worktrees) await withClosedTree(engine, worktree, () => discardTree(engine, worktree));
   const purged_session_count = await engine.journal.purge(session.id);
   engine.recommender?.forget(session.workspace_path);
   return { id: session.id, ended_at: ended.ended_at, purged: true, purged_session_count };

@@ -1,6 +1,7 @@
 // Worktrees of workers that have ended: applying and reading what was kept, and removing what nothing claims (20 §2.5, §2.7).
 import type {
   AppliedChanges,
+  ChangedTexts,
   ChangesDiff,
   KeptWorktree,
   PrunedWorktrees,
@@ -9,30 +10,62 @@ import type {
 import { isoTime } from '#protocol/clock.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
-import { selectChanges, type WorktreeRecord } from '#protocol/file-change.ts';
+import { MAX_CHANGED_FILES, selectChanges, type WorktreeRecord } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { WorktreeError } from '../ports/worktrees.ts';
 import { applyTree, discardTree, recordTree, withClosedTree } from './delegation/worker-tree.ts';
+import type { AppliedTree } from './state/apply-groups.ts';
 import type { Engine, Runtime, Storage, WorkspaceAccess } from './state/engine.ts';
 
 const MAX_DIFF_BYTES = 1024 * 1024;
+const TEXT_LIMITS = { files: MAX_CHANGED_FILES, bytes_per_text: 128 * 1024, bytes: 1024 * 1024 };
 
 /**
  * Applies the changes of a closed delegation that were kept, by the rules of its end. Applied changes stay as they are.
  * Throws `not_found`, `turn_in_flight` (the worker runs), `validation_error`.
  */
 export async function applyKeptChanges(engine: Engine, worker: SessionId): Promise<AppliedChanges> {
-  const { delegation, worktree } = await requireClosed(engine, worker);
-  if (worktree.applied === true) return { worker_session_id: worker, applied: true, conflicts: [] };
-  const { applied, conflicts } = await toCallerError(() =>
-    withClosedTree(engine, worktree, async () =>
-      applyTree(engine, (await recordTree(engine, worktree, delegation.request.check?.protect ?? [])).worktree),
-    ),
+  const found = await requireClosed(engine, worker);
+  return toCallerError(() =>
+    withClosedTree(engine, found.worktree, async () => {
+      // Another request may have applied or freed it while this one waited.
+      const { delegation, worktree } = await requireClosed(engine, worker);
+      const { applied, conflicts } =
+        worktree.applied === true
+          ? { applied: true, conflicts: [] }
+          : await applyRecorded(engine, delegation, worktree);
+      if (!applied || delegation.applied !== true) {
+        const changes = { ...selectChanges(delegation), applied, conflicts: [...conflicts] };
+        const { tool_use_id } = delegation;
+        await engine.journal.commit({ writes: [{ kind: 'delegation.applied', tool_use_id, changes }], emit: [] });
+      }
+      return { worker_session_id: worker, applied, conflicts: [...conflicts] };
+    }),
   );
-  const changes = { ...selectChanges(delegation), applied, conflicts: [...conflicts] };
-  const { tool_use_id } = delegation;
-  await engine.journal.commit({ writes: [{ kind: 'delegation.applied', tool_use_id, changes }], emit: [] });
-  return { worker_session_id: worker, applied, conflicts: [...conflicts] };
+}
+
+async function applyRecorded(
+  engine: Engine,
+  { request }: DelegationRecord,
+  worktree: WorktreeRecord,
+): Promise<AppliedTree> {
+  const { worktree: recorded } = await recordTree(engine, worktree, request.check?.protect ?? []);
+  return applyTree(engine, recorded);
+}
+
+/**
+ * Finishes what `applyKeptChanges` had begun to write when the process died, before `sweepWorktrees`.
+ * @param tree of this session tree alone; absent = of all
+ */
+export async function finishKeptChanges(engine: Engine, tree?: SessionId): Promise<void> {
+  for (const { session_id, applied, merged_tree } of await engine.store.worktrees.list(tree)) {
+    if (applied !== null || merged_tree === null) continue;
+    const delegation = await engine.store.delegations.findByWorker(session_id);
+    if (delegation === null || delegation.ended_at === null) continue;
+    await applyKeptChanges(engine, session_id).catch((err: unknown) => {
+      engine.log.warn({ err, session_id }, 'changes that were half written could not be finished');
+    });
+  }
 }
 
 /** The changes of a closed delegation as a unified diff, at most 1 MiB. Throws `not_found`, `turn_in_flight`, `validation_error`. */
@@ -42,6 +75,15 @@ export async function readChangesDiff(engine: Engine, worker: SessionId): Promis
     withClosedTree(engine, worktree, () => engine.worktrees.diff(worktree, MAX_DIFF_BYTES)),
   );
   return { worker_session_id: worker, diff: text, truncated };
+}
+
+/** The old and new texts of what a closed delegation changed. Throws `not_found`, `turn_in_flight`, `validation_error`. */
+export async function readChangedTexts(engine: Engine, worker: SessionId): Promise<ChangedTexts> {
+  const { worktree } = await requireClosed(engine, worker);
+  const { files, truncated } = await toCallerError(() =>
+    withClosedTree(engine, worktree, () => engine.worktrees.readTexts(worktree, TEXT_LIMITS)),
+  );
+  return { worker_session_id: worker, files: [...files], truncated };
 }
 
 async function requireClosed(
@@ -101,10 +143,12 @@ export async function pruneWorktrees(engine: Engine, { all }: PruneWorktreesBody
     const hold = session === null ? null : await engine.trees.hold(session.root_session_id);
     if (hold === null || !hold.own) continue;
     try {
-      await withClosedTree(engine, record, () => discardTree(engine, record));
-      await engine.journal.commit({
-        writes: [{ kind: 'worktree.remove', session_id: record.session_id }],
-        emit: [],
+      await withClosedTree(engine, record, async () => {
+        await discardTree(engine, record);
+        await engine.journal.commit({
+          writes: [{ kind: 'worktree.remove', session_id: record.session_id }],
+          emit: [],
+        });
       });
     } finally {
       hold.release();

@@ -296,8 +296,8 @@ export interface WorktreeReader {
 export interface AttemptReader {
   /** Of a delegation, ascending. */
   list(toolUseId: string): Promise<readonly AttemptRecord[]>;
-  /** Those without an end, of all delegations: few are open at a time. */
-  allOpen(): Promise<readonly AttemptRecord[]>;
+  /** Those without an end, of a session tree; absent = of all. Few are open at a time. */
+  allOpen(root?: SessionId): Promise<readonly AttemptRecord[]>;
 }
 
 export interface Store {

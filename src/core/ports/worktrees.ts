@@ -1,5 +1,5 @@
 // Worktrees of workers: a copy of the caller's workspace, and the merge of what a worker leaves in it (20 §2).
-import type { FileChange, WorktreeRecord, WorktreeSettings } from '#protocol/file-change.ts';
+import type { ChangedText, FileChange, WorktreeRecord, WorktreeSettings } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
 
 /** A worktree cannot be made, recorded or merged; the message is for the caller. */
@@ -45,6 +45,25 @@ export type JoinedMerge =
 export interface Written {
   readonly changed_meanwhile: readonly string[];
 }
+
+/** Bounds of the texts of changed files. */
+export interface TextLimits {
+  readonly files: number;
+  /** Of an old or a new text; files with a longer one are left out. */
+  readonly bytes_per_text: number;
+  /** Of all texts together. */
+  readonly bytes: number;
+}
+
+export interface ChangedTexts {
+  /** Text files alone, by path. */
+  readonly files: readonly ChangedText[];
+  /** Files are missing because there are too many, or too many bytes. */
+  readonly truncated: boolean;
+}
+
+/** Runs `work` while no other one of any process works on this folder. Never nested. */
+export type WorkspaceLock = <T>(folder: string, work: () => Promise<T>) => Promise<T>;
 
 export interface Worktrees {
   /** Why no worktree can be made of the folder; null = one can. */
@@ -96,7 +115,11 @@ export interface Worktrees {
   comparePaths(worktree: WorktreeRecord, from: string, to: string): Promise<readonly string[]>;
   /** The recorded changes as a unified diff, cut at `limitBytes`. */
   diff(worktree: WorktreeRecord, limitBytes: number): Promise<{ readonly text: string; readonly truncated: boolean }>;
-  /** Runs `fn` when all earlier ones for this folder have ended. */
+  /** The recorded changes as the texts of the changed files. Throws `WorktreeError`. */
+  readTexts(worktree: WorktreeRecord, limits: TextLimits): Promise<ChangedTexts>;
+  /** Runs `fn` alone on a caller's workspace, on all nodes: merges and writes. Never nested. */
+  mergeExclusive<T>(workspace: string, fn: () => Promise<T>): Promise<T>;
+  /** Runs `fn` when all earlier ones of this process for this folder have ended. */
   exclusive<T>(root: string, fn: () => Promise<T>): Promise<T>;
   /** Bytes of the folder, and of the git objects that only the refs of the worktree hold. */
   measure(

@@ -7,7 +7,7 @@ import {
   DelegationSchema,
   UsageSummarySchema,
 } from '../delegate.ts';
-import { selectChanges, WorkerChangesSchema } from '../file-change.ts';
+import { ChangedTextSchema, MAX_CHANGED_FILES, selectChanges, WorkerChangesSchema } from '../file-change.ts';
 import {
   CountSchema,
   EffortSchema,
@@ -167,6 +167,15 @@ export const ChangesDiffSchema = z.object({
   truncated: z.boolean(),
 });
 export type ChangesDiff = z.infer<typeof ChangesDiffSchema>;
+
+export const ChangedTextsSchema = z.object({
+  worker_session_id: SessionIdSchema,
+  /** Text files with at most 128 KiB before and after, by path. */
+  files: z.array(ChangedTextSchema).max(MAX_CHANGED_FILES),
+  /** Files are missing: there are more than 200, or more than 1 MiB of text. */
+  truncated: z.boolean(),
+});
+export type ChangedTexts = z.infer<typeof ChangedTextsSchema>;
 
 export const KeptWorktreeSchema = z.object({
   worker_session_id: SessionIdSchema,

@@ -17,6 +17,7 @@ import { createTrees } from '#store/cluster/trees.ts';
 import { filesIn, openDatabase } from '#store/postgres/connection/open.ts';
 import { createReadDatabase, patientReads } from '#store/postgres/connection/patient-reads.ts';
 import { createSingle } from '#store/postgres/connection/pool.ts';
+import { createWorkspaceLock } from '#store/postgres/connection/workspace-lock.ts';
 import { createAnalytics } from '#store/postgres/report/analytics.ts';
 import { createJournal } from '#store/postgres/write/journal.ts';
 import { createPriceVersionReader, createStore } from '#store/read/store.ts';
@@ -72,6 +73,7 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
     clock,
     log,
   });
+  const workspaceLock = createWorkspaceLock({ url, isOfUse: trees.valid, clock, log });
   const dayLimit = createDayLimit({ pool, trees, leaseSeconds: cluster.lease_seconds, clock, log });
   trees.onLost((root) => {
     caches.dropTree(root);
@@ -95,6 +97,7 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
     priceVersions: createPriceVersionReader(readDatabase.reads),
     trees,
     dayLimit,
+    lockWorkspace: workspaceLock.run,
     notices: createNotices(pool, clock, log),
     fault: (cause) => cause,
     close: async () => {
@@ -102,6 +105,7 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
       await trees.close();
       await bus.close();
       await heartbeat.close();
+      await workspaceLock.close();
       await pool.close();
     },
   };

@@ -9,6 +9,7 @@ import type { Analytics } from '#core/ports/report-reader.ts';
 import type { DayLimit } from '#core/ports/shared-limit.ts';
 import type { Store } from '#core/ports/store-reader.ts';
 import type { Trees } from '#core/ports/tree-ownership.ts';
+import type { WorkspaceLock } from '#core/ports/worktrees.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
 import { StartupError } from '#protocol/errors.ts';
@@ -58,6 +59,8 @@ export interface Storage {
   readonly trees: Trees;
   /** Null = no other process spends from the limits of a day. */
   readonly dayLimit: DayLimit | null;
+  /** Null = no other process merges into the same workspaces. */
+  readonly lockWorkspace: WorkspaceLock | null;
   /** Null = no other process sends webhooks. */
   readonly notices: Notices | null;
   /** What to throw for `cause`: a fault of the storage as its one line, any other error as it is. */
@@ -97,6 +100,7 @@ export function openEmbedded(options: StorageOptions): Storage {
         open: async () => (await store.sessions.counts()).active_sessions,
       }),
       dayLimit: null,
+      lockWorkspace: null,
       notices: null,
       fault: (cause) => databaseFault(db_path, cause),
       close: async () => {

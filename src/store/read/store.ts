@@ -37,6 +37,8 @@ const WORKTREES_OF_TREE = `SELECT * FROM worktrees
 
 const ATTEMPTS = 'SELECT * FROM delegation_attempts WHERE tool_use_id = ? ORDER BY attempt';
 const OPEN_ATTEMPTS = 'SELECT * FROM delegation_attempts WHERE ended_at IS NULL ORDER BY tool_use_id';
+const OPEN_ATTEMPTS_OF_TREE = `SELECT a.* FROM delegation_attempts a JOIN sessions s ON s.id = a.worker_session_id
+  WHERE a.ended_at IS NULL AND s.root_session_id = ? ORDER BY a.tool_use_id`;
 
 const NEWEST_MESSAGES = 50;
 const MAX_LISTED = 1000;
@@ -104,7 +106,13 @@ function createReaders(
     },
     attempts: {
       list: async (toolUseId) => (await reads.all<AttemptRow>(ATTEMPTS, toolUseId)).map(attemptRecord),
-      allOpen: async () => (await reads.all<AttemptRow>(OPEN_ATTEMPTS)).map(attemptRecord),
+      allOpen: async (root) => {
+        const rows =
+          root === undefined
+            ? await reads.all<AttemptRow>(OPEN_ATTEMPTS)
+            : await reads.all<AttemptRow>(OPEN_ATTEMPTS_OF_TREE, root);
+        return rows.map(attemptRecord);
+      },
     },
     worktrees: {
       get: async (session) => {

@@ -55,8 +55,7 @@ export const INTERRUPT = updateDelegation("status = 'interrupted', active_second
 export const RESUME = updateDelegation("status = 'running'");
 export const END = updateDelegation(`status = @status, failure_mode = @failure_mode, error_message = @error_message,
   output_json = @output_json, changes_json = @changes_json, active_seconds = @active_seconds, ended_at = @ended_at`);
-export const APPLIED = `UPDATE delegations SET changes_json = @changes_json
-  WHERE tool_use_id = @tool_use_id AND status IN ('completed', 'failed')`;
+export const APPLIED = 'UPDATE delegations SET changes_json = @changes_json WHERE tool_use_id = @tool_use_id';
 export const CLAIM =
   'UPDATE deliveries SET read_by = @read_by WHERE id = @id AND read_by IS NULL AND delivered_at IS NULL';
 export const DELIVER =

@@ -1,5 +1,5 @@
 // The repository of a folder, and a git folder of our own on its objects: nothing that the repository configures runs (20 §2.1).
-import { copyFile, lstat, mkdir, readdir, realpath, rm, writeFile } from 'node:fs/promises';
+import { copyFile, lstat, mkdir, readdir, realpath, rm, rmdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { WorktreeError } from '#core/ports/worktrees.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
@@ -205,7 +205,8 @@ export async function deleteRefs(git: Git, common_dir: string, session: string):
 export async function removeEntry(common_dir: string, session: string): Promise<void> {
   await rm(`${common_dir}/worktrees/${session}`, { recursive: true, force: true });
   const rest = await readdir(`${common_dir}/worktrees`).catch(() => null);
-  if (rest?.length === 0) await rm(`${common_dir}/worktrees`, { recursive: true, force: true });
+  // Another node may add an entry at this moment: then the folder is not empty, and stays.
+  if (rest?.length === 0) await rmdir(`${common_dir}/worktrees`).catch(() => {});
 }
 
 export function isFolder(folder: string): Promise<boolean> {

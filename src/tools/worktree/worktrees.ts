@@ -2,15 +2,17 @@
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import path from 'node:path';
 import type { Logger } from '#core/ports/logger.ts';
-import { type JoinedMerge, type Merge, WorktreeError, type Worktrees } from '#core/ports/worktrees.ts';
+import { type JoinedMerge, type WorkspaceLock, WorktreeError, type Worktrees } from '#core/ports/worktrees.ts';
 import type { WorktreeRecord } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { runExclusive } from '../workspace/descriptors.ts';
+import { readDiff, readTexts } from './changed-texts.ts';
 import { commitStart, commitTree, type EarlierTree, mergeEarlier, readLeft } from './continued-tree.ts';
 import { addWorktree, fillWorktree } from './fill-worktree.ts';
-import { byteName, createGit, readableName, unpackNames } from './git.ts';
+import { byteName, createGit, readableName } from './git.ts';
 import { measureFolder, measureRefs } from './measure.ts';
+import { mergeResult } from './merge-result.ts';
 import { findWorktreeId, leadsOut, nameCheck, readOrigin, removeUnfinished, writeOrigin } from './origin.ts';
 import { type CloneFile, cloneByReflink } from './provide-files.ts';
 import {
@@ -29,7 +31,6 @@ import {
 import { byPath, compareTrees, copyIndex, restoreEntries, snapshot, takeIndex, toFileChange } from './snapshot.ts';
 import { createTarget, writeChanges } from './write-changes.ts';
 
-const MODULE_MODE = '160000';
 /** No path lies in it. */
 const NO_FOLDER = '/dev/null/worktrees';
 const OWN_FOLDER = /^(sess_[0-9A-Z]{26})(-check)?\.git$/;
@@ -45,6 +46,8 @@ interface WorktreeOptions {
   readonly links: readonly string[];
   /** Default: by reflink. */
   readonly clone?: CloneFile;
+  /** Absent = no other process merges into the same workspaces. */
+  readonly lock?: WorkspaceLock;
   /** The server's environment. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly log: Logger;
@@ -52,7 +55,7 @@ interface WorktreeOptions {
 
 export function createWorktrees(options: WorktreeOptions): Worktrees {
   const git = createGit(options.env);
-  const { log, clone = cloneByReflink } = options;
+  const { log, clone = cloneByReflink, lock = (_folder, work) => work() } = options;
   const home = options.folder ?? NO_FOLDER;
   const buildPath = (id: string) => path.join(home, id);
   const buildGitPath = (id: string) => path.join(home, `${id}.git`);
@@ -129,6 +132,10 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     return snapshot(own, { tree: repository.top, index, links: listLinks(own), within: '' });
   }
 
+  const lockFolder: Worktrees['exclusive'] = (root, fn) => runExclusive(`${root}\0merge`, fn);
+  // First the turn in this process: a lock of all nodes is awaited once for each workspace.
+  const lockMerges: Worktrees['mergeExclusive'] = (root, fn) => lockFolder(root, () => lock(root, fn));
+
   async function createTree(
     id: SessionId,
     root: string,
@@ -138,7 +145,8 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     const repository = await inspect(root);
     const { common_dir } = repository;
     const own = await openFolder(id, root, repository, settings);
-    const base_tree = await snapshotCaller(own, BASE_INDEX);
+    // Not while changes of another worker are written: the base would hold half of them.
+    const base_tree = await lockMerges(root, () => snapshotCaller(own, BASE_INDEX));
     const base = await commitTree(own, base_tree, repository.head, 'base');
     await setRef(git, common_dir, `${id}/base`, base);
     const folder = buildPath(id);
@@ -200,27 +208,6 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
       else tree = merged.tree;
     }
     if (paths.size > 0) return { kind: 'conflict', paths };
-    return { kind: 'clean', from, tree };
-  }
-
-  /** Merges a result with a tree of the caller's workspace. */
-  async function mergeResult(own: OwnGit, { base_tree, result_tree }: WorktreeRecord, from: string): Promise<Merge> {
-    if (result_tree === null) throw new WorktreeError('the worker has left no result yet');
-    const base = await commitTree(own, base_tree, null, 'base');
-    const ours = await commitTree(own, from, base, 'ours');
-    const theirs = await commitTree(own, result_tree, base, 'result');
-    const args = ['merge-tree', '--write-tree', '-z', '--name-only', '--no-messages', ours, theirs];
-    const { code, out } = await own.run(args, { codes: [0, 1] });
-    const [tree = '', ...conflicts] = unpackNames(out);
-    const { prefix } = own.repository;
-    const show = (name: string) => readableName(name.startsWith(prefix) ? name.slice(prefix.length) : name);
-    if (code === 1) return { kind: 'conflict', paths: [...new Set(conflicts.map(show))].sort() };
-    // A renamed file may take a change along to where this worker may not write.
-    const outside = (await compareTrees(own, from, tree)).filter(
-      ({ name, before, after }) =>
-        !name.startsWith(prefix) || before?.mode === MODULE_MODE || after?.mode === MODULE_MODE,
-    );
-    if (outside.length > 0) return { kind: 'conflict', paths: outside.map(({ name }) => show(name)) };
     return { kind: 'clean', from, tree };
   }
 
@@ -338,21 +325,11 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
       return (await compareTrees(own, from, to)).map((change) => toFileChange(change, prefix).path);
     },
 
-    async diff(worktree, limitBytes) {
-      const own = await openRecorded(worktree);
-      const { prefix } = own.repository;
-      if (worktree.result_tree === null) return { text: '', truncated: false };
-      const relative = prefix === '' ? ['--no-relative'] : [`--relative=${readableName(prefix)}`];
-      const args = ['diff-tree', '-r', '-p', '--no-renames', '--no-ext-diff', '--no-textconv', ...relative];
-      const { out } = await own.run([...args, worktree.base_tree, worktree.result_tree], {
-        maxBytes: limitBytes + 1,
-        cut: true,
-      });
-      const truncated = out.length > limitBytes;
-      return { text: out.subarray(0, limitBytes).toString('utf8'), truncated };
-    },
+    diff: async (worktree, limitBytes) => readDiff(await openRecorded(worktree), worktree, limitBytes),
+    readTexts: async (worktree, limits) => readTexts(await openRecorded(worktree), worktree, limits),
 
-    exclusive: (root, fn) => runExclusive(`${root}\0merge`, fn),
+    mergeExclusive: lockMerges,
+    exclusive: lockFolder,
     async measure({ session_id, repository, folder }) {
       return { folder_bytes: await measureFolder(folder), ref_bytes: await measureRefs(git, repository, session_id) };
     },

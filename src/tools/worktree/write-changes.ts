@@ -112,7 +112,12 @@ function compareMissing(change: Difference): 'same' | 'other' {
   return 'other';
 }
 
-/** What the disk holds at a path: the content before, the one after, or another. */
+/** The same after a restart, so that what a process left half written is found by the one that finishes the merge. */
+function nameTemporary({ own }: Target, name: string): string {
+  return `.metis-${lastPart(own.dir)}-${createHash('sha256').update(name).digest('hex').slice(0, 16)}.tmp`;
+}
+
+/** What the disk holds at a path: the content before, the one after, or another. Removes what a process left half written. */
 async function compareDisk(target: Target, change: Difference): Promise<'before' | 'after' | 'other'> {
   const folder = await openParent(target.top, change.name, false);
   if (folder === 'other') return 'other';
@@ -121,6 +126,7 @@ async function compareDisk(target: Target, change: Difference): Promise<'before'
     return change.after === null ? 'after' : 'other';
   }
   try {
+    await rm(folder.path(nameTemporary(target, change.name)), { force: true });
     return await compareAt(target, change, folder.path(lastPart(change.name)));
   } finally {
     await folder.handle.close();
@@ -225,8 +231,6 @@ async function openBelow(path: Buffer, flags: number, create: boolean): Promise<
   }
 }
 
-let temporaryFiles = 0;
-
 /** 'other' where a folder with files is in the place. */
 async function replaceAt(
   target: Target,
@@ -236,8 +240,8 @@ async function replaceAt(
 ): Promise<'written' | 'other'> {
   const source = Buffer.from(`${Buffer.from(target.content, 'utf8').toString('latin1')}/${name}`, 'latin1');
   const last = folder.path(lastPart(name));
-  temporaryFiles += 1;
-  const temporary = folder.path(`.metis-${process.pid}-${temporaryFiles}.tmp`);
+  const temporary = folder.path(nameTemporary(target, name));
+  await rm(temporary, { force: true });
   try {
     if (entry.mode === LINK_MODE) await symlink(await readlink(source, { encoding: 'buffer' }), temporary);
     else await copyContent(source, temporary, { entry, last, hasModes: target.hasModes });

@@ -193,6 +193,39 @@ test('the diff of a result is a patch, cut at its limit', async () => {
   });
 });
 
+test('the texts of a result are those of text files, within the limits', async () => {
+  const repo = createRepository({ 'top/a.txt': 'a\n', 'top/away.txt': 'gone\n', 'top/long.txt': 'l' });
+  const tree = await repo.create(path.join(repo.root, 'top'));
+  const put = (name: string, content: string | Buffer) => fs.writeFileSync(path.join(tree.tree_path, name), content);
+  put('a.txt', 'ä\n');
+  put('fresh.txt', 'new');
+  put('long.txt', 'l'.repeat(2000));
+  put('zero.bin', 'a\0b');
+  put('latin.txt', Buffer.from([0xe4, 0x0a]));
+  fs.rmSync(path.join(tree.tree_path, 'away.txt'));
+  fs.symlinkSync('a.txt', path.join(tree.tree_path, 'link'));
+  const { result_tree } = await repo.worktrees.recordResult(tree, ANY_PATH);
+  const recorded = { ...tree, result_tree };
+  const edited = { path: 'a.txt', change: 'edited', old_text: 'a\n', new_text: 'ä\n' };
+  const gone = { path: 'away.txt', change: 'deleted', old_text: 'gone\n', new_text: null };
+  const created = { path: 'fresh.txt', change: 'created', old_text: null, new_text: 'new' };
+  const limits = { files: 200, bytes_per_text: 1000, bytes: 5000 };
+  expect(await repo.worktrees.readTexts(recorded, limits)).toEqual({
+    files: [edited, gone, created],
+    truncated: false,
+  });
+  expect(await repo.worktrees.readTexts(recorded, { ...limits, files: 2 })).toEqual({
+    files: [edited, gone],
+    truncated: true,
+  });
+  // What is larger than what is left of all bytes is passed over for what is not.
+  expect(await repo.worktrees.readTexts(recorded, { ...limits, bytes: 8 })).toEqual({
+    files: [edited, created],
+    truncated: true,
+  });
+  expect(await repo.worktrees.readTexts(tree, limits)).toEqual({ files: [], truncated: false });
+});
+
 test('a sweep removes what no delegation claims, and nothing else', async () => {
   const repo = createRepository({ 'a.txt': 'a\n' });
   const kept = await repo.create();

@@ -8,7 +8,7 @@ import { WorktreeError } from '#core/ports/worktrees.ts';
 import { type AttemptRecord, formatMarker, type Rung, type StoredCheck } from '#protocol/check.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { WorktreeRecord } from '#protocol/file-change.ts';
-import type { TurnId } from '#protocol/ids.ts';
+import type { SessionId, TurnId } from '#protocol/ids.ts';
 import { CHECK_RUBRIC } from '#protocol/learned-pattern.ts';
 import { textBlock } from '#protocol/message.ts';
 import { plainText } from '#protocol/text/plain-text.ts';
@@ -224,7 +224,8 @@ async function mergeWithout(
   left: readonly string[],
 ): Promise<Merge> {
   if (left.length > 0) return { kind: 'conflict', paths: left };
-  return worktrees.merge(worktree);
+  // Not while changes of another worker are written: half of them would be checked.
+  return worktrees.mergeExclusive(worktree.caller_path, () => worktrees.merge(worktree));
 }
 
 function describeEnd(engine: Runtime, { exit_code, output, wall_time_seconds }: CheckEnd) {
@@ -266,7 +267,7 @@ function applyChecked(
   worktree: WorktreeRecord,
   { merge, run }: { readonly merge: Extract<Merge, { kind: 'clean' }>; readonly run: AttemptRecord },
 ): Promise<readonly string[] | null> {
-  return engine.worktrees.exclusive(worktree.caller_path, async () => {
+  return engine.worktrees.mergeExclusive(worktree.caller_path, async () => {
     const now = await engine.worktrees.merge(worktree);
     if (now.kind === 'conflict') return now.paths;
     if (now.from !== merge.from) return engine.worktrees.comparePaths(worktree, merge.from, now.from);
@@ -334,9 +335,12 @@ async function putAttempt({ journal }: Pick<Storage, 'journal'>, attempt: Attemp
   await journal.commit({ writes: [{ kind: 'attempt.put', attempt }], emit: [] });
 }
 
-/** Kills what an earlier process left of checks that had no end. */
-export async function killLeftChecks(engine: Runtime & Storage & WorkspaceAccess): Promise<void> {
-  const open = await engine.store.attempts.allOpen();
+/**
+ * Kills what an earlier process left of checks that had no end.
+ * @param root of this tree alone: other trees of a node may be at work; absent = of all
+ */
+export async function killLeftChecks(engine: Runtime & Storage & WorkspaceAccess, root?: SessionId): Promise<void> {
+  const open = await engine.store.attempts.allOpen(root);
   const killed = await engine.checks.killLeft(open.map(formatMarker));
   if (killed > 0) engine.log.warn({ process_groups: killed }, 'checks of the last run were still running');
 }

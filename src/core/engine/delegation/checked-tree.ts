@@ -31,7 +31,7 @@ export async function writeMerge(
 export async function finishWriting(engine: TreeEngine, worktree: WorktreeRecord): Promise<boolean> {
   const { merged_from: from, merged_tree: tree } = worktree;
   if (from === null || tree === null) return false;
-  return engine.worktrees.exclusive(
+  return engine.worktrees.mergeExclusive(
     worktree.caller_path,
     async () => (await endWriting(engine, worktree, { from, tree })) === null,
   );

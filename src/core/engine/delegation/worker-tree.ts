@@ -1,8 +1,15 @@
 // A worker's worktree: made with it, recorded and merged into the caller's workspace at its end, then removed (20 §2).
 import { createMatcher } from '#core/policy/delegation/checks.ts';
+import type { Write } from '#core/ports/journal-writer.ts';
 import { type TreeChanges, WorktreeError, type Worktrees } from '#core/ports/worktrees.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
-import type { FileChange, WorkerChanges, WorktreeRecord } from '#protocol/file-change.ts';
+import {
+  type FileChange,
+  MAX_CHANGED_FILES,
+  selectChanges,
+  type WorkerChanges,
+  type WorktreeRecord,
+} from '#protocol/file-change.ts';
 import type { SessionId, ToolUseId } from '#protocol/ids.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { compareText } from '#protocol/text/compare-text.ts';
@@ -116,9 +123,12 @@ export async function settleTree(
   const unrecorded: TreeOutcome = { files: [], applied: false, conflicts: [] };
   try {
     const { files, worktree: recorded } = await recordTree(engine, worktree);
+    if (worktree.applied === true) return { files, applied: true, conflicts: [] };
     // Of what was refused nothing was written: it is tried again, but for a merge that others were part of.
-    if (worktree.applied === true || (worktree.applied === false && request.apply === 'together'))
-      return { files, applied: worktree.applied, conflicts: [] };
+    if (worktree.applied === false && request.apply === 'together') {
+      const stored = await engine.store.delegations.get(delegation.tool_use_id);
+      return { files, applied: false, conflicts: stored?.conflicts ?? [] };
+    }
     // Half a merge may be written already, whatever became of the worker since.
     const isHalfWritten = worktree.merged_tree !== null;
     if (!isHalfWritten && (!success || request.apply === 'never')) {
@@ -176,7 +186,7 @@ async function applyTrees(
 ): Promise<ReadonlyMap<SessionId, AppliedTree>> {
   const reportAll = (applied: boolean, find: (id: SessionId) => readonly string[]) =>
     new Map(worktrees.map(({ session_id: id }) => [id, { applied, conflicts: applied ? [] : find(id) }]));
-  return engine.worktrees.exclusive(worktrees[0]!.caller_path, async () => {
+  return engine.worktrees.mergeExclusive(worktrees[0]!.caller_path, async () => {
     // Another caller may have applied them meanwhile.
     const stored = await readTrees(engine, worktrees);
     const open = stored.filter(({ applied }) => applied !== true);
@@ -187,7 +197,8 @@ async function applyTrees(
         open.map((worktree) => ({ ...worktree, ...over })),
       );
     const endUnapplied = async (find: (id: SessionId) => readonly string[]) => {
-      await storeAll({ merged_from: null, merged_tree: null, applied: false });
+      const refused = open.map((worktree) => ({ ...worktree, merged_from: null, merged_tree: null, applied: false }));
+      await storeTrees(engine, refused, await draftRefusals(engine, refused, find));
       return reportAll(false, find);
     };
     let merged = readStoredMerge(open[0]!);
@@ -284,12 +295,30 @@ async function readTreeOfCall({ store }: Pick<Storage, 'store'>, call: ToolUseId
   return worktree;
 }
 
+/** Of open delegations in a joint merge, which is not made again: a restart before their ends reports these conflicts. */
+async function draftRefusals(
+  { store }: Pick<Storage, 'store'>,
+  refused: readonly WorktreeRecord[],
+  findConflicts: (id: SessionId) => readonly string[],
+): Promise<Write[]> {
+  const writes: Write[] = [];
+  for (const { session_id } of refused) {
+    const conflicts = findConflicts(session_id).slice(0, MAX_CHANGED_FILES);
+    const delegation = conflicts.length === 0 ? null : await store.delegations.findByWorker(session_id);
+    if (delegation === null || delegation.ended_at !== null || delegation.request.apply !== 'together') continue;
+    const changes = { ...selectChanges(delegation), applied: false, conflicts };
+    writes.push({ kind: 'delegation.applied', tool_use_id: delegation.tool_use_id, changes });
+  }
+  return writes;
+}
+
 export async function storeTrees(
   engine: Pick<Storage, 'journal'>,
   worktrees: readonly WorktreeRecord[],
+  rest: readonly Write[] = [],
 ): Promise<void> {
   const writes = worktrees.map((worktree) => ({ kind: 'worktree.put' as const, worktree }));
-  await engine.journal.commit({ writes, emit: [] });
+  await engine.journal.commit({ writes: [...writes, ...rest], emit: [] });
 }
 
 /** Whether file tools might write a path of the caller's workspace (09 §8). */

@@ -48,6 +48,11 @@ function findUnansweredCalls(run: TurnPlan & TurnProgress) {
   const at = run.history.findLastIndex((m) => m.role === 'assistant' && m.metadata.status === 'complete');
   const asked: StoredMessage | undefined = run.history[at];
   if (!asked || asked.turn_id !== run.turn.id) return [];
-  const answered = new Set(run.history.slice(at + 1).map((m) => m.metadata.parent_tool_use_id));
+  const answered = new Set(
+    run.history
+      .slice(at + 1)
+      .filter((m) => m.role === 'tool')
+      .map((m) => m.metadata.parent_tool_use_id),
+  );
   return toolUses(asked.content).filter((call) => !answered.has(call.id));
 }

@@ -5,7 +5,7 @@ import type { DeliveryRecord } from '#protocol/delegate.ts';
 import type { Transient } from '#protocol/delta.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId, TurnId } from '#protocol/ids.ts';
-import { type StoredMessage, textBlock } from '#protocol/message.ts';
+import { plainMetadata, type StoredMessage, textBlock } from '#protocol/message.ts';
 import { compareText } from '#protocol/text/compare-text.ts';
 import type { TurnInputRecord } from '#protocol/turn.ts';
 import { messageAppended } from '../model-call/call-records.ts';
@@ -100,7 +100,9 @@ async function toDelivery(
   const { texts, notes } = await engine.workers.describeResult(delegation);
   const budget = await readBudgetLines(engine, run, true);
   const content = deliveryTexts(delegation, { texts, notes: [...notes, ...budget] }).map(textBlock);
-  const message = newUserMessage(engine, run.session, { turn_id: run.turn.id, content, now: engine.clock.now() });
+  const written = newUserMessage(engine, run.session, { turn_id: run.turn.id, content, now: engine.clock.now() });
+  // Distinguishes a delivery from what a person writes.
+  const message = { ...written, metadata: plainMetadata(delegation.tool_use_id) };
   return { message, ...markDelivered(engine, run, delivery, { message_id: message.id, ends }) };
 }
 

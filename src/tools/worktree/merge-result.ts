@@ -1,0 +1,34 @@
+// Merges what a worker left with a tree of its caller's workspace (20 §2.5).
+import { type Merge, WorktreeError } from '#core/ports/worktrees.ts';
+import type { WorktreeRecord } from '#protocol/file-change.ts';
+import { commitTree } from './continued-tree.ts';
+import { readableName, unpackNames } from './git.ts';
+import type { OwnGit } from './repository.ts';
+import { compareTrees } from './snapshot.ts';
+
+const MODULE_MODE = '160000';
+
+/** Merges a recorded result with a tree of the caller's workspace. Throws `WorktreeError`. */
+export async function mergeResult(
+  own: OwnGit,
+  { base_tree, result_tree }: WorktreeRecord,
+  from: string,
+): Promise<Merge> {
+  if (result_tree === null) throw new WorktreeError('the worker has left no result yet');
+  const base = await commitTree(own, base_tree, null, 'base');
+  const ours = await commitTree(own, from, base, 'ours');
+  const theirs = await commitTree(own, result_tree, base, 'result');
+  const args = ['merge-tree', '--write-tree', '-z', '--name-only', '--no-messages', ours, theirs];
+  const { code, out } = await own.run(args, { codes: [0, 1] });
+  const [tree = '', ...conflicts] = unpackNames(out);
+  const { prefix } = own.repository;
+  const show = (name: string) => readableName(name.startsWith(prefix) ? name.slice(prefix.length) : name);
+  if (code === 1) return { kind: 'conflict', paths: [...new Set(conflicts.map(show))].sort() };
+  // A renamed file may take a change along to where this worker may not write.
+  const outside = (await compareTrees(own, from, tree)).filter(
+    ({ name, before, after }) =>
+      !name.startsWith(prefix) || before?.mode === MODULE_MODE || after?.mode === MODULE_MODE,
+  );
+  if (outside.length > 0) return { kind: 'conflict', paths: outside.map(({ name }) => show(name)) };
+  return { kind: 'clean', from, tree };
+}

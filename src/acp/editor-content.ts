@@ -1,7 +1,7 @@
 // Tool calls, workers and plans in the form that an editor displays (19 §4).
 import path from 'node:path';
 import type { PlanEntry, SessionUpdate, ToolCallContent, ToolCallLocation, ToolKind } from '@agentclientprotocol/sdk';
-import type { Message } from '#client/client.ts';
+import type { ChangedTexts, Message } from '#client/client.ts';
 
 type Input = Readonly<Record<string, unknown>>;
 
@@ -52,6 +52,37 @@ export function listLocations(cwd: string, input: Input): ToolCallLocation[] {
 export function toTextContent(text: string): ToolCallContent[] {
   if (text === '') return [];
   return [{ type: 'content', content: { type: 'text', text } }];
+}
+
+/** The old and new text of changed files; a deleted file has an empty new one. */
+export function toDiffContent(cwd: string, files: ChangedTexts['files']): ToolCallContent[] {
+  return files.map(({ path: file, old_text: oldText, new_text }) => ({
+    type: 'diff',
+    path: path.resolve(cwd, file),
+    oldText,
+    newText: new_text ?? '',
+  }));
+}
+
+/** What an editor shows of each tool call: its text and diffs, of which an update replaces all. */
+export function createCallContents(): {
+  replace(call: string, over: Partial<CallContent>): ToolCallContent[];
+  forget(call: string): void;
+} {
+  const shown = new Map<string, CallContent>();
+  return {
+    replace(call, over) {
+      const now = { ...(shown.get(call) ?? { text: '', diffs: [] }), ...over };
+      shown.set(call, now);
+      return [...toTextContent(now.text), ...now.diffs];
+    },
+    forget: (call) => void shown.delete(call),
+  };
+}
+
+interface CallContent {
+  readonly text: string;
+  readonly diffs: readonly ToolCallContent[];
 }
 
 export type ContentBlock = Message['content'][number];

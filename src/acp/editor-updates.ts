@@ -1,23 +1,26 @@
 // Turns a session's events into editor updates: each once and in order, live or replayed (19 §4).
 import type { SessionUpdate } from '@agentclientprotocol/sdk';
-import type { Delegation, Message, Snapshot, StreamEvent } from '#client/client.ts';
+import type { ChangedTexts, Delegation, Message, Snapshot, StreamEvent } from '#client/client.ts';
 import { fromPusd, type Pusd, toPusd, ZERO_PUSD } from '#protocol/money.ts';
 import {
   type ContentBlock,
+  createCallContents,
   createPlan,
   createWorkerLabels,
   formatTitle,
   getToolKind,
   joinText,
   listLocations,
+  toDiffContent,
   toOneLine,
-  toTextContent,
 } from './editor-content.ts';
 
 export interface UpdateParts {
   readonly session: string;
   readonly cwd: string;
   readonly send: (update: SessionUpdate) => Promise<void>;
+  /** Texts of the files that a worker changed in its worktree; none where they cannot be read. */
+  readonly readChangedFiles: (worker: string) => Promise<ChangedTexts['files']>;
   /** Context window of a model. */
   readonly getContextWindow: (model: string) => number;
 }
@@ -29,7 +32,7 @@ export type OpenedWorker = Pick<
 >;
 
 /** What an editor shows of the changes of a worker. */
-type Changes = Pick<Delegation, 'changed_files' | 'applied'>;
+type Changes = Pick<Delegation, 'worker_session_id' | 'changed_files' | 'applied'>;
 
 export interface Updates {
   /** The state that later events continue. */
@@ -60,10 +63,19 @@ interface SentMessage {
   readonly chars: number[];
 }
 
-export function createUpdates({ session, cwd, send, getContextWindow: windowOf }: UpdateParts): Updates {
+/** A call that was sent. */
+interface SentCall {
+  readonly input: Input;
+  /** It was made in a worktree: a file there is not the file of that name that the editor shows. */
+  readonly isolated: boolean;
+  done: boolean;
+}
+
+export function createUpdates(parts: UpdateParts): Updates {
+  const { session, cwd, send, getContextWindow: windowOf } = parts;
   const messages = new Map<string, SentMessage>();
-  /** Calls that were sent, with their input and the name of their tool. */
-  const calls = new Map<string, { readonly name: string; readonly input: Input; done: boolean }>();
+  const calls = new Map<string, SentCall>();
+  const contents = createCallContents();
   const names = new Map<string, string>();
   const whole = new Set<string>();
   /** Calls whose results were sent. */
@@ -100,16 +112,16 @@ export function createUpdates({ session, cwd, send, getContextWindow: windowOf }
 
   async function sendToolCall(from: string, id: string, name: string, input: Input): Promise<void> {
     if (calls.has(id)) return;
-    calls.set(id, { name, input, done: false });
     const worker = workers.findLabel(from);
+    const isolated = worker?.isolated === true;
+    calls.set(id, { input, isolated, done: false });
     await send({
       sessionUpdate: 'tool_call',
       toolCallId: id,
       title: `${worker === null ? '' : `[${worker.label}] `}${formatTitle(name, input)}`,
       kind: getToolKind(name),
       status: 'pending',
-      // A file in a worktree is not the file of that name that the editor shows.
-      locations: worker?.isolated === true ? [] : listLocations(cwd, input),
+      locations: isolated ? [] : listLocations(cwd, input),
       rawInput: input,
       ...(worker !== null && { _meta: { metis: { parent_tool_call_id: worker.call } } }),
     });
@@ -134,14 +146,20 @@ export function createUpdates({ session, cwd, send, getContextWindow: windowOf }
     const worker = workers.findLabel(from);
     const text = joinText(content);
     if (worker !== null && text !== '' && calls.get(worker.call)?.done !== true)
-      await send({ sessionUpdate: 'tool_call_update', toolCallId: worker.call, content: toTextContent(text) });
+      await sendCallContent(worker.call, { text });
+  }
+
+  function sendCallContent(call: string, over: Parameters<typeof contents.replace>[1]): Promise<void> {
+    return send({ sessionUpdate: 'tool_call_update', toolCallId: call, content: contents.replace(call, over) });
   }
 
   async function showWorker(worker: string, call: string, opened: OpenedWorker): Promise<void> {
     if (workers.findLabel(worker) !== null) return;
     const { resolved_model: model, dropped_tools, allowed_tool_count } = opened;
     const what = opened.worker_name ?? opened.tier ?? 'named';
-    workers.addWorker(worker, { call, what, isolated: opened.isolation === 'worktree' });
+    // A shared worker below one in a worktree works there too.
+    const isolated = opened.isolation === 'worktree' || calls.get(call)?.isolated === true;
+    workers.addWorker(worker, { call, what, isolated });
     // The title names only tools that the planner asked for: others are missing from every worker of this kind.
     const isAsked = allowed_tool_count !== null && dropped_tools.length > 0;
     const lacking = isAsked ? ` without ${toOneLine(dropped_tools.join(', '))}` : '';
@@ -158,16 +176,24 @@ export function createUpdates({ session, cwd, send, getContextWindow: windowOf }
   /** A call whose worker runs in the background ends with its worker (20 §9). */
   const runsOn = (id: string, success: boolean) => success && calls.get(id)?.input.background === true;
 
-  /** Changes that were applied from a worktree are edits of the call that delegated. */
-  async function showAppliedChanges(call: string, { changed_files, applied }: Changes): Promise<void> {
-    if (applied !== true || changed_files.length === 0) return;
+  /** Changes that were applied from a worktree to the editor's files are edits of the call that delegated. */
+  async function showAppliedChanges(
+    call: string,
+    { worker_session_id: worker, changed_files, applied }: Changes,
+  ): Promise<void> {
+    if (applied !== true || changed_files.length === 0 || calls.get(call)?.isolated === true) return;
     const locations = changed_files.flatMap(({ path }) => listLocations(cwd, { path }));
     await send({ sessionUpdate: 'tool_call_update', toolCallId: call, kind: 'edit', locations });
+    const files = worker === null ? [] : await parts.readChangedFiles(worker);
+    if (files.length > 0) await sendCallContent(call, { diffs: toDiffContent(cwd, files) });
   }
 
   async function completeWorker(call: string, success: boolean, changes: Changes): Promise<void> {
     await showAppliedChanges(call, changes);
-    if (runsOn(call, true)) await completeToolCall(call, success);
+    if (runsOn(call, true)) {
+      await completeToolCall(call, success);
+      contents.forget(call);
+    }
     await sendIfAny(plan.setStatus(call, 'completed'));
   }
 
@@ -209,7 +235,8 @@ export function createUpdates({ session, cwd, send, getContextWindow: windowOf }
     if (!runsOn(call, !block.is_error)) await completeToolCall(call, !block.is_error);
     else if (calls.get(call)?.done === true) return;
     const text = joinText(block.content as readonly ContentBlock[]);
-    await send({ sessionUpdate: 'tool_call_update', toolCallId: call, content: toTextContent(text) });
+    await sendCallContent(call, { text });
+    if (!runsOn(call, !block.is_error)) contents.forget(call);
   }
 
   return {

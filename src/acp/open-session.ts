@@ -46,7 +46,21 @@ export function openSession(parts: SessionParts): OpenSession {
   };
   const getContextWindow = (model: string) =>
     models.find((one) => one.id === model)?.capabilities.max_context_tokens ?? 0;
-  const updates = createUpdates({ session: id, cwd: session.workspace_path, send, getContextWindow });
+  const updates = createUpdates({
+    session: id,
+    cwd: session.workspace_path,
+    send,
+    readChangedFiles: async (worker) => {
+      try {
+        return (await client.getChangedFiles(worker)).files;
+      } catch (error) {
+        // The update goes without them: it names the files all the same.
+        if (!closed.signal.aborted) onError(error);
+        return [];
+      }
+    },
+    getContextWindow,
+  });
   const own = new Set<string>();
   let markReady: () => void = () => {};
   let rejectReady: (error: unknown) => void = () => {};

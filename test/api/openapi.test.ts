@@ -230,6 +230,7 @@ describe('what is sent', () => {
     const { worker_session_id } = await ask('POST', `${base}/delegations`, isolated);
     await server.event('delegate.completed', ({ payload }) => payload.worker_session_id === worker_session_id);
     await ask('GET', `/delegations/${worker_session_id}/diff`);
+    await ask('GET', `/delegations/${worker_session_id}/files`);
     await ask('POST', `/delegations/${worker_session_id}/apply`);
     await ask('GET', '/worktrees');
     await ask('POST', '/worktrees/prune', { all: true });

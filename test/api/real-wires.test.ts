@@ -4,7 +4,7 @@ import path from 'node:path';
 import { Decimal } from 'decimal.js';
 import { describe, expect, test } from 'vitest';
 import { createStyle } from '#cli/terminal.ts';
-import { writeDemoReport } from '#server/commands/demo.ts';
+import { writeDemoReport } from '#server/commands/demo-report.ts';
 import { copyExample, JOB_PROVIDERS, type JobRole, type JobStep, jobRole, playJob } from '../support/demo-job.ts';
 import { tempFolder } from '../support/engine.ts';
 import type { FakeCall } from '../support/fake-provider.ts';

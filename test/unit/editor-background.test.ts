@@ -20,7 +20,8 @@ const message = (role: string, content: object[], metadata: object = {}) =>
 async function statuses(background: boolean, end: 'delegate.completed' | 'delegate.failed'): Promise<unknown[]> {
   const sent: SessionUpdate[] = [];
   const send = async (update: SessionUpdate) => void sent.push(update);
-  const updates = createUpdates({ session: SESSION, cwd: '/', send, getContextWindow: () => 1 });
+  const readChangedFiles = async () => [];
+  const updates = createUpdates({ session: SESSION, cwd: '/', send, readChangedFiles, getContextWindow: () => 1 });
   const call = { tool_use_id: 'tu_1', tool_name: 'delegate' };
   await updates.event(event('tool.use_start', call));
   await updates.event(event('tool.use_end', { tool_use_id: 'tu_1', final_input: { task: 'look', background } }));

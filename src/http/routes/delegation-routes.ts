@@ -1,8 +1,15 @@
 // `/sessions/{id}/delegations`: start a worker directly (19 §3.1); `/delegations`: what it changed in a worktree (20 §2.5).
-import { applyKeptChanges, listKeptWorktrees, pruneWorktrees, readChangesDiff } from '#core/engine/manage-worktrees.ts';
+import {
+  applyKeptChanges,
+  listKeptWorktrees,
+  pruneWorktrees,
+  readChangedTexts,
+  readChangesDiff,
+} from '#core/engine/manage-worktrees.ts';
 import { readDelegationResult, submitDelegation, waitForDelegation } from '#core/engine/submit-work.ts';
 import {
   AppliedChangesSchema,
+  ChangedTextsSchema,
   ChangesDiffSchema,
   DelegationReceiptSchema,
   DelegationResultSchema,
@@ -94,6 +101,23 @@ export function delegationRoutes(app: HttpApp, deps: RouteDeps): void {
       },
     },
     async (request, reply) => reply.send(await readChangesDiff(engine, request.params.worker_session_id)),
+  );
+
+  app.get(
+    '/delegations/:worker_session_id/files',
+    {
+      schema: {
+        params: WorkerSessionParams,
+        ...operation({
+          id: 'getChangedFiles',
+          tag: 'workers',
+          summary: 'Read the old and the new text of each text file that a worker changed in its worktree.',
+          results: { 200: ChangedTextsSchema },
+          errors: ['validation_error', 'not_found', 'turn_in_flight'],
+        }),
+      },
+    },
+    async (request, reply) => reply.send(await readChangedTexts(engine, request.params.worker_session_id)),
   );
 
   app.get(

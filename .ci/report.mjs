@@ -81,6 +81,9 @@ if (retried.length > MAX_RETRIED) {
   passed -= refused.length;
 }
 for (const step of failedSteps) console.log(`failed step: ${step}`);
+// Last, so that whoever sees only the end of the output sees them.
+for (const { file, fullName, failureMessages } of tests.filter(({ status }) => status === 'failed'))
+  console.log(`failed: ${file}: ${fullName}: ${failureMessages[0]?.split('\n')[0] ?? ''}`);
 // A file that does not load, an error outside a test, or another step fails no test of the report; it still counts as one failure.
 if (failed === 0 && (failedSteps.length > 0 || report === null)) failed = 1;
 console.log(`${passed} passed, ${failed} failed`);

@@ -16,7 +16,7 @@ import type { OnReached } from './scalars.ts';
 import type { Disposition, SessionRecord } from './session.ts';
 import type { ToolCallStatus } from './tool.ts';
 import type { TurnInputRecord, TurnRecord, UserScore } from './turn.ts';
-import type { SessionWorker, TrustedFile } from './worker-definition.ts';
+import type { SessionWorker, TrustedText } from './worker-definition.ts';
 
 /** How a turn ended: the columns written with its terminal event. */
 export type TurnOutcome = Pick<
@@ -201,7 +201,7 @@ export type Write =
   /** Fails the batch with `worker_exists` when the tree has one of the name. */
   | { readonly kind: 'worker.insert'; readonly worker: SessionWorker }
   /** In place of what was trusted of this path before. */
-  | { readonly kind: 'trusted_file.put'; readonly file: TrustedFile }
+  | { readonly kind: 'trusted_file.put'; readonly file: TrustedText }
   | { readonly kind: 'trusted_file.remove'; readonly workspace_path: string; readonly path: string }
   /** Takes the place of the worker of its tree, name and creating session. */
   | { readonly kind: 'worker.replace'; readonly worker: SessionWorker }

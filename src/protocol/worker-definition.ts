@@ -181,3 +181,8 @@ export interface TrustedFile extends FileDigest {
   /** Unix milliseconds. */
   readonly trusted_at: number;
 }
+
+/** Its text is null where it was trusted before texts were stored, or cannot be stored. */
+export interface TrustedText extends TrustedFile {
+  readonly content: string | null;
+}

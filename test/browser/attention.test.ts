@@ -1,4 +1,6 @@
 // What runs and what waits for a person, told apart in the navigation and the overview (17 §3).
+import fs from 'node:fs';
+import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { until } from '../support/until.ts';
@@ -44,6 +46,46 @@ describe.skipIf(browserEndpoint === null)('the overview', () => {
     await panel('Running').getByRole('link', { name: 'this never ends' }).waitFor();
     expect(await panel('Running').locator('li').count()).toBe(1);
     await expectWhole(page, 'the overview with sessions that wait');
+    expect(errors).toEqual([]);
+  });
+
+  // Promise 20.23: the dashboard lists a file that waits for trust, with the difference to what was trusted before.
+  test('lists a file that waits for trust; its difference to what was trusted is shown where a person trusts it', async () => {
+    const file = '.metis/checks.yaml';
+    const { url, client, workspace } = await startBrowserServer({
+      scenario: scenario(planner({ text: 'ok' })),
+      files: { [file]: 'test: { command: "npm test" }\n' },
+    });
+    await client.createSession({ workspace_path: workspace });
+    const { page, errors } = await openTab(`${url}/#/overview`);
+    const attention = page
+      .locator('.list-panel')
+      .filter({ has: page.getByRole('heading', { name: 'Needs attention' }) });
+    await attention.getByRole('link', { name: `Trust ${file}?` }).click();
+    const panel = page.getByRole('region', { name: 'Trusted files' });
+    await panel.getByText('1 file to review').waitFor();
+    await panel.getByText('not trusted', { exact: true }).waitFor();
+    await panel.getByText('Content', { exact: true }).click();
+    const content = panel.getByRole('figure', { name: `Content of ${file}` });
+    await content.getByText('+ test: { command: "npm test" }').waitFor();
+    await panel.getByRole('button', { name: 'Trust this content' }).click();
+    await panel.getByText('trusted', { exact: true }).waitFor();
+    const trusted = async () => (await client.listTrustedFiles({ workspace_path: workspace })).files[0]!.trusted;
+    expect(await trusted()).toBe(true);
+
+    // What is trusted is what was shown: a file that changes behind the page is refused.
+    fs.writeFileSync(path.join(workspace, file), 'test: { command: "true" }\n');
+    await page.reload();
+    await panel.getByText('What changed').click();
+    await content.getByText('- test: { command: "npm test" }').waitFor();
+    await content.getByText('+ test: { command: "true" }').waitFor();
+    await expectWhole(page, 'workers with a changed file');
+    fs.writeFileSync(path.join(workspace, file), 'test: { command: "rm -rf ." }\n');
+    await panel.getByRole('button', { name: 'Trust this content' }).click();
+    await panel.getByRole('alert').getByText('read the file again').waitFor();
+    expect(await trusted()).toBe(false);
+    await panel.getByRole('button', { name: 'Revoke trust' }).click();
+    await panel.getByText('not trusted', { exact: true }).waitFor();
     expect(errors).toEqual([]);
   });
 });

@@ -8,7 +8,7 @@ import { startBrowserServer } from './server.ts';
 const PLACES: Readonly<Record<string, readonly RegExp[]>> = {
   overview: [
     /A session appears here while it works on a message/,
-    /Approvals, reached caps, failed turns and refused keys appear here/,
+    /Approvals, reached caps, failed turns, refused keys and files that need your trust appear here/,
     /A session appears here when a model has answered/,
     /Open a session under Sessions, or watch one without a key/,
   ],

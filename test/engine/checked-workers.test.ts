@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
 import { scoreTurn } from '#core/engine/control-turn.ts';
-import { listTrust, trustFile } from '#core/engine/manage-workers.ts';
+import { listTrust, trustFile } from '#core/engine/manage-trust.ts';
 import { defaultConfig } from '#protocol/config.ts';
 import type { WorkerChanges } from '#protocol/file-change.ts';
 import type { SessionId, TurnId } from '#protocol/ids.ts';

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
-import { listTrust, trustFile } from '#core/engine/manage-workers.ts';
+import { listTrust, trustFile } from '#core/engine/manage-trust.ts';
 import type { TestEngine } from '../support/engine.ts';
 import { delegate, planner, scenario } from '../support/scenario.ts';
 import {

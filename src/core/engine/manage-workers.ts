@@ -1,31 +1,26 @@
 // Creates, replaces, locks and deletes the workers of a project (13 §10).
 
-import type { TrustedFileInfo } from '#protocol/api/approval-bodies.ts';
 import type { ToolList } from '#protocol/api/server-bodies.ts';
 import type { WorkerDetail, WorkerInfo } from '#protocol/api/worker-bodies.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { AppError, type Issue, validationError } from '#protocol/errors.ts';
 import { draft } from '#protocol/event.ts';
-import { WORKSPACE_SETTINGS_FILE } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { compareText } from '#protocol/text/compare-text.ts';
 import type { FoundWorker, SessionWorker, WorkerDefinition } from '#protocol/worker-definition.ts';
-import { CHECKS_FILE } from '../policy/delegation/checks.ts';
 import { appendLine, checkDefinition, readDefinition } from '../policy/workers/read-definition.ts';
 import { formatDefinition, type Made, toWorkerDetail, toWorkerInfo } from '../policy/workers/write-definition.ts';
-import { listCheckWidenings } from './definitions/find-checks.ts';
 import {
   checkWorker,
   createCheckContext,
   findProjectWorker,
   listAllowedWorkers,
   listProjectWorkers,
-  listWorkerWidenings,
   resolveSessionWorker,
 } from './definitions/find-workers.ts';
-import { listSettingsWidenings } from './definitions/worktree-settings.ts';
+import { storeTrust } from './definitions/trusted-files.ts';
 import { resolveWorkspace } from './session/session-records.ts';
-import type { DefinitionsEngine, Engine, ModelCatalog, Runtime, Storage, Toolbox } from './state/engine.ts';
+import type { DefinitionsEngine, Engine, ModelCatalog, Storage, Toolbox } from './state/engine.ts';
 
 /** Exactly one of the two is set. */
 interface GivenDefinition {
@@ -168,10 +163,9 @@ async function saveDefinition(
   );
   // Saving a definition trusts its bytes; its prompt file is a separate file.
   const [file] = (await engine.library.find(root, definition.name))?.sources ?? [];
-  if (file !== undefined) {
-    const trusted = { workspace_path: root, ...file, trusted_by: 'user', trusted_at: engine.clock.now() };
-    await engine.journal.commit({ writes: [{ kind: 'trusted_file.put', file: trusted }], emit: [] });
-  }
+  const saved = file === undefined ? null : await engine.library.readText(root, file.path);
+  if (saved?.ok && saved.value.sha256 === file?.sha256)
+    await storeTrust(engine, root, { path: file.path, ...saved.value });
   const worker = await findProjectWorker(engine, root, definition.name);
   if (worker === null) throw new AppError('internal_error', 'the saved worker is not there any more');
   return worker;
@@ -260,101 +254,4 @@ export async function listTools(engine: Engine, workspace: string): Promise<Tool
     })),
     problems: [...engine.tools.problems(root)],
   };
-}
-
-// Trusts the bytes of a file that lets more run without approval, or revokes that trust (20 §11).
-
-/** The name of every caller, until callers have names. */
-const ANY_CALLER = 'user';
-
-/**
- * Every file that is trusted or waits for trust, by path. With `path` that file alone, of any kind, with its content.
- * Throws `not_found` (workspace, file) or `workspace_not_allowed`.
- */
-export async function listTrust(
-  engine: Engine,
-  workspace: string,
-  path: string | null,
-): Promise<readonly TrustedFileInfo[]> {
-  const root = await resolveWorkspace(engine, workspace);
-  const widenings = await collectWidenings(engine, root);
-  if (path !== null) {
-    const file = await readFile(engine, root, path);
-    return [{ ...(await describeFile(engine, root, path, widenings)), content: file.text }];
-  }
-  const stored = await engine.store.trustedFiles.list(root);
-  const paths = new Set([...stored.map((file) => file.path), ...widenings.keys()]);
-  return Promise.all([...paths].sort().map((file) => describeFile(engine, root, file, widenings)));
-}
-
-/** Throws `validation_error` where the file differs from the one that was read, `not_found` (workspace, file) or `workspace_not_allowed`. */
-export async function trustFile(
-  engine: Engine,
-  { workspace_path, path, sha256 }: { readonly workspace_path: string; readonly path: string; readonly sha256: string },
-): Promise<TrustedFileInfo> {
-  const root = await resolveWorkspace(engine, workspace_path);
-  const file = await readFile(engine, root, path);
-  if (file.sha256 !== sha256)
-    throw validationError([
-      { path: 'sha256', message: `is not that of ${path}, which is ${file.sha256}: read the file again` },
-    ]);
-  const trusted = { workspace_path: root, path, sha256, trusted_by: ANY_CALLER, trusted_at: engine.clock.now() };
-  await engine.journal.commit({ writes: [{ kind: 'trusted_file.put', file: trusted }], emit: [] });
-  return describeFile(engine, root, path, await collectWidenings(engine, root));
-}
-
-/** Throws `not_found` (workspace, trust) or `workspace_not_allowed`. */
-export async function untrustFile(engine: Engine, workspace: string, path: string): Promise<void> {
-  const root = await resolveWorkspace(engine, workspace);
-  if ((await engine.store.trustedFiles.digest(root, path)) === null)
-    throw new AppError('not_found', `${path} is not trusted in ${root}`, { resource: 'trust' });
-  await engine.journal.commit({
-    writes: [{ kind: 'trusted_file.remove', workspace_path: root, path }],
-    emit: [],
-  });
-}
-
-/** The permissions that each worker file, the file of worktree settings and the file of checks request, by path. */
-async function collectWidenings(
-  engine: Runtime & Toolbox,
-  root: string,
-): Promise<ReadonlyMap<string, readonly string[]>> {
-  const toolset = engine.tools.knownTools(root);
-  const byPath = new Map<string, string[]>();
-  for (const worker of await engine.library.list(root)) {
-    const widens = listWorkerWidenings(engine, worker, toolset).map((one) => `worker ${worker.name}: ${one.widens}`);
-    if (widens.length > 0)
-      for (const { path } of worker.sources) byPath.set(path, [...(byPath.get(path) ?? []), ...widens]);
-  }
-  const settings = await listSettingsWidenings(engine, root);
-  if (settings.length > 0) byPath.set(WORKSPACE_SETTINGS_FILE, [...settings]);
-  const checks = await listCheckWidenings(engine, root);
-  if (checks.length > 0) byPath.set(CHECKS_FILE, [...checks]);
-  return byPath;
-}
-
-async function describeFile(
-  engine: Storage & Toolbox,
-  root: string,
-  path: string,
-  widenings: ReadonlyMap<string, readonly string[]>,
-): Promise<TrustedFileInfo> {
-  const stored = (await engine.store.trustedFiles.list(root)).find((file) => file.path === path) ?? null;
-  const current = await engine.library.readText(root, path);
-  const sha256 = current.ok ? current.value.sha256 : null;
-  return {
-    path,
-    trusted: sha256 !== null && sha256 === stored?.sha256,
-    sha256,
-    trusted_sha256: stored?.sha256 ?? null,
-    trusted_by: stored?.trusted_by ?? null,
-    trusted_at: stored === null ? null : isoTime(stored.trusted_at),
-    widens: [...(widenings.get(path) ?? [])],
-  };
-}
-
-async function readFile(engine: Pick<Toolbox, 'library'>, root: string, path: string) {
-  const read = await engine.library.readText(root, path);
-  if (!read.ok) throw new AppError('not_found', `${path} in ${root} ${read.error}`, { resource: 'file' });
-  return read.value;
 }

@@ -14,7 +14,7 @@ import type { Door, OnReached } from '#protocol/scalars.ts';
 import type { Session, SessionRecord, SessionStatus } from '#protocol/session.ts';
 import type { ToolCallStatus } from '#protocol/tool.ts';
 import type { Turn, TurnInputRecord, TurnRecord } from '#protocol/turn.ts';
-import type { SessionWorker, TrustedFile } from '#protocol/worker-definition.ts';
+import type { SessionWorker, TrustedFile, TrustedText } from '#protocol/worker-definition.ts';
 import type { ConfirmationRow, IdempotencyRow } from './journal-writer.ts';
 import type { PatternReader } from './learned-turns.ts';
 
@@ -280,8 +280,10 @@ export interface SessionWorkerReader {
 export interface TrustedFileReader {
   /** SHA-256 of the bytes that are trusted; null where the file is not trusted. `path` is relative to the workspace. */
   digest(workspace: string, path: string): Promise<string | null>;
-  /** By path. */
+  /** By path, without their texts. */
   list(workspace: string): Promise<readonly TrustedFile[]>;
+  /** With its text; null where the file is not trusted. */
+  find(workspace: string, path: string): Promise<TrustedText | null>;
 }
 
 /** Worktrees of workers (20 §2). */

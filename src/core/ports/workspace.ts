@@ -138,13 +138,20 @@ export interface Workspaces {
   globalRoutingFile(): Promise<RoutingFile>;
 }
 
+/** A text file of the workspace as it was read. */
+export interface WorkspaceText {
+  readonly text: string;
+  /** Of its bytes. */
+  readonly sha256: string;
+}
+
 // The definitions of named workers in a workspace (13 §3).
 
 export interface WorkerLibrary {
   /** The current definition on disk, valid or not; null when no file of the workspace has the name. */
   find(root: string, name: string): Promise<FoundWorker | null>;
   /** A text file of the workspace, up to the size of a definition, with its digest; else why there is none to be read. */
-  readText(root: string, path: string): Promise<Result<{ readonly text: string; readonly sha256: string }, string>>;
+  readText(root: string, path: string): Promise<Result<WorkspaceText, string>>;
   /** Every one by name, invalid ones included. Only files that changed since the last time are read. */
   list(root: string): Promise<readonly FoundWorker[]>;
   /** A definition that is in no file of the workspace, with its prompt and schema from there. */

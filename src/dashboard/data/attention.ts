@@ -1,13 +1,14 @@
 // What waits for a person, over all sessions: one list for the badge of the navigation and the box of the overview.
 import type { Session } from '#client/client.ts';
 import { waitingEnds } from '#client/stream-items.ts';
-import { formatPlace } from '../shell/place.ts';
+import { baseName } from '../format/format.ts';
+import { formatPlace, formatPlaceWithQuery } from '../shell/place.ts';
 import { getTitle, type Pulse } from './queries.ts';
 
 export interface AttentionItem {
   readonly id: string;
-  readonly kind: 'approval' | 'budget' | 'interrupted' | 'failed' | 'key';
-  /** `Run`, with `code` after it. */
+  readonly kind: 'approval' | 'budget' | 'interrupted' | 'failed' | 'key' | 'trust';
+  /** `Run`, with `code` after it, as a question. */
   readonly text: string;
   readonly code?: string;
   /** The session it is about, or what there is to know of it. */
@@ -19,7 +20,7 @@ export interface AttentionItem {
 
 /** Approvals first, since they expire. `titles` has the sessions that are known by id. */
 export function listAttention(
-  { approvals, active, failed }: Pulse,
+  { approvals, active, failed, untrusted }: Pulse,
   titles: ReadonlyMap<string, Session | null>,
 ): readonly AttentionItem[] {
   return [
@@ -52,6 +53,16 @@ export function listAttention(
         text: `The key of ${provider} is not accepted`,
         note: 'Replace the key, then retry the turns that failed.',
         place: formatPlace('models'),
+      }),
+    ),
+    ...untrusted.map(
+      ({ workspace, path }): AttentionItem => ({
+        id: `${workspace} ${path}`,
+        kind: 'trust',
+        text: 'Trust',
+        code: path,
+        note: baseName(workspace),
+        place: formatPlaceWithQuery('workers', { workspace }),
       }),
     ),
   ];

@@ -1,7 +1,7 @@
 // Lists that stay current: asked again every two seconds while the page is visible (17 §3).
 import { createContext } from 'preact';
 import { useCallback, useContext, useEffect, useRef, useState } from 'preact/hooks';
-import { ApiError, type Confirmation, type Health, type Session } from '#client/client.ts';
+import { ApiError, type Confirmation, type Health, type Session, type TrustedFileInfo } from '#client/client.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { readClientName } from '#protocol/text/client-ref.ts';
 import { baseName } from '../format/format.ts';
@@ -134,11 +134,16 @@ function usePaths(isShown: (session: Session) => boolean): Polled<readonly strin
   return usePolled(
     async (signal) => {
       const { sessions } = await client.listSessions({ limit: PAGE }, { signal });
-      return [...new Set(sessions.filter(isShown).map(({ workspace_path }) => workspace_path))];
+      return collectPaths(sessions, isShown);
     },
     'workspaces',
     EVERY_MS,
   );
+}
+
+/** Each once, that of the first session first. */
+function collectPaths(sessions: readonly Session[], isShown: (session: Session) => boolean): readonly string[] {
+  return [...new Set(sessions.filter(isShown).map(({ workspace_path }) => workspace_path))];
 }
 
 /** Paths by their SHA-256; empty where the browser computes none (http to another host). */
@@ -187,18 +192,27 @@ export interface Pulse {
   readonly active: readonly Session[];
   /** Open sessions whose newest turn failed within a day, newest first. */
   readonly failed: readonly Session[];
+  /** Files that ask for trust, of the workspaces of the newest sessions. */
+  readonly untrusted: readonly UntrustedFile[];
+}
+
+export interface UntrustedFile {
+  readonly workspace: string;
+  readonly path: string;
 }
 
 /** How the server is and what it asks; a page without a token asks for one, since the second wants it. */
 export function usePulse(): Polled<Pulse> {
   const { client } = useApi();
   const readFailed = useFailed();
+  const readUntrusted = useUntrusted();
   return usePolled(async (signal) => {
-    const [health, { confirmations, next_cursor }, { sessions }, failed] = await Promise.all([
+    const [health, { confirmations, next_cursor }, { sessions }, failed, untrusted] = await Promise.all([
       client.getHealth({ signal }),
       client.listConfirmations({ limit: MOST }, { signal }),
       client.listSessions({ status: ['running', 'interrupted'], limit: MOST_ACTIVE }, { signal }),
       readFailed(signal),
+      readUntrusted(signal),
     ]);
     const open = new Set(sessions.map(({ id }) => id));
     return {
@@ -207,6 +221,7 @@ export function usePulse(): Polled<Pulse> {
       more: next_cursor !== null,
       active: sessions,
       failed: failed.filter(({ id }) => !open.has(id)),
+      untrusted,
     };
   }, 'pulse');
 }
@@ -222,6 +237,39 @@ function useFailed(): (signal: AbortSignal) => Promise<readonly Session[]> {
     const recent = sessions.filter(({ failure }) => Date.parse(failure?.failed_at ?? '') > now - DAY_MS);
     last.current = { at: now, sessions: recent };
     return recent;
+  };
+}
+
+const MOST_WORKSPACES = 10;
+const UNTRUSTED_MS = 10_000;
+
+/** It is there, asks for more than it would get without trust, and is not trusted as it is. */
+export function isWaitingForTrust({ trusted, sha256, widens }: TrustedFileInfo): boolean {
+  return !trusted && sha256 !== null && widens.length > 0;
+}
+
+/** Asked still more seldom, since the server looks at every definition of a workspace for it. */
+function useUntrusted(): (signal: AbortSignal) => Promise<readonly UntrustedFile[]> {
+  const { client } = useApi();
+  const last = useRef<{ readonly at: number; readonly files: readonly UntrustedFile[] } | null>(null);
+  const listUntrusted = async (workspace: string, signal: AbortSignal) => {
+    try {
+      const { files } = await client.listTrustedFiles({ workspace_path: workspace }, { signal });
+      return files.filter(isWaitingForTrust).map(({ path }) => ({ workspace, path }));
+    } catch (error) {
+      // A folder that is gone, or that this server may not read any more.
+      if (error instanceof ApiError && error.code !== 'unauthorized') return [];
+      throw error;
+    }
+  };
+  return async (signal) => {
+    const now = systemClock.now();
+    if (last.current !== null && now - last.current.at < UNTRUSTED_MS) return last.current.files;
+    const { sessions } = await client.listSessions({ limit: PAGE }, { signal });
+    const paths = collectPaths(sessions, hasFiles).slice(0, MOST_WORKSPACES);
+    const found = await Promise.all(paths.map((path) => listUntrusted(path, signal)));
+    last.current = { at: now, files: found.flat() };
+    return last.current.files;
   };
 }
 

@@ -1,15 +1,13 @@
 // What a workspace offers: named workers, tools, and trusted files (09 §11.3, 13 §10, 20 §11).
 import { z } from 'zod';
+import { listTrust, trustFile, untrustFile } from '#core/engine/manage-trust.ts';
 import {
   createWorkerDefinition,
   deleteWorkerDefinition,
   getWorkerDefinition,
   listTools,
-  listTrust,
   listWorkerDefinitions,
   replaceWorkerDefinition,
-  trustFile,
-  untrustFile,
 } from '#core/engine/manage-workers.ts';
 import {
   TrustedFileSchema,

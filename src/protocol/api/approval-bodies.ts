@@ -35,6 +35,8 @@ export const TrustedFileSchema = z.object({
   widens: z.array(z.string()),
   /** Present only when the request named one file. */
   content: z.string().optional(),
+  /** The content that is trusted, likewise; null when the file is not trusted or its text was not stored. */
+  trusted_content: z.string().nullable().optional(),
 });
 export type TrustedFileInfo = z.infer<typeof TrustedFileSchema>;
 

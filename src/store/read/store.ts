@@ -4,7 +4,7 @@ import type { PriceVersionRecord, PriceVersions } from '#core/ports/price-versio
 import type { SessionTokens, Store } from '#core/ports/store-reader.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { StorageFault } from '#protocol/journal-batch.ts';
-import type { SessionWorker, TrustedFile } from '#protocol/worker-definition.ts';
+import type { SessionWorker, TrustedFile, TrustedText } from '#protocol/worker-definition.ts';
 import { type AttemptRow, attemptRecord, type WorktreeRow, worktreeRecord } from '../schema/rows.ts';
 import { createConfirmationReader } from './approvals.ts';
 import { NO_CACHES, type ReadCaches } from './caches.ts';
@@ -28,7 +28,9 @@ const PROBE = "INSERT INTO meta (key, value) VALUES ('probe', '') ON CONFLICT (k
 const WORKER = 'SELECT * FROM worker_definitions WHERE root_session_id = ? AND name = ?';
 const WORKERS = 'SELECT * FROM worker_definitions WHERE root_session_id = ? ORDER BY name';
 const TRUSTED_DIGEST = 'SELECT sha256 FROM trusted_files WHERE workspace_path = ? AND path = ?';
-const TRUSTED_FILES = 'SELECT * FROM trusted_files WHERE workspace_path = ? ORDER BY path';
+const TRUSTED_FILES = `SELECT workspace_path, path, sha256, trusted_by, trusted_at FROM trusted_files
+  WHERE workspace_path = ? ORDER BY path`;
+const TRUSTED_TEXT = 'SELECT * FROM trusted_files WHERE workspace_path = ? AND path = ?';
 
 const WORKTREE = 'SELECT * FROM worktrees WHERE session_id = ?';
 const WORKTREES = 'SELECT * FROM worktrees ORDER BY session_id DESC';
@@ -103,6 +105,7 @@ function createReaders(
       digest: async (workspace, path) =>
         (await reads.get<{ readonly sha256: string }>(TRUSTED_DIGEST, workspace, path))?.sha256 ?? null,
       list: (workspace) => reads.all<TrustedFile>(TRUSTED_FILES, workspace),
+      find: async (workspace, path) => (await reads.get<TrustedText>(TRUSTED_TEXT, workspace, path)) ?? null,
     },
     attempts: {
       list: async (toolUseId) => (await reads.all<AttemptRow>(ATTEMPTS, toolUseId)).map(attemptRecord),

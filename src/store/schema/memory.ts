@@ -65,6 +65,7 @@ export const trusted_files = sqliteTable(
     sha256: text().notNull(),
     trusted_by: text().notNull(),
     trusted_at: integer().notNull(),
+    content: text(),
   },
   (t) => [primaryKey({ columns: [t.workspace_path, t.path] })],
 );

@@ -40,10 +40,11 @@ const REPLACE_WORKER = `
     digest = @digest, edited_by_user = @edited_by_user, created_at = @created_at
   WHERE root_session_id = @root_session_id AND name = @name AND created_by_session_id = @created_by_session_id`;
 
-const PUT_TRUSTED_FILE = `INSERT INTO trusted_files (workspace_path, path, sha256, trusted_by, trusted_at)
-  VALUES (@workspace_path, @path, @sha256, @trusted_by, @trusted_at)
+const PUT_TRUSTED_FILE = `INSERT INTO trusted_files (workspace_path, path, sha256, trusted_by, trusted_at, content)
+  VALUES (@workspace_path, @path, @sha256, @trusted_by, @trusted_at, @content)
   ON CONFLICT (workspace_path, path) DO UPDATE SET
-    sha256 = excluded.sha256, trusted_by = excluded.trusted_by, trusted_at = excluded.trusted_at`;
+    sha256 = excluded.sha256, trusted_by = excluded.trusted_by, trusted_at = excluded.trusted_at,
+    content = excluded.content`;
 const REMOVE_TRUSTED_FILE = 'DELETE FROM trusted_files WHERE workspace_path = @workspace_path AND path = @path';
 
 const REMOVE_WORKTREE = 'DELETE FROM worktrees WHERE session_id = @session_id';

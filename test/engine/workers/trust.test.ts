@@ -96,6 +96,28 @@ describe('a worker whose file lets a command run without an approval', () => {
   });
 });
 
+// Promise 20.23: A changed file is listed beside the text that was trusted of it.
+it('the text that was trusted is kept beside the present one, over the API, from a saved definition and for text that no database takes', async () => {
+  const t = await startServer({ config, files: { [FILE]: `instructions: x\n${UNASKED}`, 'nul.md': 'a\0b' } });
+  const one = async (file = FILE) => (await listed(t, `&path=${file}`))[0];
+  expect(await one()).toMatchObject({ trusted: false, trusted_content: null });
+  await trustFile(t, FILE);
+  fs.writeFileSync(path.join(t.workspace, FILE), `instructions: é\n${UNASKED}`);
+  expect(await one()).toMatchObject({
+    trusted: false,
+    content: `instructions: é\n${UNASKED}`,
+    trusted_content: `instructions: x\n${UNASKED}`,
+  });
+  // The list has no contents.
+  expect((await listed(t))[0]).not.toHaveProperty('trusted_content');
+  const saved = { workspace_path: t.workspace, yaml: `name: w\ninstructions: y\n${UNASKED}` };
+  expect((await t.call('PUT', '/workers/w', saved)).status).toBe(200);
+  const { trusted, content, trusted_content } = await one();
+  expect([trusted, trusted_content]).toEqual([true, content]);
+  await trustFile(t, 'nul.md');
+  expect(await one('nul.md')).toMatchObject({ trusted: true, content: 'a\0b', trusted_content: null });
+});
+
 it('a file that widens nothing needs no trust: rules that ask, groups that are automatic, what the server allows anyway', async () => {
   const files = {
     'workers/asks.yaml': 'instructions: x\ntools: [shell]\ntool_rules: { shell: { approval_required: true } }',

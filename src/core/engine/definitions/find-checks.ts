@@ -9,6 +9,7 @@ import {
 import type { StoredCheck } from '#protocol/check.ts';
 import type { Result } from '#protocol/result.ts';
 import type { Runtime, Storage, Toolbox } from '../state/engine.ts';
+import { findTrustFault } from './trusted-files.ts';
 
 type ChecksEngine = Pick<Runtime, 'config'> & Pick<Storage, 'store'> & Pick<Toolbox, 'library'>;
 
@@ -21,17 +22,15 @@ export async function findCheck(
   return pickCheck(name, await readChecks(engine, root));
 }
 
-async function readChecks({ config, store, library }: ChecksEngine, root: string): Promise<FoundChecks> {
-  const server = config.checks;
+async function readChecks(engine: ChecksEngine, root: string): Promise<FoundChecks> {
+  const server = engine.config.checks;
   const ignoreFile = (fault: string | null): FoundChecks => ({ server, workspace: {}, fault });
-  const file = await library.readText(root, CHECKS_FILE);
+  const file = await engine.library.readText(root, CHECKS_FILE);
   if (!file.ok) return ignoreFile(null);
-  const trusted = await store.trustedFiles.digest(root, CHECKS_FILE);
-  const remedy = `Read it, then run: metis trust ${CHECKS_FILE}`;
-  if (trusted === null) return ignoreFile(`is not trusted. ${remedy}`);
-  if (trusted !== file.value.sha256) return ignoreFile(`has changed since it was trusted. ${remedy}`);
+  const distrust = await findTrustFault(engine, root, { path: CHECKS_FILE, sha256: file.value.sha256 });
+  if (distrust !== null) return ignoreFile(distrust);
   const checks = readChecksFile(file.value.text);
-  if (!checks.ok) return ignoreFile(`is not valid: ${checks.error}`);
+  if (!checks.ok) return ignoreFile(`${CHECKS_FILE} is not valid: ${checks.error}`);
   return { server, workspace: checks.value, fault: null };
 }
 

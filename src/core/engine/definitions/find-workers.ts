@@ -16,6 +16,7 @@ import {
   type WorkerProblem,
 } from '#protocol/worker-definition.ts';
 import type { DefinitionsEngine, ModelCatalog, Runtime, Storage, Toolbox } from '../state/engine.ts';
+import { findTrustFault } from './trusted-files.ts';
 
 // A worker file that removes an approval is valid only while its bytes are trusted (20 §11).
 
@@ -28,11 +29,11 @@ async function checkTrust(
 ): Promise<FoundWorker> {
   const widenings = listWorkerWidenings(engine, worker, toolset);
   if (widenings.length === 0) return worker;
-  const untrusted = await findUntrusted(engine, root, worker.sources);
-  if (untrusted === null) return worker;
+  const distrust = await findFirstFault(engine, root, worker.sources);
+  if (distrust === null) return worker;
   const describeWidening = ({ path, widens }: (typeof widenings)[number]): WorkerProblem => ({
     path,
-    message: `${widens}: ${untrusted.path} ${untrusted.state}. Read it, then run: metis trust ${untrusted.path}`,
+    message: `${widens}: ${distrust}`,
     file: worker.path,
     line: null,
   });
@@ -50,23 +51,17 @@ export function listWorkerWidenings(
   return listWidenings(definition, { confirmation, dynamic: workers.dynamic, tools: toolset.definitions() });
 }
 
-/** The first file whose bytes are not trusted; null when all are. */
-async function findUntrusted(
+/** Of the first file whose bytes are not trusted; null when all are. */
+async function findFirstFault(
   engine: Pick<Storage, 'store'>,
   root: string,
   sources: readonly FileDigest[],
-): Promise<Untrusted | null> {
-  for (const { path, sha256 } of sources) {
-    const trusted = await engine.store.trustedFiles.digest(root, path);
-    if (trusted === null) return { path, state: 'is not trusted' };
-    if (trusted !== sha256) return { path, state: 'has changed since it was trusted' };
+): Promise<string | null> {
+  for (const source of sources) {
+    const fault = await findTrustFault(engine, root, source);
+    if (fault !== null) return fault;
   }
   return null;
-}
-
-interface Untrusted {
-  readonly path: string;
-  readonly state: string;
 }
 
 // Checks a definition against its environment: names, models, schemas and other workers of this server (13 §3.2).

@@ -3,26 +3,25 @@ import { describeWorkspaceSettings, readWorkspaceSettings } from '#core/policy/d
 import { WORKSPACE_SETTINGS_FILE, type WorktreeSettings } from '#protocol/file-change.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import type { Runtime, Storage, Toolbox } from '../state/engine.ts';
+import { findTrustFault } from './trusted-files.ts';
 
 type SettingsEngine = Pick<Runtime, 'config'> & Pick<Storage, 'store'> & Pick<Toolbox, 'library'>;
 
 /** A key of the trusted file wins over the server's. The error states why the file does not count, and the command that trusts it. */
 export async function resolveWorktreeSettings(
-  { config, store, library }: SettingsEngine,
+  engine: SettingsEngine,
   workspace: string,
 ): Promise<Result<WorktreeSettings, string>> {
-  const server = selectServerSettings(config);
-  const file = await library.readText(workspace, WORKSPACE_SETTINGS_FILE);
+  const server = selectServerSettings(engine.config);
+  const file = await engine.library.readText(workspace, WORKSPACE_SETTINGS_FILE);
   if (!file.ok && file.error === 'is missing') return ok(server);
   if (!file.ok) return err(`${WORKSPACE_SETTINGS_FILE} ${file.error}`);
   const own = readWorkspaceSettings(file.value.text, server);
   if (!own.ok) return err(`${WORKSPACE_SETTINGS_FILE} is not valid: ${own.error}`);
   if (describeWorkspaceSettings(own.value).length === 0) return ok({ ...server, ...own.value });
-  const trusted = await store.trustedFiles.digest(workspace, WORKSPACE_SETTINGS_FILE);
-  const remedy = `Read it, then run: metis trust ${WORKSPACE_SETTINGS_FILE}`;
-  if (trusted === null) return err(`${WORKSPACE_SETTINGS_FILE} is not trusted. ${remedy}`);
-  if (trusted !== file.value.sha256)
-    return err(`${WORKSPACE_SETTINGS_FILE} has changed since it was trusted. ${remedy}`);
+  const source = { path: WORKSPACE_SETTINGS_FILE, sha256: file.value.sha256 };
+  const distrust = await findTrustFault(engine, workspace, source);
+  if (distrust !== null) return err(distrust);
   return ok({ ...server, ...own.value });
 }
 

@@ -54,7 +54,7 @@ export function pickCheck(name: string, { server, workspace, fault }: FoundCheck
   const names = [...new Set([...Object.keys(server), ...Object.keys(workspace)])].sort();
   let message = `there is no check "${cutText(name, 64)}"`;
   message += names.length === 0 ? '; none is configured' : `; there are: ${names.join(', ')}`;
-  if (fault !== null) message += `. ${CHECKS_FILE} ${fault}`;
+  if (fault !== null) message += `. ${fault}`;
   return err(message);
 }
 

@@ -104,7 +104,8 @@ function Attention() {
       {open === null && <p class="panel-note quiet">Loading…</p>}
       {open?.length === 0 && (
         <p class="panel-note quiet">
-          Nothing is waiting for you. Approvals, reached caps, failed turns and refused keys appear here.
+          Nothing is waiting for you. Approvals, reached caps, failed turns, refused keys and files that need your trust
+          appear here.
         </p>
       )}
       <ul>

@@ -9,6 +9,7 @@ import { Badge, Count, Money } from '#dashboard/parts/labels.tsx';
 import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
 import { type Column, Table } from '#dashboard/parts/table.tsx';
 import { goTo, type Place } from '#dashboard/shell/place.ts';
+import { TrustPanel } from './trust-panel.tsx';
 import { MayTouch, Source, WorkerModel } from './worker-limits.tsx';
 import { Problems, State } from './worker-problems.tsx';
 import {
@@ -160,6 +161,7 @@ function AllWorkers(props: {
           <Failure error={costs.error} title="The cost of the workers could not be loaded" retry={costs.reload} />
         )}
         <ToolProblems workspace={workspace} />
+        <TrustPanel workspace={workspace} />
         {workers === null && list.error === null && <Skeleton rows={6} />}
         {workers?.length === 0 && <NoWorkers workspace={workspace} />}
         {workers !== null && workers.length > 0 && (

@@ -1,6 +1,7 @@
 // A confirmation: one question to a person about one call, and its answer (09 §6, 05 §2).
 import { z } from 'zod';
 import { ToolConfirmationRequestedSchema } from './event/tool-events.ts';
+import { PersonRefSchema } from './people/person.ts';
 import { SessionIdSchema, TimeSchema, TurnIdSchema } from './scalars.ts';
 
 export const DecisionSchema = z.enum(['approve', 'reject', 'modify', 'timeout', 'cancelled']);
@@ -21,6 +22,8 @@ export const ConfirmationSchema = ToolConfirmationRequestedSchema.extend({
   reason: z.string().nullable(),
   resolved_by: ResolvedBySchema.nullable(),
   resolved_at: TimeSchema.nullable(),
+  /** The named token that answered it (23 §4). */
+  answered_by: PersonRefSchema.optional(),
 });
 /** The wire object of the list. */
 export type Confirmation = z.infer<typeof ConfirmationSchema>;

@@ -11,6 +11,7 @@ import type { ConfirmationId, MessageId, SessionId, ToolUseId, TurnId } from './
 import type { Fingerprint, PatternRecord } from './learned-pattern.ts';
 import type { StoredMessage, ToolResultBlock } from './message.ts';
 import type { Pusd } from './money.ts';
+import type { AuditRecord, Share, TokenRecord } from './people/person.ts';
 import type { Checkpoint } from './prompt-parts.ts';
 import type { OnReached } from './scalars.ts';
 import type { Disposition, SessionRecord } from './session.ts';
@@ -108,6 +109,14 @@ export type Write =
       readonly workspace_path: string;
       readonly at: number;
     }
+  | {
+      /** Of a root session and its workers, ended ones too. */
+      readonly kind: 'session.set_ownership';
+      readonly session_id: SessionId;
+      readonly owner: string | null;
+      readonly share: Share;
+      readonly at: number;
+    }
   | { readonly kind: 'session.set_policy_version'; readonly session_id: SessionId; readonly version: string | null }
   | {
       readonly kind: 'session.end';
@@ -196,8 +205,14 @@ export type Write =
       readonly reason: string | null;
       readonly modified: Readonly<Record<string, unknown>> | null;
       readonly resolved_by: 'user' | 'policy';
+      /** Id of the token that answered; absent = no named token. */
+      readonly answered_by?: string | null;
       readonly at: number;
     }
+  /** Fails the batch with `name_taken` when a token, a revoked one too, has the name. */
+  | { readonly kind: 'token.insert'; readonly token: TokenRecord }
+  | { readonly kind: 'token.revoke'; readonly id: string; readonly at: number }
+  | { readonly kind: 'audit.insert'; readonly entry: AuditRecord }
   /** Fails the batch with `worker_exists` when the tree has one of the name. */
   | { readonly kind: 'worker.insert'; readonly worker: SessionWorker }
   /** In place of what was trusted of this path before. */
@@ -260,6 +275,7 @@ type ConflictCode =
   | 'worker_exists'
   /** A client's name for a session that has one already. */
   | 'client_known'
+  | 'name_taken'
   | 'idempotency_exists';
 
 /** The state of the database refused the batch; nothing of it was written. */

@@ -1,6 +1,7 @@
 // A session: the record and its wire object (01 §7.1).
 import { z } from 'zod';
 import type { Pusd } from './money.ts';
+import { PersonRefSchema, type Share, ShareSchema } from './people/person.ts';
 import {
   ApprovalModeSchema,
   CountSchema,
@@ -103,6 +104,9 @@ export const SessionSchema = z.object({
   client: z.string().nullable(),
   /** The client's own name for the session. */
   client_ref: z.string().nullable(),
+  /** The token whose session it is (23 §1); null = no named token's. Both are absent where no person owns or shares it. */
+  owner: PersonRefSchema.nullable().optional(),
+  share: ShareSchema.optional(),
   title: z.string().nullable(),
   /** The task of a worker; its messages only refer to it. Null for a top-level session. */
   task: z.string().nullable(),
@@ -153,6 +157,9 @@ export interface SessionRecord {
   readonly client: string | null;
   /** Unique among a caller's top-level sessions, a worker's in its tree. */
   readonly client_ref: string | null;
+  /** Id of the token that owns it; of a worker, as its root. */
+  readonly owner: string | null;
+  readonly share: Share;
   readonly max_cost_pusd: Pusd | null;
   readonly on_reached: Session['on_reached'];
   readonly created_at: number;

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import type { MessageId } from './ids.ts';
 import { RoutingModeSchema, type TextBlock } from './message.ts';
+import { PersonRefSchema } from './people/person.ts';
 import {
   CountSchema,
   type Effort,
@@ -100,6 +101,8 @@ export const TurnSchema = z.object({
   inputs: z.array(TurnInputSchema),
   /** Null unless a person scored it. */
   user_score: UserScoreSchema.nullable(),
+  /** The named token that sent its message (23 §1). */
+  submitted_by: PersonRefSchema.optional(),
 });
 /** The wire object. */
 export type Turn = z.infer<typeof TurnSchema>;
@@ -135,6 +138,8 @@ export interface TurnRecord {
   readonly concluded_at: number | null;
   /** The message that asks for it, behind which one last model call is made. */
   readonly conclusion_message_id: MessageId | null;
+  /** Id of the token that sent its message; of a worker's turn, that of the turn which spawned it. */
+  readonly submitted_by: string | null;
 }
 
 export const OPEN_TURN_STATUSES = ['in_flight', 'cancelling', 'interrupted'] as const satisfies readonly TurnStatus[];

@@ -96,6 +96,8 @@ describe('one delegation', () => {
       door: null,
       search: null,
       failed: false,
+      owner: null,
+      reader: null,
       running_without_turn: [],
       before: null,
       limit: 10,

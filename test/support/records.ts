@@ -49,6 +49,8 @@ export function sessionRecord(of: Source, over: Partial<SessionRecord> = {}): Se
     client: null,
     client_ref: null,
     continues_session_id: null,
+    owner: null,
+    share: 'read',
     max_cost_pusd: null,
     on_reached: 'pause',
     created_at: of.time.now,
@@ -102,6 +104,7 @@ export function turnRecord(of: Source, session: SessionRecord, over: Partial<Tur
     resume_attempts: 0,
     concluded_at: null,
     conclusion_message_id: null,
+    submitted_by: null,
     ...over,
   };
 }

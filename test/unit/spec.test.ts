@@ -9,6 +9,7 @@ import { CATALOG } from '#protocol/event.ts';
 import * as conversation from '#store/schema/conversation.ts';
 import * as ledger from '#store/schema/ledger.ts';
 import * as memory from '#store/schema/memory.ts';
+import * as people from '#store/schema/people.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../..');
 const read = (file: string) => fs.readFileSync(path.join(ROOT, file), 'utf8');
@@ -47,7 +48,7 @@ it('the catalogue of events has every type, and no other', () => {
 
 it('the list of tables has every table of the database', () => {
   const section = between('01-model.md', '### 11.3', '### 11.4');
-  const tables = Object.values({ ...conversation, ...ledger, ...memory })
+  const tables = Object.values({ ...conversation, ...ledger, ...memory, ...people })
     .filter((value) => is(value, SQLiteTable))
     .map((table) => getTableName(table));
   const count = Number(/(\d+) tables:/.exec(section)?.[1]);

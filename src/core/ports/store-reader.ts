@@ -9,6 +9,7 @@ import type { CallChanges, WorktreeRecord } from '#protocol/file-change.ts';
 import type { ConfirmationId, EventId, MessageId, SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
 import type { Message, StoredMessage, ToolResultBlock } from '#protocol/message.ts';
 import type { Pusd } from '#protocol/money.ts';
+import type { AuditEntry, TokenRecord } from '#protocol/people/person.ts';
 import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import type { Door, OnReached } from '#protocol/scalars.ts';
 import type { Session, SessionRecord, SessionStatus } from '#protocol/session.ts';
@@ -30,8 +31,14 @@ export type SessionTokens = Pick<
   'input_tokens' | 'cached_input_tokens' | 'cache_creation_input_tokens' | 'output_tokens'
 > & { readonly session_id: SessionId };
 
+/** The id of a person who sees no private sessions of others; null = a reader who sees all. */
+export type Reader = { readonly id: string | null } | null;
+
 export interface SessionQuery {
   readonly workspace_path: string | null;
+  /** Id of a token whose sessions they are. */
+  readonly owner: string | null;
+  readonly reader: Reader;
   readonly include_workers: boolean;
   readonly status: readonly SessionStatus[] | null;
   readonly parent_session_id: string | null;
@@ -234,6 +241,7 @@ export interface ConfirmationReader {
   /** Oldest first; `session_id` includes its descendants; `after` is a confirmation id. */
   list(query: {
     readonly session_id: string | null;
+    readonly reader: Reader;
     readonly status: 'pending' | 'resolved' | 'all';
     readonly after: string | null;
     readonly limit: number;
@@ -259,6 +267,20 @@ export interface SpendReader {
   since(from: number): Promise<Pusd>;
   /** Sessions of a caller since this full hour (Unix ms). */
   sumCaller(caller: string, from: number): Promise<Pusd>;
+  /** Sessions that a person owns and turns that the person submitted, since this full day (Unix ms). */
+  sumOwner(owner: string, from: number): Promise<Pusd>;
+}
+
+/** Tokens made at run time, and what was done with the rights that tokens give (23 §2, §4). */
+export interface PeopleReader {
+  /** All that were ever made, by name. */
+  tokens(): Promise<readonly TokenRecord[]>;
+  /** Newest first; `before` is the id of an entry. */
+  audit(query: { readonly before: string | null; readonly limit: number }): Promise<Page<AuditEntry>>;
+  /** Ascending, those above an id. */
+  auditSince(after: string, limit: number): Promise<readonly AuditEntry[]>;
+  /** Sessions of each owner that have not ended. */
+  openSessions(): Promise<ReadonlyMap<string, number>>;
 }
 
 /** Calls of one session as the ledger has them, ascending by id. */
@@ -303,6 +325,7 @@ export interface AttemptReader {
 }
 
 export interface Store {
+  readonly people: PeopleReader;
   readonly attempts: AttemptReader;
   readonly worktrees: WorktreeReader;
   readonly workers: SessionWorkerReader;

@@ -42,7 +42,7 @@ export function confirmationRoutes(app: HttpApp, { engine }: RouteDeps): void {
       const { session_id = null, status } = filter;
       const after = decodeCursor(cursor, filter);
       if (session_id !== null) requireFound(await engine.store.sessions.record(session_id), 'session', session_id);
-      const page = await engine.store.confirmations.list({ session_id, status, after, limit });
+      const page = await engine.store.confirmations.list({ session_id, reader: null, status, after, limit });
       return reply.send({ confirmations: page.rows, next_cursor: encodeCursor(page.next, filter) });
     },
   );

@@ -113,6 +113,8 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency, owners }
         parent_session_id,
         worker_name,
         door,
+        owner: null,
+        reader: null,
         search: filter.q ?? null,
         failed: filter.failed,
         running_without_turn: listSessionsWithoutTurn(engine),

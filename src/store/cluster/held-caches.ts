@@ -45,6 +45,7 @@ export function createHeldCaches(trees: { holds(root: string): boolean }): HeldC
           if (values === null) sessions.drop(id);
           else sessions.change(id, values);
         }
+        for (const root of effects.trees) sessions.dropTree(root);
       },
       forget(ids) {
         for (const id of ids) {

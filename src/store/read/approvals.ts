@@ -1,15 +1,16 @@
 // Confirmations: open approvals and remembered decisions (09 §6, 13 §7.4).
 
-import type { ConfirmationReader } from '#core/ports/store-reader.ts';
-import { type ConfirmationRowStored, confirmationRow, wireConfirmation } from '../schema/rows.ts';
+import type { ConfirmationReader, Reader } from '#core/ports/store-reader.ts';
+import { type ConfirmationRowStored, confirmationRow, selectPersonName, wireConfirmation } from '../schema/rows.ts';
 import { WITH_TREE } from '../schema/words.ts';
+import { whereSeen } from './people.ts';
 import { type Reads, toPage } from './read-database.ts';
 
 /** Few approvals are open at a time, so SQLite must begin with their index in every query. */
 const PENDING = 'confirmations {index(confirmations_open)} WHERE decision IS NULL';
-/** Joins the worker definition, whose rule descriptions are shown to the approver. */
-const RULES =
-  '(SELECT worker_definition_json FROM sessions WHERE sessions.id = confirmations.session_id) AS worker_definition_json';
+/** The worker definition, whose rule descriptions are shown to the approver, and the name of who answered. */
+const RULES = `(SELECT worker_definition_json FROM sessions WHERE sessions.id = confirmations.session_id) AS worker_definition_json,
+  ${selectPersonName('confirmations.answered_by')}`;
 const FROM = {
   pending: PENDING,
   resolved: 'confirmations WHERE decision IS NOT NULL',
@@ -24,18 +25,24 @@ export const GRANT = `SELECT 1 AS found FROM confirmations
 
 export interface ConfirmationQuery {
   readonly session_id: string | null;
+  readonly reader: Reader;
   readonly status: keyof typeof FROM;
   readonly after: string | null;
   readonly limit: number;
 }
 
 /** Reads one row more than the page holds. */
-export function listQuery({ session_id, status, after, limit }: ConfirmationQuery) {
-  const scope = session_id === null ? '' : 'AND session_id IN (SELECT id FROM tree)';
+export function listQuery({ session_id, reader, status, after, limit }: ConfirmationQuery) {
+  const seen = whereSeen(reader, 'r');
+  const inTree = session_id === null ? '' : 'AND session_id IN (SELECT id FROM tree)';
+  const scope =
+    seen === null
+      ? inTree
+      : `${inTree} AND EXISTS (SELECT 1 FROM sessions r WHERE r.id = confirmations.root_session_id AND ${seen.sql})`;
   return {
     sql: `${session_id === null ? '' : WITH_TREE} SELECT *, ${RULES} FROM ${FROM[status]} ${scope}
       AND id > ? ORDER BY id LIMIT ?`,
-    values: [...(session_id === null ? [] : [session_id]), after ?? '', limit + 1],
+    values: [...(session_id === null ? [] : [session_id]), ...(seen?.values ?? []), after ?? '', limit + 1],
   };
 }
 

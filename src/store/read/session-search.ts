@@ -3,11 +3,12 @@ import { setImmediate } from 'node:timers/promises';
 import type { SessionQuery } from '#core/ports/store-reader.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { SessionStatus } from '#protocol/session.ts';
-import { LIMIT_AS_TEXT, type SessionRow } from '../schema/rows.ts';
+import { LIMIT_AS_TEXT, type SessionRow, selectPersonName } from '../schema/rows.ts';
 import { TURN_IS_OPEN } from '../schema/words.ts';
+import { whereSeen } from './people.ts';
 import type { Reads } from './read-database.ts';
 
-export const SELECT_SESSIONS = `SELECT s.*, ${LIMIT_AS_TEXT} FROM sessions s`;
+export const SELECT_SESSIONS = `SELECT s.*, ${LIMIT_AS_TEXT}, ${selectPersonName('s.owner')} FROM sessions s`;
 const IS_OPEN_TURN = `SELECT 1 FROM turns t WHERE t.session_id = s.id AND ${TURN_IS_OPEN}`;
 const STATUS_IS: Readonly<Record<SessionStatus, string>> = {
   ended: 's.ended_at IS NOT NULL',
@@ -91,6 +92,9 @@ function listQuery(
   if (query.worker_name !== null) add('s.worker_name = ?', query.worker_name);
   if (query.workspace_path !== null) add('s.workspace_path = ?', query.workspace_path);
   if (query.door !== null) add('s.door = ?', query.door);
+  if (query.owner !== null) add('s.owner = ?', query.owner);
+  const seen = whereSeen(query.reader, 's');
+  if (seen !== null) add(seen.sql, ...seen.values);
   if (query.before !== null) add('s.id < ?', query.before);
   if (first !== null) add('s.id >= ?', first);
   if (query.failed) add(HAS_FAILED);

@@ -168,7 +168,8 @@ export const FIRST_MESSAGE =
 export const STAMP = `
   SELECT s.parent_session_id, s.root_session_id, s.is_worker, s.workspace_hash,
     coalesce(s.worker_name, '') AS worker_name, coalesce(s.delegated_by_model, '') AS delegated_by_model,
-    coalesce(d.tier, '') AS delegation_tier, s.door, s.caller, s.ended_at IS NOT NULL AS ended
+    coalesce(d.tier, '') AS delegation_tier, s.door, s.caller, coalesce(s.owner, '') AS owner, s.share,
+    s.ended_at IS NOT NULL AS ended
   FROM sessions s LEFT JOIN delegations d ON d.worker_session_id = s.id
   WHERE s.id = ?`;
 export type StampRow = Omit<SessionStamp, 'is_worker'> & { readonly is_worker: 0 | 1; readonly ended: 0 | 1 };
@@ -249,6 +250,7 @@ export function createSessionReader(reads: Reads, { spend, cache, together }: Se
       delegation === undefined ? readTitle(row.id) : null,
     ]);
     return sessionView(record, {
+      owner_name: row.person_name ?? null,
       open_turn: open ?? null,
       own,
       workers: isWorker ? others : subtractOwn(others, own),

@@ -51,6 +51,8 @@ export const EDGE = `SELECT ${PUSD} FROM ledger_calls WHERE ts_ms >= ? AND ts_ms
 /** Whole hours: the daily rollup has no callers. */
 export const OF_CALLER = `SELECT ${PUSD} FROM session_hours WHERE hour >= ? AND caller = ?`;
 
+export const OF_OWNER = `SELECT ${PUSD} FROM owner_days WHERE owner = ? AND day >= ?`;
+
 export function toSpent(row: SpentRow): Spent {
   return { cost_pusd: row.cost_pusd, unpriced: row.unpriced > 0n, simulated: row.simulated > 0 };
 }
@@ -103,6 +105,7 @@ export function createSpendReader({ getExact }: Reads, spend: Spend): SpendReade
     },
     sumTree: async (rootSessionId) => (await spend.sumTree(rootSessionId)).cost_pusd,
     sumCaller: async (caller, from) => (await getExact<{ pusd: Pusd }>(OF_CALLER, from / HOUR_MS, caller))!.pusd,
+    sumOwner: async (owner, from) => (await getExact<{ pusd: Pusd }>(OF_OWNER, owner, from / DAY_MS))!.pusd,
     // Whole days come from the rollup; a window that begins within a day reads that day's calls from the ledger.
     since: async (from) => {
       const day = Math.ceil(from / DAY_MS);

@@ -12,6 +12,7 @@ import { createCallReader } from './calls.ts';
 import { createDelegationReader } from './delegations.ts';
 import { createEventReader } from './events.ts';
 import { createPatternReader } from './patterns.ts';
+import { createPeopleReader } from './people.ts';
 import type { ReadDatabase, Reads } from './read-database.ts';
 import { createSessionReader } from './sessions.ts';
 import { createSpend, createSpendReader, type Spend } from './spend.ts';
@@ -93,6 +94,7 @@ function createReaders(
     spend: createSpendReader(reads, spend),
     calls: createCallReader(reads),
     patterns: createPatternReader(reads),
+    people: createPeopleReader(reads),
     workers: {
       get: async (root, name) => {
         const row = await reads.get<WorkerRow>(WORKER, root, name);
@@ -149,7 +151,7 @@ async function readSnapshot(
     sessions.view(sessionId),
     messages.page(sessionId, { before: null, after: null, limit: NEWEST_MESSAGES }),
     events.newestId(record.root_session_id),
-    confirmations.list({ session_id: sessionId, status: 'pending', after: null, limit: MAX_LISTED }),
+    confirmations.list({ session_id: sessionId, reader: null, status: 'pending', after: null, limit: MAX_LISTED }),
     includeWorkers ? delegations.list(sessionId, { recursive: true, after: null, limit: MAX_LISTED }) : null,
   ]);
   const ids = [record.id, ...(workers?.rows ?? []).flatMap(({ worker_session_id: id }) => id ?? [])];

@@ -7,6 +7,7 @@ import type { PayloadOf } from '#protocol/event.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { type ContentBlock, joinText } from '#protocol/message.ts';
 import { fromPusd, limitFor, type Pusd, sumPusd, toPusd } from '#protocol/money.ts';
+import { toPersonRef } from '#protocol/people/person.ts';
 import { compareText } from '#protocol/text/compare-text.ts';
 import { OPEN_TURN_STATUSES, type Turn, type TurnInput } from '#protocol/turn.ts';
 import {
@@ -17,6 +18,7 @@ import {
   isoOrNull,
   LIMIT_AS_TEXT,
   type MessageRow,
+  selectPersonName,
   storedMessage,
   type ToolCallRowStored,
   type TurnInputRow,
@@ -36,9 +38,10 @@ import type { Spend } from './spend.ts';
 const OPEN_WITH_SESSION = `SELECT t.* FROM turns t JOIN sessions s ON s.id = t.session_id WHERE t.${TURN_IS_OPEN}`;
 const DEEPEST_FIRST = 'ORDER BY s.delegation_depth DESC, t.id';
 
-const BY_ID = 'SELECT * FROM turns WHERE session_id = ? AND id = ?';
+const SHOWN = `SELECT turns.*, ${selectPersonName('turns.submitted_by')} FROM turns`;
+const BY_ID = `${SHOWN} WHERE session_id = ? AND id = ?`;
 const OPEN = `SELECT * FROM turns WHERE session_id = ? AND ${TURN_IS_OPEN}`;
-const PAGE = 'SELECT * FROM turns WHERE session_id = ? AND id < ? ORDER BY id DESC LIMIT ?';
+const PAGE = `${SHOWN} WHERE session_id = ? AND id < ? ORDER BY id DESC LIMIT ?`;
 const COUNT = 'SELECT count(*) AS n FROM turns WHERE session_id = ?';
 const ALL_OPEN = `${OPEN_WITH_SESSION} ${DEEPEST_FIRST}`;
 const OPEN_OF_TREE = `${OPEN_WITH_SESSION} AND s.root_session_id = ? ${DEEPEST_FIRST}`;
@@ -110,7 +113,7 @@ interface TurnFacts {
 }
 
 function turnView(row: TurnRow, { totals, workers, workers_cost, settled_calls, output, ...facts }: TurnFacts): Turn {
-  const { tools, resume_attempts, concluded_at, conclusion_message_id, ...turn } = turnRecord(row);
+  const { tools, resume_attempts, concluded_at, conclusion_message_id, submitted_by, ...turn } = turnRecord(row);
   const open = isOpen(row);
   return {
     ...turn,
@@ -131,6 +134,7 @@ function turnView(row: TurnRow, { totals, workers, workers_cost, settled_calls, 
     inputs: [...facts.inputs],
     user_score: userScore(row),
     budget_refusal: facts.budget_refusal,
+    ...(submitted_by !== null && { submitted_by: toPersonRef(submitted_by, row.person_name ?? null) }),
   };
 }
 

@@ -13,6 +13,7 @@ import {
 import { DecisionSchema, ResolvedBySchema, ScopeSchema } from '#protocol/confirmation.ts';
 import { ContextModeSchema, DelegationStatusSchema, FailureModeSchema } from '#protocol/delegate.ts';
 import { MessageStatusSchema, RoleSchema, RoutingModeSchema } from '#protocol/message.ts';
+import { ShareSchema } from '#protocol/people/person.ts';
 import {
   ApprovalModeSchema,
   DoorSchema,
@@ -77,6 +78,8 @@ export const sessions = sqliteTable(
     client_ref: text(),
     tree_path: text(),
     continues_session_id: text(),
+    owner: text(),
+    share: text().notNull().default('read'),
   },
   (t) => [
     index('sessions_parent').on(t.parent_session_id).where(sql`parent_session_id IS NOT NULL`),
@@ -99,6 +102,7 @@ export const sessions = sqliteTable(
     checkValues('sessions', 'approval_mode', ApprovalModeSchema.options),
     checkValues('sessions', 'on_reached', OnReachedSchema.options),
     checkValues('sessions', 'door', DoorSchema.options),
+    checkValues('sessions', 'share', ShareSchema.options),
   ],
 );
 
@@ -135,6 +139,7 @@ export const turns = sqliteTable(
     chosen_effort: text(),
     concluded_at: integer(),
     conclusion_message_id: text(),
+    submitted_by: text(),
   },
   (t) => [
     index('turns_session').on(t.session_id, t.id),
@@ -316,6 +321,7 @@ export const confirmations = sqliteTable(
     modified_json: text(),
     resolved_by: text(),
     resolved_at: integer(),
+    answered_by: text(),
   },
   (t) => [
     index('confirmations_open').on(t.id).where(sql`decision IS NULL`),

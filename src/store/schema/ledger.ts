@@ -77,6 +77,8 @@ export const ledger_sessions = sqliteTable(
     delegated_by_model: text().notNull(),
     door: text().notNull(),
     caller: text().notNull(),
+    owner: text().notNull().default(''),
+    share: text().notNull().default('read'),
   },
   (t) => [
     index('ledger_sessions_root').on(t.root_session_id),

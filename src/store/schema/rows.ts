@@ -11,6 +11,7 @@ import type { AnyEvent } from '#protocol/event.ts';
 import { NO_CHANGES, type WorkerChanges, type WorktreeRecord } from '#protocol/file-change.ts';
 import type { Message, StoredMessage } from '#protocol/message.ts';
 import type { Pusd } from '#protocol/money.ts';
+import { toPersonRef } from '#protocol/people/person.ts';
 import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnInputRecord, TurnRecord, UserScore } from '#protocol/turn.ts';
@@ -26,8 +27,17 @@ type WithLimit<Row extends { readonly max_cost_pusd: number | null }> = Row & {
 };
 export const LIMIT_AS_TEXT = 'CAST(max_cost_pusd AS TEXT) AS max_cost_text';
 
-export type SessionRow = WithLimit<typeof conversation.sessions.$inferSelect>;
-export type TurnRow = typeof conversation.turns.$inferSelect;
+/** The name of a token that a row refers to, where it was selected. */
+interface WithPerson {
+  readonly person_name?: string | null;
+}
+export type SessionRow = WithLimit<typeof conversation.sessions.$inferSelect> & WithPerson;
+export type TurnRow = typeof conversation.turns.$inferSelect & WithPerson;
+
+/** Selects the name of the token whose id is in this column. */
+export function selectPersonName(column: string): string {
+  return `(SELECT p.name FROM tokens p WHERE p.id = ${column}) AS person_name`;
+}
 export type TurnInputRow = typeof conversation.turn_inputs.$inferSelect;
 export type MessageRow = typeof conversation.messages.$inferSelect;
 export type ToolCallRowStored = typeof conversation.tool_calls.$inferSelect;
@@ -58,7 +68,14 @@ export function pusdOrNull(text: string | null): Pusd | null {
 }
 
 export function sessionRecord(row: SessionRow): SessionRecord {
-  const { allow_workers_json, worker_definition_json, max_cost_text, budget_warned_pusd, ...rest } = row;
+  const {
+    allow_workers_json,
+    worker_definition_json,
+    max_cost_text,
+    budget_warned_pusd,
+    person_name: _,
+    ...rest
+  } = row;
   return {
     ...rest,
     pending_active_model: parsedOrNull(row.pending_active_model),
@@ -70,7 +87,7 @@ export function sessionRecord(row: SessionRow): SessionRecord {
 }
 
 export function turnRecord(row: TurnRow): TurnRecord {
-  const { tools_json, fingerprint_json, user_score_json, ...rest } = row;
+  const { tools_json, fingerprint_json, user_score_json, person_name: _, ...rest } = row;
   return {
     ...rest,
     retryable: row.retryable === null ? null : row.retryable === 1,
@@ -203,7 +220,8 @@ function ruleDescription({ tool_name, rule, worker_definition_json }: ShownConfi
 }
 
 /** With the worker definition of the requesting session; absent where it was not joined. */
-export type ShownConfirmation = ConfirmationRowStored & { readonly worker_definition_json?: string | null };
+export type ShownConfirmation = ConfirmationRowStored &
+  WithPerson & { readonly worker_definition_json?: string | null };
 
 export function wireConfirmation(row: ShownConfirmation): Confirmation {
   return {
@@ -217,6 +235,7 @@ export function wireConfirmation(row: ShownConfirmation): Confirmation {
     reason: row.reason,
     resolved_by: row.resolved_by,
     resolved_at: isoOrNull(row.resolved_at),
+    ...(row.answered_by !== null && { answered_by: toPersonRef(row.answered_by, row.person_name ?? null) }),
   } as Confirmation;
 }
 

@@ -4,6 +4,7 @@ import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import { bit, json } from '../schema/words.ts';
 import { delegationWrites } from './delegations.ts';
 import { patternWrites } from './patterns.ts';
+import { peopleWrites } from './people.ts';
 import { sessionWrites } from './sessions.ts';
 import { type Appliers, insertRow, type Step, type Tx } from './transaction.ts';
 import { turnWrites } from './turns.ts';
@@ -158,6 +159,7 @@ const APPLIERS: Appliers = {
   ...turnWrites,
   ...delegationWrites,
   ...patternWrites,
+  ...peopleWrites,
   ...otherWrites,
 };
 

@@ -62,7 +62,7 @@ export const DELIVER =
   'UPDATE deliveries SET delivered_at = @at, message_id = @message_id WHERE id = @id AND delivered_at IS NULL';
 export const RESOLVE = `
   UPDATE confirmations SET decision = @decision, scope = @scope, reason = @reason, modified_json = @modified_json,
-    resolved_by = @resolved_by, resolved_at = @at
+    resolved_by = @resolved_by, resolved_at = @at, answered_by = @answered_by
   WHERE id = @id AND decision IS NULL`;
 export const DECISION = 'SELECT decision FROM confirmations WHERE id = ?';
 
@@ -121,12 +121,16 @@ export const delegationWrites: Appliers<Kinds> = {
   'delivery.deliver': (write, { tx }) => changeDelivery(tx, DELIVER, write),
   'confirmation.insert': ({ confirmation }, { tx }) => insertConfirmation(tx, confirmationColumns(confirmation)),
   'confirmation.resolve': (write, { tx }) =>
-    tx.run(RESOLVE, { ...write, modified_json: json(write.modified) }, ({ changes }) => {
-      if (changes === 1) return;
-      tx.run(DECISION, [write.id], ({ rows }) => {
-        const decision = rows[0]?.decision;
-        if (decision === undefined) throw new Error(`no confirmation ${write.id}`);
-        throw new JournalConflict('confirmation_resolved', `confirmation ${write.id} is resolved: ${decision}`);
-      });
-    }),
+    tx.run(
+      RESOLVE,
+      { ...write, answered_by: write.answered_by ?? null, modified_json: json(write.modified) },
+      ({ changes }) => {
+        if (changes === 1) return;
+        tx.run(DECISION, [write.id], ({ rows }) => {
+          const decision = rows[0]?.decision;
+          if (decision === undefined) throw new Error(`no confirmation ${write.id}`);
+          throw new JournalConflict('confirmation_resolved', `confirmation ${write.id} is resolved: ${decision}`);
+        });
+      },
+    ),
 };

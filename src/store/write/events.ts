@@ -27,6 +27,8 @@ export const LEDGER_SESSION_COLUMNS = [
   'delegated_by_model',
   'door',
   'caller',
+  'owner',
+  'share',
 ] as const;
 /** Beside the columns of `costFact`, `session_key` names the session's row. */
 export const FACT_COLUMNS = [
@@ -65,6 +67,9 @@ export const ROUND_COLUMNS = [
 ] as const;
 export const EVENT_SESSION_KEY = 'SELECT session_key FROM event_sessions WHERE session_id = ?';
 export const LEDGER_SESSION_KEY = 'SELECT session_key FROM ledger_sessions WHERE session_id = ?';
+
+export const ADD_OWNER_DAY =
+  'ON CONFLICT (owner, day) DO UPDATE SET cost_pusd = owner_days.cost_pusd + excluded.cost_pusd';
 
 /** @param at Unix milliseconds */
 export function eventRow(event: Event, at: number, typeNumbers: TypeNumbers) {

@@ -40,6 +40,8 @@ export const COLUMNS = [
   'system_prompt_volatile',
   'tree_path',
   'continues_session_id',
+  'owner',
+  'share',
 ] as const;
 
 export function sessionRow(session: SessionRecord) {
@@ -65,6 +67,15 @@ export const SET_WARNED = updateOpenSession('budget_warned_pusd = @limit_pusd');
 export const SET_POLICY_VERSION = updateOpenSession('routing_policy_version = @version');
 export const END = updateOpenSession('disposition = @disposition, ended_at = @at, updated_at = @at');
 
+/** A worker's session is its root's owner's, even where that was given away while the worker was prepared. */
+const TAKE_OWNER = `UPDATE sessions SET owner = r.owner, share = r.share FROM sessions r
+  WHERE sessions.id = @id AND r.id = @root_session_id`;
+/** Ended sessions too: who may read them can change. */
+const SET_OWNERSHIP = `UPDATE sessions SET owner = @owner, share = @share, updated_at = @at
+  WHERE root_session_id = @session_id`;
+const SET_LEDGER_OWNERSHIP = `UPDATE ledger_sessions SET owner = coalesce(CAST(@owner AS text), ''), share = @share
+  WHERE root_session_id = @session_id`;
+
 const insertSession = insertRow('sessions', COLUMNS);
 
 /** Runs a conditional change; throws the reason when no row met it. */
@@ -89,6 +100,12 @@ export const sessionWrites: Appliers<Extract<keyof Appliers, `session.${string}`
       });
     }
     insertSession(tx, sessionRow(session));
+    if (parent !== null) tx.run(TAKE_OWNER, { id: session.id, root_session_id: session.root_session_id });
+  },
+  'session.set_ownership': (write, { tx, effects }) => {
+    tx.run(SET_OWNERSHIP, write);
+    tx.run(SET_LEDGER_OWNERSHIP, write);
+    effects.trees.push(write.session_id);
   },
   'session.set_model': (write, step) => changeSession(SET_MODEL, write.session_id, write, step),
   'session.queue_model': (write, step) =>

@@ -46,6 +46,8 @@ export interface Effects {
   readonly ended: string[];
   /** Sessions whose rows changed: to the given values; null = the next reader reads the row again. */
   readonly sessions: { readonly id: string; readonly values: Partial<SessionRecord> | null }[];
+  /** Roots of trees of which every session's row changed. */
+  readonly trees: string[];
 }
 
 /** The arguments of an applier. */

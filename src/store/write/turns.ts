@@ -41,6 +41,7 @@ export const TURN_COLUMNS = [
   'chosen_effort',
   'concluded_at',
   'conclusion_message_id',
+  'submitted_by',
 ] as const;
 export const MESSAGE_COLUMNS = [
   'id',

@@ -83,6 +83,7 @@ export function exactnessSuite(openWorld: OpenWorld): void {
           workspace_hash: session.workspace_hash,
         },
         ...{ worker_name: '', delegated_by_model: '', delegation_tier: '', door: 'api', caller: '' },
+        ...{ owner: '', share: 'read' },
       };
       const payload = event!.payload as LlmCallCompleted;
       const again = { id: event!.id, at: NOW - HOUR, session_id: session.id, turn_id: null, payload };

@@ -13,6 +13,7 @@ import { createStore } from '#store/read/store.ts';
 import * as conversation from '#store/schema/conversation.ts';
 import * as ledger from '#store/schema/ledger.ts';
 import * as memory from '#store/schema/memory.ts';
+import * as people from '#store/schema/people.ts';
 import { REPORTED_TYPES, type ReportedType, type TypeRow, typeIs } from '#store/schema/words.ts';
 import { migrate } from '#store/sqlite/connection/migrate.ts';
 import { createReadDatabase } from '#store/sqlite/connection/reads.ts';
@@ -20,7 +21,7 @@ import { COLUMNS } from '#store/write/sessions.ts';
 import { MIGRATIONS, openWorld, tempFolder } from './world.ts';
 
 const ROOT = resolve(import.meta.dirname, '../../..');
-const TABLES: readonly SQLiteTable[] = Object.values({ ...conversation, ...ledger, ...memory });
+const TABLES: readonly SQLiteTable[] = Object.values({ ...conversation, ...ledger, ...memory, ...people });
 
 test('a new session is stored with every column of its table, except the limit of its last budget warning', () => {
   const names = getTableConfig(conversation.sessions).columns.map(({ name }) => name);
@@ -207,6 +208,8 @@ test('what is open is found by its index, however much has ended', async () => {
       door: null,
       search: null,
       failed: false,
+      owner: null,
+      reader: null,
       running_without_turn: [],
       before: null,
       limit: 1,
@@ -217,6 +220,8 @@ test('what is open is found by its index, however much has ended', async () => {
     door: null,
     search: null,
     failed: true,
+    owner: null,
+    reader: null,
     running_without_turn: [],
     before: null,
     limit: 1,
@@ -226,7 +231,7 @@ test('what is open is found by its index, however much has ended', async () => {
   await store.delegations.open(turn);
   await store.confirmations.allOpen();
   for (const session_id of ['sess_1', null])
-    await store.confirmations.list({ session_id, status: 'pending', after: null, limit: 1 });
+    await store.confirmations.list({ session_id, reader: null, status: 'pending', after: null, limit: 1 });
   await store.events.openCalls();
   await store.events.openCalls(turn);
   await store.events.openGatewayCalls('');

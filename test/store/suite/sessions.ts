@@ -350,6 +350,8 @@ export function sessionSuite(openWorld: OpenStore): void {
         door: null,
         search: null,
         failed: false,
+        owner: null,
+        reader: null,
         running_without_turn: [],
         before: null,
         limit: 50,
@@ -421,6 +423,8 @@ export function sessionSuite(openWorld: OpenStore): void {
         door: 'gateway',
         search: null,
         failed: false,
+        owner: null,
+        reader: null,
         running_without_turn: [],
         before: null,
         limit: 9,
@@ -436,6 +440,8 @@ export function sessionSuite(openWorld: OpenStore): void {
           worker_name: null,
           door: null,
           failed: false,
+          owner: null,
+          reader: null,
           running_without_turn: [],
           before: null,
           limit: 50,
@@ -466,7 +472,14 @@ export function sessionSuite(openWorld: OpenStore): void {
     test('a search through many sessions leaves time for other work, and reads pages of them', async () => {
       const world = await openWorld();
       const query = { workspace_path: null, include_workers: false, status: null, parent_session_id: null } as const;
-      const rest = { worker_name: null, door: null, failed: false, running_without_turn: [] } as const;
+      const rest = {
+        worker_name: null,
+        door: null,
+        failed: false,
+        running_without_turn: [],
+        owner: null,
+        reader: null,
+      } as const;
       const sessions = Array.from({ length: 301 }, (_, at) =>
         sessionRecord(world, { workspace_path: at % 100 === 0 ? '/srv/found' : '/srv/other' }),
       );
@@ -500,6 +513,8 @@ export function sessionSuite(openWorld: OpenStore): void {
         worker_name: null,
         door: null,
         search: null,
+        owner: null,
+        reader: null,
         running_without_turn: [],
         before: null,
         limit: 50,
@@ -568,7 +583,7 @@ export function sessionSuite(openWorld: OpenStore): void {
         emit: [],
       });
       const list = async (status: 'pending' | 'resolved' | 'all', session_id: string | null = planner.id) =>
-        (await world.store.confirmations.list({ session_id, status, after: null, limit: 10 })).rows.map(
+        (await world.store.confirmations.list({ session_id, reader: null, status, after: null, limit: 10 })).rows.map(
           (row) => row.confirmation_request_id,
         );
       const [own, below, foreign] = rows.map((row) => row.id);

@@ -113,6 +113,8 @@ export function buildBlankRoot(engine: Runtime, workspace: string, version: stri
     caller: '',
     client: null,
     client_ref: null,
+    owner: null,
+    share: 'read',
     max_cost_pusd: toPusdOrNull(budgets.session_default_usd),
     on_reached: budgets.on_reached,
     created_at: now,

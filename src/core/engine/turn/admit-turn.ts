@@ -127,6 +127,7 @@ export async function admitTurn(engine: AdmissionEngine, request: AdmissionReque
     resume_attempts: 0,
     concluded_at: null,
     conclusion_message_id: null,
+    submitted_by: null,
   };
   const writes: Write[] = [...(before?.writes ?? [])];
   if (environment.version !== session.routing_policy_version)

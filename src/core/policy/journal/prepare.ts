@@ -75,7 +75,7 @@ function issueLines(error: z.ZodError): string[] {
 
 // An event as it is stored, from its draft and what the journal copies of its session (02 §1, §2).
 
-/** The fields that events and cost facts copy from their session; fixed at its creation (01 §7.1). */
+/** The fields that events and cost facts copy from their session; all but the last two are fixed at its creation (01 §7.1). */
 export interface SessionStamp {
   readonly parent_session_id: string | null;
   readonly root_session_id: string;
@@ -87,6 +87,8 @@ export interface SessionStamp {
   readonly delegation_tier: string;
   readonly door: string;
   readonly caller: string;
+  readonly owner: string;
+  readonly share: string;
 }
 
 /** Values that are set inside the transaction. `at` is Unix milliseconds; `stamp` is null for `system`. */

@@ -1,6 +1,7 @@
 // Builds the wire object of a session from its record and facts of other tables (01 §7.1).
 import { isoTime } from '#protocol/clock.ts';
 import { fromPusd, fromPusdOrNull, type Pusd, ZERO_PUSD } from '#protocol/money.ts';
+import { toPersonRef } from '#protocol/people/person.ts';
 import type { BudgetView, Session, SessionRecord, SessionStatus, Waiting } from '#protocol/session.ts';
 
 // A session's title: the first line of its first user message, a worker's of its task (01 §7.1).
@@ -28,6 +29,8 @@ export interface Spent {
 }
 
 export interface SessionFacts {
+  /** The name of the token that owns it, where it has a row. */
+  readonly owner_name: string | null;
   /** The turn that has not ended. */
   readonly open_turn: {
     readonly id: NonNullable<Session['current_turn_id']>;
@@ -54,6 +57,7 @@ const NOTHING_SPENT: Spent = { cost_pusd: ZERO_PUSD, unpriced: false, simulated:
 
 /** Facts of a new top-level session. */
 export const NOTHING_YET: SessionFacts = {
+  owner_name: null,
   open_turn: null,
   own: NOTHING_SPENT,
   workers: NOTHING_SPENT,
@@ -106,6 +110,7 @@ export function sessionView(record: SessionRecord, facts: SessionFacts): Session
     caller: record.caller,
     client: record.client,
     client_ref: record.client_ref,
+    ...viewOwnership(record, facts.owner_name),
     // The first message of a worker is the same for all of them.
     title: delegation === null ? facts.title : firstLine(delegation.task),
     task: delegation?.task ?? null,
@@ -115,6 +120,12 @@ export function sessionView(record: SessionRecord, facts: SessionFacts): Session
     failure: facts.failure,
     waiting_on: facts.waiting_on,
   };
+}
+
+/** Nothing where no person owns or shares the session: a server of one person has no such fields (23). */
+function viewOwnership({ owner, share }: SessionRecord, name: string | null): Pick<Session, 'owner' | 'share'> {
+  if (owner === null && share === 'read') return {};
+  return { owner: owner === null ? null : toPersonRef(owner, name), share };
 }
 
 function findStatus({ ended_at }: SessionRecord, openTurn: SessionFacts['open_turn']): SessionStatus {

@@ -293,7 +293,7 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
     for (const { session_id } of collected.events) keyed.add(session_id);
 
     async function apply({ batch, drawn }: QueuedBatch, tx: PoolTx, collected: Collected): Promise<Outcome> {
-      const effects: Effects = { messages: [], ended: [], sessions: [] };
+      const effects: Effects = { messages: [], ended: [], sessions: [], trees: [] };
       findings.guard(batch, tx);
       const step = { tx, effects, clock, log, dropExpiredKeys: DROP_EXPIRED_KEYS };
       for (const change of batch.writes) {

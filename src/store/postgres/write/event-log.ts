@@ -8,11 +8,13 @@ import type { Published } from '#core/ports/live-bus.ts';
 import { type Event, type PayloadOf, SYSTEM_SESSION } from '#protocol/event.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
 import { compareText } from '#protocol/text/compare-text.ts';
+import { SIMULATED_PROVIDER } from '#protocol/text/simulated.ts';
 import * as conversation from '#store/schema/conversation.ts';
 import * as ledger from '#store/schema/ledger.ts';
 import * as memory from '#store/schema/memory.ts';
 import type { TypeNumbers } from '#store/schema/words.ts';
 import {
+  ADD_OWNER_DAY,
   EVENT_COLUMNS,
   eventRow,
   FACT_COLUMNS,
@@ -72,6 +74,14 @@ const insertEventSessions = insertRows('event_sessions', ['session_id'], 'ON CON
 const insertSessions = insertRows('ledger_sessions', LEDGER_SESSION_COLUMNS, 'ON CONFLICT (session_id) DO NOTHING');
 const insertFacts = insertRows('ledger_calls', FACT_COLUMNS, '', 'ledger_sessions');
 const insertRounds = insertRows('llm_call_rounds', ROUND_COLUMNS);
+/** A call is charged to the owner of its session and to who submitted its turn: once where they are the same (23 §3). */
+const ADD_OWNER_SPEND = `INSERT INTO owner_days (owner, day, cost_pusd)
+  SELECT p.owner, c.day, CAST(sum(c.cost_pusd) AS bigint)
+  FROM unnest(CAST(@sessions AS text[]), CAST(@turns AS text[]), CAST(@days AS bigint[]), CAST(@costs AS bigint[]))
+      AS c (session_id, turn_id, day, cost_pusd),
+    LATERAL (SELECT s.owner FROM sessions s WHERE s.id = c.session_id
+      UNION SELECT t.submitted_by FROM turns t WHERE t.id = c.turn_id) AS p
+  WHERE p.owner IS NOT NULL GROUP BY p.owner, c.day ORDER BY p.owner, c.day ${ADD_OWNER_DAY}`;
 const NOTICE = `INSERT INTO notices (receiver, event_id) SELECT CAST(@receiver AS text), unnest(CAST(@ids AS text[]))`;
 
 /** Types of events by the external receiver of their notices. */
@@ -163,12 +173,26 @@ export function writeEvents(
   insertSessions(tx, [...new Map(facts.map((fact) => [fact.session_id, fact])).values()]);
   insertFacts(tx, facts);
   insertRounds(tx, rounds);
+  addOwnerSpend(
+    tx,
+    facts.filter(({ provider }) => provider !== SIMULATED_PROVIDER),
+  );
   const billedApart = facts.filter(({ bill_json }) => bill_json !== null);
   for (const { key, measures, insert, apart } of rollups) {
     let added = facts;
     if (apart) added = billedApart;
     insert(tx, sumFacts(added, key, measures));
   }
+}
+
+function addOwnerSpend(tx: PoolTx, facts: readonly Fact[]): void {
+  if (facts.length === 0) return;
+  tx.run(ADD_OWNER_SPEND, {
+    sessions: facts.map(({ session_id }) => session_id),
+    turns: facts.map(({ turn_id }) => turn_id),
+    days: facts.map(({ day }) => day),
+    costs: facts.map(({ cost_pusd }) => cost_pusd),
+  });
 }
 
 /** One row per key, in key order: otherwise two flushes could deadlock. */

@@ -104,6 +104,9 @@ function findPlaceInWrite(write: Write): Place {
     case 'confirmation.resolve':
       return { by: 'confirmation', id: write.id };
     case 'meta.set':
+    case 'token.insert':
+    case 'token.revoke':
+    case 'audit.insert':
     case 'trusted_file.put':
     case 'trusted_file.remove':
     case 'idempotency.insert':

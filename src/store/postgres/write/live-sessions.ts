@@ -67,7 +67,12 @@ export function createLiveSessions(): LiveSessions {
       for (const write of batch.writes) {
         if (write.kind === 'turn.end') end(write.turn_id);
         else if (write.kind === 'session.end') end(write.session_id);
+        else if (write.kind === 'session.set_ownership') dropStamps(write.session_id);
       }
+    }
+    function dropStamps(root: string): void {
+      for (const stamps of [live, sessions])
+        for (const [id, stamp] of stamps) if (stamp.root_session_id === root) stamps.delete(id);
     }
     /** Runs before the writes, so that the following batches look these up again. */
     function end(id: string): void {

@@ -7,8 +7,10 @@ import type { Clock } from '#protocol/clock.ts';
 import { type Event, type EventDraft, type PayloadOf, SYSTEM_SESSION } from '#protocol/event.ts';
 import type { IdGenerator } from '#protocol/ids.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
+import { SIMULATED_PROVIDER } from '#protocol/text/simulated.ts';
 import type { TypeNumbers } from '#store/schema/words.ts';
 import {
+  ADD_OWNER_DAY,
   EVENT_COLUMNS,
   EVENT_SESSION_KEY,
   eventRow,
@@ -31,6 +33,10 @@ interface Ledger {
   project(call: CallRecorded, stamp: SessionStamp): void;
 }
 
+/** A call is charged to the owner of its session and to who submitted its turn: once where they are the same (23 §3). */
+const ADD_OWNER_SPEND = `INSERT INTO owner_days (owner, day, cost_pusd)
+  SELECT p.owner, @day, @cost_pusd FROM (SELECT owner FROM sessions WHERE id = @session_id
+    UNION SELECT submitted_by FROM turns WHERE id = @turn_id) AS p WHERE p.owner IS NOT NULL ${ADD_OWNER_DAY}`;
 const insertSession = insertRow('ledger_sessions', LEDGER_SESSION_COLUMNS);
 const insertFact = insertRow('ledger_calls', FACT_COLUMNS, 'ON CONFLICT (event_id) DO NOTHING');
 const insertRound = insertRow('llm_call_rounds', ROUND_COLUMNS);
@@ -58,6 +64,7 @@ export function createLedger(db: Database.Database, tx: Tx): Ledger {
         const isApart = fact.bill_json !== null;
         for (const { apart, add } of upserts) if (isApart || !apart) add(tx, row);
         for (const round of roundRows(call)) insertRound(tx, round);
+        if (fact.provider !== SIMULATED_PROVIDER) tx.run(ADD_OWNER_SPEND, fact);
       });
     },
   };

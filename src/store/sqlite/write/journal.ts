@@ -112,6 +112,7 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
       if (values === null) sessions.drop(id);
       else sessions.change(id, values);
     }
+    for (const root of effects.trees) sessions.dropTree(root);
   }
 
   function settleBatch({ outcome, resolve, reject }: QueuedBatch): void {

@@ -14,6 +14,8 @@ export interface LiveSessions {
   stamp(sessionId: string): SessionStamp | null;
   /** Drops a session that ends, was purged, or whose insertion was rolled back. */
   forget(sessionId: string): void;
+  /** Drops a tree whose owner changes. */
+  forgetTree(root: string): void;
 }
 
 /** Maximum entries, as many as a busy server has open; others are looked up again. */
@@ -39,6 +41,9 @@ export function createLiveSessions(db: Database.Database): LiveSessions {
     stamp: (sessionId) => live.get(sessionId) ?? loadStamp(sessionId)?.stamp ?? null,
     forget: (sessionId) => {
       live.delete(sessionId);
+    },
+    forgetTree: (root) => {
+      for (const [id, { root_session_id }] of live) if (root_session_id === root) live.delete(id);
     },
   };
 }
@@ -72,6 +77,7 @@ export function createGuard(db: Database.Database, sessions: LiveSessions): Guar
     for (const write of batch.writes) {
       if (write.kind === 'turn.end') openTurns.delete(write.turn_id);
       else if (write.kind === 'session.end') sessions.forget(write.session_id);
+      else if (write.kind === 'session.set_ownership') sessions.forgetTree(write.session_id);
     }
   };
 }

@@ -60,7 +60,7 @@ export function createTransaction(
   }
 
   function writeAttempt(item: Attempt): void {
-    const effects: Effects = { messages: [], ended: [], sessions: [] };
+    const effects: Effects = { messages: [], ended: [], sessions: [], trees: [] };
     guard(item.batch);
     for (const change of item.batch.writes) applyWrite(change, { ...step, effects });
     item.outcome = { ok: true, published: events.append(item.batch.emit), effects };

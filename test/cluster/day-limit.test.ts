@@ -210,6 +210,24 @@ describe.skipIf(url === null)(`the limit of a day on several nodes${missing && `
     expect(await a.limit.take(day, usd('0.01'))).toMatchObject({ ok: false, elsewhere: usd('0.91') });
   });
 
+  // Promise 16.14: what ended calls of a busy node left over comes back though its queue of requests never empties.
+  test('a node whose requests are refused without a pause gives back what its ended calls left over', async () => {
+    const [a, b] = (await openNodes(['a', 'b'])) as [Node, Node];
+    const session = await storedSession(a.world);
+    const share = await a.limit.take(day, usd('0.6'));
+    if (!share.ok) throw new Error('refused');
+    await a.world.journal.commit({ emit: [callCompleted(a.world, session, null, { cost_usd: '0.3' })] });
+    share.release();
+    let isOver = false;
+    // Two at once: one of them always waits.
+    const refused = [1, 2].map(async () => {
+      while (!isOver) expect(await a.limit.take(day, usd('0.9'))).toMatchObject({ ok: false });
+    });
+    await until(async () => (await b.limit.take(day, usd('0.5'))).ok, PATIENCE_SECONDS);
+    isOver = true;
+    await Promise.all(refused);
+  });
+
   test('the keys of the gateway have allowances of their own, of what their own callers spent', async () => {
     const [a, b] = (await openNodes(['a', 'b'])) as [Node, Node];
     const key = (caller: string): SharedLimit => ({ ...day, pool: `key:${caller}`, caller });

@@ -88,4 +88,8 @@ it('what other nodes hold of the day stops a turn before its call, and is said; 
   // Nothing is held by what was refused.
   expect(t.engine.budget.reserved.get('day') ?? (0n as Pusd)).toBe(0n);
   expect(t.engine.budget.reserved.get(`session:${session.id}`) ?? (0n as Pusd)).toBe(0n);
+
+  // Promise 16.14: what another node gives back, or a dead one leaves, is spent by later turns of the same day.
+  Object.assign(t.engine, { dayLimit: otherNode('0.7').dayLimit });
+  expect((await t.run(session, 'again')).stop_reason).toBe('end_turn');
 });

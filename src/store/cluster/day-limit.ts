@@ -128,15 +128,20 @@ export function createDayLimit({ pool, trees, leaseSeconds, clock, log }: DayLim
     }
   }
 
-  /** Runs with the heartbeat: returns what ended calls left over, and allowances that no call used since (16 §8). */
-  async function lower(name: string, own: Allowance): Promise<void> {
-    if (own.waiting > 0 || own.node !== trees.node) return;
-    if (own.idle) own.open = own.reserved;
-    own.idle = true;
-    const { open } = own;
-    if (open === own.stored) return;
-    await queueWork(own, () => pool.send(LOWER, { pool: name, node: own.node, open }));
-    own.stored = open;
+  /**
+   * Runs with the heartbeat: returns what ended calls left over, and allowances that no call used since (16 §8). It takes
+   * its turn behind the requests that wait: refused ones come again and again, and must not keep it from its turn.
+   */
+  function lower(name: string, own: Allowance): Promise<void> {
+    return queueWork(own, async () => {
+      if (own.node !== trees.node) return;
+      if (own.idle) own.open = own.reserved;
+      own.idle = true;
+      const { open } = own;
+      if (open === own.stored) return;
+      await pool.send(LOWER, { pool: name, node: own.node, open });
+      own.stored = open;
+    });
   }
 
   let timer: Timer;

@@ -103,8 +103,9 @@ export function readReserved(engine: Pick<Budgets, 'budget'>, pool: string): Pus
 export function buildRefusal(
   { scope, key, on_reached, limit }: Limit,
   amounts: Omit<BudgetAmounts, 'limit'>,
+  is_held_elsewhere = false,
 ): BudgetRefusal {
-  return { scope, key, on_reached, limit, ...amounts };
+  return { scope, key, on_reached, limit, ...amounts, is_held_elsewhere };
 }
 
 /** The amounts as events and errors have them. */

@@ -55,7 +55,8 @@ export async function reportExceeded(
   refusal: BudgetRefusal,
 ): Promise<void> {
   const writes: Write[] = [];
-  if (refusal.scope === 'day' && !run.session.is_worker) {
+  // What a dead node holds, and what others hold and do not spend, can still be spent today.
+  if (refusal.scope === 'day' && !run.session.is_worker && !refusal.is_held_elsewhere) {
     const mark = formatDayMark(refusal);
     writes.push({ kind: 'meta.set', key: DAY_REACHED, value: mark });
   }

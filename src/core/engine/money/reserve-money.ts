@@ -124,10 +124,11 @@ async function takeOnThisNode(
       return { limit, spent: spent[i]!, own, reserved: (own + (elsewhere.get(limit.pool) ?? 0n)) as Pusd };
     });
     const { needed, take } = computeAmount(findTightestRoom(sums));
-    for (const { limit, spent, reserved } of sums) {
+    for (const { limit, spent, own, reserved } of sums) {
       const held = limit.scope === 'session' && budget.paused.has(session.root_session_id);
       if (!held && spent + reserved + take <= limit.limit) continue;
-      return { ok: false, refusal: buildRefusal(limit, { spent, reserved, needed }) };
+      const isHeldElsewhere = reserved > own && spent + own + take <= limit.limit;
+      return { ok: false, refusal: buildRefusal(limit, { spent, reserved, needed }, isHeldElsewhere) };
     }
     for (const { limit, own } of sums) budget.reserved.set(limit.pool, (own + take) as Pusd);
     return { ok: true, limited: true, limits, amount: take, release: () => releaseMoney(budget, limits, take) };

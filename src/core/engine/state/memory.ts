@@ -33,6 +33,8 @@ export interface BudgetRefusal extends BudgetAmounts {
   readonly scope: BudgetScope;
   readonly key: string;
   readonly on_reached: OnReached;
+  /** The missing money is held by other nodes: what of it they do not spend comes back. */
+  readonly is_held_elsewhere: boolean;
 }
 
 /** Reservations are in memory only: after a crash every open call is closed before anything runs. */

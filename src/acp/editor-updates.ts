@@ -40,7 +40,7 @@ export interface Updates {
   event(event: StreamEvent): Promise<void>;
   /** Sends those parts of a stored message, of the session or of a worker, that were not sent yet. */
   message(message: Message): Promise<void>;
-  /** A worker that was opened before the stream began. */
+  /** A worker that was opened before the stream began: its call runs. */
   worker(worker: string, call: string, opened: OpenedWorker): Promise<void>;
   /** A worker that has ended before the stream began. */
   completeWorker(call: string, success: boolean, changes: Changes): Promise<void>;
@@ -171,6 +171,11 @@ export function createUpdates(parts: UpdateParts): Updates {
       _meta: { metis: { worker_session_id: worker, model, dropped_tools } },
     });
     await sendIfAny(plan.setStatus(call, 'in_progress'));
+  }
+
+  async function replayWorker(worker: string, call: string, opened: OpenedWorker): Promise<void> {
+    await showWorker(worker, call, opened);
+    await send({ sessionUpdate: 'tool_call_update', toolCallId: call, status: 'in_progress' });
   }
 
   /** A call whose worker runs in the background ends with its worker (20 §9). */
@@ -304,7 +309,7 @@ export function createUpdates(parts: UpdateParts): Updates {
       }
     },
     message: sendMessage,
-    worker: showWorker,
+    worker: replayWorker,
     completeWorker,
     sendUsage: async () => {
       if (used > 0 || cost > ZERO_PUSD) await sendUsageUpdate();

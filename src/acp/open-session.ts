@@ -3,6 +3,7 @@ import { type AgentContext, type PromptResponse, RequestError, type SessionUpdat
 import { ApiError, type MetisClient, type Model, type Session, type StreamItem } from '#client/client.ts';
 import { createBackoff } from '#client/event-stream.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
+import { isDelivery } from '#protocol/text/delivery.ts';
 import { createUpdates } from './editor-updates.ts';
 import { createPermissions, createPrompts, type Ending, readEnding, readTurnEnding, toTurnContent } from './prompts.ts';
 import { listMessagesAfter, replaySession } from './replay-session.ts';
@@ -74,7 +75,8 @@ export function openSession(parts: SessionParts): OpenSession {
     // Only an answered submission shows which message is this editor's own.
     await Promise.allSettled([...submitting]);
     for await (const message of listMessagesAfter(client, id, updates.through())) {
-      if (message.role === 'user' && message.turn_id !== null && !own.has(message.turn_id))
+      // Results of background workers are shown at their calls.
+      if (message.role === 'user' && message.turn_id !== null && !own.has(message.turn_id) && !isDelivery(message))
         await sendUserMessage(message.content);
       await updates.message(message);
     }

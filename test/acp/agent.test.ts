@@ -8,6 +8,7 @@ import { describe, expect, test } from 'vitest';
 import { listOptions } from '#acp/session-options.ts';
 import type { Model } from '#client/client.ts';
 import { acpIn, clientOf, doorHome, serveIn, shown, usage } from '../support/doors.ts';
+import { gate } from '../support/moments.ts';
 import { until } from '../support/until.ts';
 
 const planner = (turn: number, ...responses: object[]) =>
@@ -321,6 +322,43 @@ test('a background worker is a running call until it ends; its delivery is no me
     `user_message_chunk: ${forged}`,
   ]);
   expect(Object.values(loaded.calls)).toMatchObject([{ title: 'fast worker: job a', status: 'completed' }]);
+});
+
+test('an editor that opens a session in mid-turn sees its background worker run and end, and no message of nobody', async () => {
+  const home = doorHome([
+    ...planner(
+      1,
+      { text: 'I hand it out.', tool_calls: [delegate('job a', { background: true })], usage },
+      { text: 'It runs.', usage },
+      { text: 'It is done.', usage },
+    ),
+    ...worker('job a', { tool_calls: [write('a.txt')], usage }, { text: 'a done', usage }),
+  ]);
+  const { url } = await serveIn(home);
+  const approval = gate();
+  const permission = (request: RequestPermissionRequest) => approval.opened.then(() => allow('approve')(request));
+  const editor = await acpIn(home, { args: ['--server', url], permission });
+  const { sessionId } = await editor.open();
+  const prompt = editor.say(sessionId, 'go');
+  const metis = await until(() => clientOf(home));
+  await until(async () => (await metis.getSession(sessionId)).waiting_on.some(({ kind }) => kind === 'approval'));
+  await until(() => JSON.stringify(editor.updates).includes('It runs.'));
+
+  // This one leaves the question to the other.
+  const again = await acpIn(home, { args: ['--server', url], permission: () => new Promise(() => {}) });
+  await again.agent.request('session/load', { sessionId, cwd: home.workspace, mcpServers: [] });
+  const findCall = () => Object.values(shown(again.updates).calls).find(({ title }) => title === 'fast worker: job a');
+  expect(findCall()).toMatchObject({ status: 'in_progress' });
+  approval.open();
+  expect(await prompt).toMatchObject({ stopReason: 'end_turn' });
+  await until(() => shown(again.updates).lines.at(-1)!.endsWith('It is done.'), 60);
+  expect(findCall()).toMatchObject({ status: 'completed' });
+  // What catches up at the end of the turn holds the delivery too.
+  await until(() => again.updates.some(({ update }) => JSON.stringify(update).includes('a done')));
+  const findUsers = () => shown(again.updates).lines.filter((line) => line.startsWith('user_message_chunk'));
+  expect(findUsers()).toEqual(['user_message_chunk: go']);
+  await again.agent.request('session/load', { sessionId, cwd: home.workspace, mcpServers: [] });
+  expect(findUsers()).toEqual(['user_message_chunk: go', 'user_message_chunk: go']);
 });
 
 // Promise 19.22: a server that is killed in mid-prompt: nothing twice, nothing missing, the prompt is answered.

@@ -6,8 +6,12 @@ import path from 'node:path';
 const SUITES = {
   billing: { tests: ['test/billing'], isBuilt: false },
   background: {
-    tests: ['test/crash/background-kill.test.ts', 'test/cluster/background-kill.test.ts'],
-    env: { BACKGROUND_KILLS: '300' },
+    tests: [
+      'test/crash/background-kill.test.ts',
+      'test/cluster/background-kill.test.ts',
+      'test/property/background-orders.test.ts',
+    ],
+    env: { BACKGROUND_KILLS: '300', METIS_ORDERS: 'full' },
   },
   checks: {
     tests: ['test/engine/lying-workers.test.ts', 'test/crash/check-kills.test.ts'],

@@ -1,5 +1,5 @@
 // Background workers: a turn owns them, waits for them at its end, and reads each result exactly once (20 §9).
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { cancelTurn, concludeTurn } from '#core/engine/control-turn.ts';
 import { drain } from '#core/engine/lifecycle.ts';
 import { patchSession } from '#core/engine/manage-session.ts';
@@ -412,36 +412,58 @@ describe('background workers', () => {
     expect(clock.pending()).toBe(0);
   });
 
-  it('cost nothing while a turn waits for them: it reads no row and holds no timer', async () => {
-    const { doors, tools } = heldTools('held');
-    const clock = manualClock();
-    const t = await startEngine({
-      clock,
-      tools,
-      config: { delegation: { worker_timeout_seconds: null }, tools: { timeouts: { per_tool: { held: 0 } } } },
-      scenario: scenario(
-        planner({ tool_calls: [background('held')] }, { text: 'under way' }, { text: 'read' }),
-        worker('held', { tool_calls: [call('held', {})] }, { text: 'done' }),
-      ),
-    });
-    const session = await t.session();
-    const turnId = await t.submit(session, 'go');
-    await t.event('tool.called', (e) => e.payload.tool_name === 'held');
-    await until(() => ofType(t, 'llm.call_completed').length === 3);
-    await turns(50);
-    let reads = 0;
-    const { store } = t.engine;
-    for (const reader of [store.turns, store.delegations, store.events] as object[] as Record<string, unknown>[])
-      for (const [name, read] of Object.entries(reader))
-        reader[name] = (...args: unknown[]) => {
-          reads += 1;
-          return (read as (...args: unknown[]) => unknown)(...args);
-        };
-    await turns(500);
-    clock.advance(3_600_000);
-    await turns(500);
-    expect([reads, clock.pending()]).toEqual([0, 0]);
-    doors.held.open();
-    expect(await t.ended(turnId)).toMatchObject({ status: 'completed', output: 'read' });
+  it('are offered to the planner with two sentences: when they pay, and that its answer waits for them', async () => {
+    const t = await startEngine({ scenario: scenario(planner({ text: 'no need' })) });
+    await t.run(await t.session(), 'go');
+    const { description } = t.adapter.requests[0]!.tools.find(({ name }) => name === 'delegate')!;
+    expect(description.match(/[^.]*`background`[^.]*\.[^.]*\./)![0].trim()).toBe(
+      'Use `background` for long, independent work, where you have something else to do that does not need the result. ' +
+        'Your answer ends your turn only when all such workers are done, and you read their results first.',
+    );
   });
+
+  it.each([
+    ['at its end', { text: 'under way' }],
+    ['in the tool workers', { tool_calls: [call('workers', { action: 'wait', for: 'all' })] }],
+  ])(
+    'cost nothing while a turn waits for them %s: nothing polls, no row is read and no timer runs',
+    async (_, waits) => {
+      const { doors, tools } = heldTools('held');
+      const clock = manualClock();
+      const t = await startEngine({
+        clock,
+        tools,
+        config: { delegation: { worker_timeout_seconds: null }, tools: { timeouts: { per_tool: { held: 0 } } } },
+        scenario: scenario(
+          planner({ tool_calls: [background('held')] }, waits, { text: 'read' }),
+          worker('held', { tool_calls: [call('held', {})] }, { text: 'done' }),
+        ),
+      });
+      const session = await t.session();
+      const turnId = await t.submit(session, 'go');
+      await t.event('tool.called', (e) => e.payload.tool_name === 'held');
+      await until(() => ofType(t, 'llm.call_completed').length === 3);
+      await turns(50);
+      let reads = 0;
+      for (const reader of Object.values(t.engine.store) as Record<string, unknown>[])
+        for (const [name, read] of Object.entries(reader)) {
+          if (typeof read !== 'function') continue;
+          reader[name] = (...args: unknown[]) => {
+            reads += 1;
+            return read(...args);
+          };
+        }
+      const timers = [vi.spyOn(globalThis, 'setTimeout'), vi.spyOn(globalThis, 'setInterval')];
+      const before = [t.events.length, t.adapter.requests.length];
+      await turns(500);
+      clock.advance(3_600_000);
+      await turns(500);
+      const began = timers.map(({ mock }) => mock.calls.length);
+      for (const spy of timers) spy.mockRestore();
+      expect([reads, clock.pending(), ...began]).toEqual([0, 0, 0, 0]);
+      expect([t.events.length, t.adapter.requests.length]).toEqual(before);
+      doors.held.open();
+      expect(await t.ended(turnId)).toMatchObject({ status: 'completed', output: 'read', llm_call_count: 3 });
+    },
+  );
 });

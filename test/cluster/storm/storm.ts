@@ -9,7 +9,10 @@ import { type Subscriber, subscribe } from './subscriber.ts';
 export interface StormOptions {
   readonly database: string;
   readonly nats: string | null;
+  /** Its length, or with `kills` the most that it takes. */
   readonly seconds: number;
+  /** Ends it when nodes were killed so many times, each while another one is up. */
+  readonly kills?: number;
   readonly sessions: number;
   /** What the models answer; absent = the planned work. */
   readonly plan?: Parameters<typeof plannedWork>[2];
@@ -76,7 +79,7 @@ const CALLS_OPEN_AT_LOSSES = `
 
 const OWNED_BY_OTHERS = 'SELECT 1 FROM trees WHERE owner_node NOT IN (SELECT id FROM nodes WHERE name = ANY ($1))';
 
-export async function storm({ database, nats, seconds, sessions, plan }: StormOptions): Promise<Storm> {
+export async function storm({ database, nats, seconds, kills: wanted, sessions, plan }: StormOptions): Promise<Storm> {
   const work = plannedWork(() => 50 + Math.random() * 200, undefined, plan);
   const set = nats === null ? {} : { 'nats.url': nats };
   const closing: (() => void | Promise<void>)[] = [];
@@ -139,11 +142,13 @@ export async function storm({ database, nats, seconds, sessions, plan }: StormOp
   let kills = 0;
   const raised: Promise<void>[] = [];
   const over = performance.now() + seconds * 1000;
-  while (performance.now() < over) {
+  const least = wanted === undefined ? 1 : 2;
+  while (performance.now() < over && kills !== wanted) {
     await pause(BETWEEN_KILLS_MS);
-    const at = Math.floor(Math.random() * SKEWS.length);
-    const node = up[at];
-    if (node == null) continue;
+    const standing = [...up.keys()].filter((at) => up[at] !== null);
+    if (standing.length < least) continue;
+    const at = any(standing);
+    const node = up[at]!;
     up[at] = null;
     await node.kill();
     kills += 1;

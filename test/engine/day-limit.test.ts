@@ -64,6 +64,7 @@ function otherNode(usd: string) {
   return { dayLimit, own, elsewhere };
 }
 
+// Promise 16.14: what another node gives back, or a dead one leaves, is spent by later turns of the same day.
 it('what other nodes hold of the day stops a turn before its call, and is said; the call that fits gives back what it took', async () => {
   const { dayLimit, own } = otherNode('0.7');
   const t = await startEngine({
@@ -89,7 +90,7 @@ it('what other nodes hold of the day stops a turn before its call, and is said; 
   expect(t.engine.budget.reserved.get('day') ?? (0n as Pusd)).toBe(0n);
   expect(t.engine.budget.reserved.get(`session:${session.id}`) ?? (0n as Pusd)).toBe(0n);
 
-  // Promise 16.14: what another node gives back, or a dead one leaves, is spent by later turns of the same day.
+  // What the other one gives back is spent today.
   Object.assign(t.engine, { dayLimit: otherNode('0.7').dayLimit });
   expect((await t.run(session, 'again')).stop_reason).toBe('end_turn');
 });

@@ -453,7 +453,7 @@ describe('background workers', () => {
             return read(...args);
           };
         }
-      const timers = [vi.spyOn(globalThis, 'setTimeout'), vi.spyOn(globalThis, 'setInterval')];
+      const timers = (['Timeout', 'Interval'] as const).map((kind) => vi.spyOn(globalThis, `set${kind}`));
       const before = [t.events.length, t.adapter.requests.length];
       await turns(500);
       clock.advance(3_600_000);

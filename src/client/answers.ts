@@ -13,6 +13,7 @@ import type {
   VerifiedReportSchema,
 } from '#protocol/analytics.ts';
 import type { AnswerConfirmationReply, ConfirmationListReply, TrustReply } from '#protocol/api/approval-bodies.ts';
+import type { CompareReplySchema, ForkReplySchema } from '#protocol/api/fork-bodies.ts';
 import type {
   CheckRoutingReply,
   ExplainRouteReply,
@@ -74,6 +75,8 @@ export type TrustList = z.infer<typeof TrustReply>;
 export type DefinitionList = z.infer<typeof DefinitionListReply>;
 export type SessionList = z.infer<typeof SessionListReply>;
 export type UpdatedSession = z.infer<typeof UpdateSessionReply>;
+export type ForkedSession = z.infer<typeof ForkReplySchema>;
+export type SessionComparison = z.infer<typeof CompareReplySchema>;
 export type EndedSession = z.infer<typeof EndSessionReply>;
 
 export type SubmittedTurn = z.infer<typeof TurnReceipt>;

@@ -97,6 +97,12 @@ export function createMetisClient(server: ServerAddress) {
     endSession: (id: string, query: { readonly purge?: boolean } = {}, options?: Q.CallOptions) =>
       request<A.EndedSession>(server, 'DELETE', session(id), { query, signal: options?.signal }),
 
+    /** With `dry_run` nothing is made: the answer says what the fork's first call will cost. */
+    forkSession: (sessionId: string, body: Q.NewFork, options?: Q.SafeCallOptions) =>
+      send<A.ForkedSession>('POST', `${session(sessionId)}/fork`, options, body),
+    compareSessions: (sessionId: string, query: Q.ComparisonQuery, options?: Q.CallOptions) =>
+      get<A.SessionComparison>(`${session(sessionId)}/compare`, options, query),
+
     estimateTurn: (sessionId: string, body: Q.TurnToEstimate, options?: Q.CallOptions) =>
       send<A.TurnEstimate>('POST', `${session(sessionId)}/estimate`, options, body),
     submitTurn: (sessionId: string, body: Q.NewTurn, options?: Q.SafeCallOptions) =>

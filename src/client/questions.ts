@@ -1,6 +1,7 @@
 // Parameters of the client's operations: bodies, by the schemas of the server, and queries.
 import type { z } from 'zod';
 import type { AnswerConfirmationBody } from '#protocol/api/approval-bodies.ts';
+import type { ForkBodySchema } from '#protocol/api/fork-bodies.ts';
 import type { CheckRoutingBody, ExplainRouteBody } from '#protocol/api/model-bodies.ts';
 import type { PruneEventsBody } from '#protocol/api/server-bodies.ts';
 import type {
@@ -16,6 +17,7 @@ import type { SessionStatus } from '#protocol/session.ts';
 
 export type NewSession = z.input<typeof CreateSessionBody>;
 export type SessionChange = z.input<typeof UpdateSessionBody>;
+export type NewFork = z.input<typeof ForkBodySchema>;
 export type NewTurn = z.input<typeof SubmitTurnBody>;
 export type NewDelegation = z.input<typeof SubmitDelegationBody>;
 export type TurnScore = z.input<typeof ScoreTurnBody>;
@@ -45,6 +47,10 @@ interface Page {
   /** `next_cursor` of the page before, with the same other parameters. */
   readonly cursor?: string | undefined;
   readonly limit?: number | undefined;
+}
+export interface ComparisonQuery {
+  /** The other session. */
+  readonly with: string;
 }
 export interface SessionsQuery extends Page {
   readonly workspace_path?: string | undefined;

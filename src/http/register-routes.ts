@@ -9,7 +9,7 @@ import { historyRoutes, streamRoutes } from './routes/history-routes.ts';
 import { maintenanceRoutes, metaRoutes, nodeRoutes, settingsRoutes } from './routes/meta-routes.ts';
 import { modelRoutes, patternRoutes, pricingRoutes, routingRoutes } from './routes/model-routes.ts';
 import { dashboardRoutes, mcpRoutes } from './routes/mounted-routes.ts';
-import { sessionRoutes } from './routes/session-routes.ts';
+import { forkRoutes, sessionRoutes } from './routes/session-routes.ts';
 import { turnRoutes } from './routes/turn-routes.ts';
 import { toolRoutes, trustRoutes, workerRoutes } from './routes/workspace-routes.ts';
 
@@ -18,6 +18,7 @@ export function registerRoutes(app: HttpApp, deps: RouteDeps): void {
   nodeRoutes(app, deps);
   settingsRoutes(app, deps);
   sessionRoutes(app, deps);
+  forkRoutes(app, deps);
   turnRoutes(app, deps);
   delegationRoutes(app, deps);
   confirmationRoutes(app, deps);

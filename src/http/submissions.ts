@@ -101,8 +101,12 @@ function readKeyScope(request: FastifyRequest): KeyScope | null {
 
 /** The session an answer belongs to, so that a purge takes the row along. */
 function findSessionId(body: unknown): string | null {
-  const { session_id, id } = body as { readonly session_id?: string; readonly id?: string };
-  return session_id ?? id ?? null;
+  const { session_id, id, session } = body as {
+    readonly session_id?: string;
+    readonly id?: string;
+    readonly session?: { readonly id: string };
+  };
+  return session_id ?? id ?? session?.id ?? null;
 }
 
 function toInProgressError(): AppError {

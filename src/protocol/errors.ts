@@ -26,6 +26,7 @@ export const ERRORS = {
   turn_not_interrupted: { status: 409, retryable: false },
   turn_not_running: { status: 409, retryable: false },
   confirmation_already_resolved: { status: 409, retryable: false },
+  invalid_fork_point: { status: 409, retryable: false },
   not_modifiable: { status: 409, retryable: false },
   worker_exists: { status: 409, retryable: false },
   worker_locked: { status: 409, retryable: false },

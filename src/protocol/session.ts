@@ -8,6 +8,7 @@ import {
   DoorSchema,
   EffortSchema,
   ErrorClassSchema,
+  MessageIdSchema,
   OnReachedSchema,
   SessionIdSchema,
   TimeSchema,
@@ -59,6 +60,10 @@ export const SessionFailureSchema = z.object({
 });
 export type SessionFailure = z.infer<typeof SessionFailureSchema>;
 
+/** The last message of another session that a session begins with (21 §4). */
+export const ForkPointSchema = z.strictObject({ session_id: SessionIdSchema, message_id: MessageIdSchema });
+export type ForkPoint = z.infer<typeof ForkPointSchema>;
+
 export const SessionSchema = z.object({
   id: SessionIdSchema,
   workspace_path: z.string(),
@@ -93,6 +98,12 @@ export const SessionSchema = z.object({
   delegation_depth: CountSchema,
   /** The worker with whose prompt and messages it began (20 §3). */
   continues_session_id: SessionIdSchema.nullable(),
+  /** Where it was forked; its prompts begin with the messages up to there, its money does not. Null for any other session. */
+  forked_from: ForkPointSchema.nullable(),
+  /** False = a fork without the tools that need a workspace (21 §4). */
+  has_workspace: z.boolean(),
+  /** Its model calls are stored so that it can be saved as a case (21 §3). */
+  record_case: z.boolean(),
   worker_name: z.string().nullable(),
   worker_digest: z.string().nullable(),
   worker_origin: WorkerOriginSchema.nullable(),
@@ -143,6 +154,11 @@ export interface SessionRecord {
   readonly delegation_depth: number;
   /** The worker with whose prompt and messages it began: they are read, not copied. */
   readonly continues_session_id: Session['id'] | null;
+  /** The session that holds the last message of its prefix, and that message: the prefix is read, not copied. */
+  readonly forked_from_session_id: Session['id'] | null;
+  readonly forked_from_message_id: ForkPoint['message_id'] | null;
+  readonly has_workspace: boolean;
+  readonly record_case: boolean;
   /** The caller's locked model when it delegated. */
   readonly delegated_by_model: string | null;
   readonly worker_name: string | null;

@@ -224,6 +224,14 @@ describe('what is sent', () => {
     for (const path of ['/sessions/nope', '/sessions/sess_01ARZ3NDEKTSV4RRFFQ69G5FAV', '/pricing?version=nope', '/no'])
       await ask('GET', path);
     await ask('POST', `${base}/estimate`, { content: 'again' });
+    const { messages } = await ask('GET', `${base}/messages`);
+    const answer = messages.findLast(({ role }: Parsed) => role === 'assistant');
+    const fork = { at_message_id: answer.id, workspace: 'none' };
+    await ask('POST', `${base}/fork`, { ...fork, dry_run: true });
+    const forked = await ask('POST', `${base}/fork`, fork);
+    await ask('POST', `${base}/fork`, { ...fork, at_message_id: messages[0].id });
+    await ask('GET', `/sessions/${forked.session.id}/messages?prefix=true`);
+    await ask('GET', `${base}/compare?with=${forked.session.id}`);
     await ask('POST', `${base}/delegations`, { tier: 'fast', task: 'once more' });
     execFileSync('git', ['init', '-q'], { cwd: server.workspace });
     const isolated = { tier: 'fast', task: 'in a tree', isolation: 'worktree', apply: 'never' };

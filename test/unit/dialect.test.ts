@@ -11,6 +11,8 @@ const dialect: Dialect = {
   json_field: (column, field) => `${column}->${field}`,
   greatest: () => 'most',
   least: () => 'few',
+  keep_rows: () => 'KEEP',
+  lock_rows: () => 'LOCK',
   first_id: () => 'ID ?',
 };
 

@@ -26,6 +26,7 @@ import { computeCeiling, resolvePricingId } from './money/call-price.ts';
 import { readVolatilePrompt, selectOfferedTools } from './prompt/model-input.ts';
 import { readPolicies, readRoutingFiles } from './routing/route-environment.ts';
 import { routeTurn } from './routing/route-turn.ts';
+import { readCheckpoints, readHistory } from './session/read-history.ts';
 import { buildSession, requireOpenTopLevelSession, resolveWorkspace } from './session/session-records.ts';
 import type { Engine, ModelCatalog, WorkspaceAccess } from './state/engine.ts';
 import { type BudgetScope, forkMemory } from './state/memory.ts';
@@ -223,10 +224,9 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
   const message = await prepareMessage(apart, session, submission);
   const turnId = apart.ids.turn();
   const now = apart.clock.now();
-  const { messages } = apart.store;
-  const earlier = await messages.history(session.id);
+  const earlier = await readHistory(apart, session);
   const history = [
-    ...viewHistory(earlier, await messages.checkpoints(session.id)),
+    ...viewHistory(earlier, await readCheckpoints(apart, session)),
     newUserMessage(apart, session, { turn_id: turnId, content: message.content, now }),
   ];
   const toolset = await loadKnownToolset(apart, session);

@@ -13,7 +13,7 @@ import { readStructured } from '../policy/delegation/worker-outcome.ts';
 import { NOTHING_YET, sessionView } from '../policy/session/session-view.ts';
 import type { Write } from '../ports/journal-writer.ts';
 import { endOutsideDelegations } from './delegation/outside-delegation.ts';
-import { discardTree, withClosedTree } from './delegation/worker-tree.ts';
+import { closeForkTree, discardTree, withClosedTree } from './delegation/worker-tree.ts';
 import { endGatewayTree } from './gateway/client-session.ts';
 import { computeLeft, forgetLimit, readReserved } from './money/budget-limits.ts';
 import { wakeWaiters } from './money/reserve-money.ts';
@@ -216,6 +216,7 @@ export async function endSession(engine: Engine, id: string): Promise<EndReply &
     forgetLimit(engine, 'session', session.id);
     engine.files.forget(session.id);
     engine.starts.delete(session.id);
+    await closeForkTree(engine, session.id);
     return { id: session.id, ended_at: isoTime(at), purged: false };
   } catch (error) {
     if (error instanceof JournalConflict && error.code === 'session_ended') throw sessionEndedError();

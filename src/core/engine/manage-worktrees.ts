@@ -34,7 +34,7 @@ export async function applyKeptChanges(engine: Engine, worker: SessionId): Promi
         worktree.applied === true
           ? { applied: true, conflicts: [] }
           : await applyRecorded(engine, delegation, worktree);
-      if (!applied || delegation.applied !== true) {
+      if (delegation !== null && (!applied || delegation.applied !== true)) {
         const changes = { ...selectChanges(delegation), applied, conflicts: [...conflicts] };
         const { tool_use_id } = delegation;
         await engine.journal.commit({ writes: [{ kind: 'delegation.applied', tool_use_id, changes }], emit: [] });
@@ -46,10 +46,10 @@ export async function applyKeptChanges(engine: Engine, worker: SessionId): Promi
 
 async function applyRecorded(
   engine: Engine,
-  { request }: DelegationRecord,
+  delegation: DelegationRecord | null,
   worktree: WorktreeRecord,
 ): Promise<AppliedTree> {
-  const { worktree: recorded } = await recordTree(engine, worktree, request.check?.protect ?? []);
+  const { worktree: recorded } = await recordTree(engine, worktree, delegation?.request.check?.protect ?? []);
   return applyTree(engine, recorded);
 }
 
@@ -60,8 +60,7 @@ async function applyRecorded(
 export async function finishKeptChanges(engine: Engine, tree?: SessionId): Promise<void> {
   for (const { session_id, applied, merged_tree } of await engine.store.worktrees.list(tree)) {
     if (applied !== null || merged_tree === null) continue;
-    const delegation = await engine.store.delegations.findByWorker(session_id);
-    if (delegation === null || delegation.ended_at === null) continue;
+    if (await isWorktreeInUse(engine, session_id)) continue;
     await applyKeptChanges(engine, session_id).catch((err: unknown) => {
       engine.log.warn({ err, session_id }, 'changes that were half written could not be finished');
     });
@@ -86,16 +85,25 @@ export async function readChangedTexts(engine: Engine, worker: SessionId): Promi
   return { worker_session_id: worker, files: [...files], truncated };
 }
 
+/** The worktree of a closed delegation, or of a fork that has ended, which has no delegation. */
 async function requireClosed(
-  engine: Storage,
+  engine: Pick<Storage, 'store'>,
   worker: SessionId,
-): Promise<{ readonly delegation: DelegationRecord; readonly worktree: WorktreeRecord }> {
+): Promise<{ readonly delegation: DelegationRecord | null; readonly worktree: WorktreeRecord }> {
   const delegation = await engine.store.delegations.findByWorker(worker);
   const worktree = await engine.store.worktrees.get(worker);
-  if (delegation === null || worktree === null)
+  if (worktree === null)
     throw new AppError('not_found', `no worker ${worker} that worked in a worktree`, { resource: 'worker' });
-  if (delegation.ended_at === null) throw new AppError('turn_in_flight', 'the worker is still at work');
+  if (await isWorktreeInUse(engine, worker)) throw new AppError('turn_in_flight', 'the worker is still at work');
   return { delegation, worktree };
+}
+
+/** Whether its worker, or its fork, has not ended. */
+async function isWorktreeInUse({ store }: Pick<Storage, 'store'>, id: SessionId): Promise<boolean> {
+  const delegation = await store.delegations.findByWorker(id);
+  if (delegation !== null) return delegation.ended_at === null;
+  const session = await store.sessions.record(id);
+  return session !== null && session.ended_at === null;
 }
 
 async function toCallerError<T>(work: () => Promise<T>): Promise<T> {
@@ -115,11 +123,10 @@ export async function listKeptWorktrees(
 ): Promise<readonly (KeptWorktree & { readonly record: WorktreeRecord })[]> {
   const kept: (KeptWorktree & { readonly record: WorktreeRecord })[] = [];
   for (const record of await engine.store.worktrees.list()) {
-    const delegation = await engine.store.delegations.findByWorker(record.session_id);
     kept.push({
       worker_session_id: record.session_id,
       workspace_path: record.caller_path,
-      open: delegation !== null && delegation.ended_at === null,
+      open: await isWorktreeInUse(engine, record.session_id),
       applied: record.applied,
       changed: record.result_tree !== record.base_tree,
       ...(await engine.worktrees.measure(record)),

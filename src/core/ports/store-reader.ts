@@ -136,6 +136,9 @@ export interface MessageReader {
   history(sessionId: SessionId): Promise<readonly StoredMessage[]>;
   /** The checkpoints of a session's view, oldest first (10 §7). */
   checkpoints(sessionId: SessionId): Promise<readonly Checkpoint[]>;
+  /** What a fork begins with, oldest first: messages of other sessions, up to its fork point (21 §4). */
+  prefix(forkId: SessionId): Promise<readonly StoredMessage[]>;
+  prefixCheckpoints(forkId: SessionId): Promise<readonly Checkpoint[]>;
   get(messageId: string): Promise<Message | null>;
   /** Ascending; see 05 §3.4 for the boundaries. */
   page(
@@ -283,6 +286,24 @@ export interface PeopleReader {
   openSessions(): Promise<ReadonlyMap<string, number>>;
 }
 
+/** What a session and its workers did and cost, in the order of ids (21 §4). A bound of null is none. */
+export interface ComparisonReader {
+  /** Id of the call that wrote an answer, from the ledger, which a purge leaves alone; null = no call is stored. */
+  callOfMessage(sessionId: SessionId, messageId: MessageId): Promise<string | null>;
+  /** @param range `after` exclusive, `until` inclusive, ids of calls */
+  sumCalls(
+    rootSessionId: SessionId,
+    range: { readonly after: string | null; readonly until: string | null },
+  ): Promise<TurnTotals>;
+  /** Tool calls and workers of the tree, and seconds of the session's own turns. */
+  countWork(
+    rootSessionId: SessionId,
+    after: string | null,
+  ): Promise<{ readonly tool_calls: number; readonly workers: number; readonly wall_time_seconds: number }>;
+  /** Changes of the workspace, in the order in which the tool calls settled. */
+  changes(rootSessionId: SessionId, after: string | null): Promise<readonly CallChanges[]>;
+}
+
 /** Calls of one session as the ledger has them, ascending by id. */
 export interface CallReader {
   list(
@@ -338,6 +359,7 @@ export interface Store {
   readonly confirmations: ConfirmationReader;
   readonly spend: SpendReader;
   readonly calls: CallReader;
+  readonly comparisons: ComparisonReader;
   readonly patterns: PatternReader;
   idempotency(method: string, path: string, tokenHash: string, key: string): Promise<IdempotencyRow | null>;
   /** Session, messages, open approvals and workers of one moment (06 §4.1). */

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { CallListReply, EventListReply, MessageListReply, WorkerListReply } from '#protocol/api/session-bodies.ts';
 import { validationError } from '#protocol/errors.ts';
 import { EVENT_TYPES } from '#protocol/event.ts';
+import { type StoredMessage, withoutRaw } from '#protocol/message.ts';
 import { EventIdSchema, MessageIdSchema, ToolUseIdSchema } from '#protocol/scalars.ts';
 import { requireFound } from '../error-handler.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
@@ -27,6 +28,7 @@ const MessagesQuery = z.strictObject({
   before: MessageIdSchema.optional().describe('Messages below this id, the newest of them.'),
   after: MessageIdSchema.optional().describe('Messages above this id, the oldest of them.'),
   limit: limit(50, 200),
+  prefix: flag(false, 'Of a fork: the messages of other sessions that it begins with, in place of its own.'),
 });
 
 const EventsQuery = z.strictObject({
@@ -57,6 +59,25 @@ const WorkersQuery = z.strictObject({
   ...PageQuery,
 });
 
+/** The newest messages within the boundaries, or behind `after` the oldest. */
+function cutPage(
+  messages: readonly StoredMessage[],
+  {
+    before,
+    after,
+    limit: rows,
+  }: { readonly before: string | null; readonly after: string | null; readonly limit: number },
+): z.infer<typeof MessageListReply> {
+  const from = after === null ? 0 : messages.filter(({ id }) => id <= after).length;
+  const to = before === null ? messages.length : messages.filter(({ id }) => id < before).length;
+  const [start, end] = after === null ? [Math.max(from, to - rows), to] : [from, Math.min(to, from + rows)];
+  return {
+    messages: messages.slice(start, end).map(withoutRaw),
+    has_more_before: start > 0,
+    has_more_after: end < messages.length,
+  };
+}
+
 export function historyRoutes(app: HttpApp, deps: RouteDeps): void {
   const { engine } = deps;
 
@@ -79,9 +100,11 @@ export function historyRoutes(app: HttpApp, deps: RouteDeps): void {
     },
     async (request, reply) => {
       const { session_id } = request.params;
-      const { before = null, after = null, limit: rows } = request.query;
-      requireFound(await engine.store.sessions.record(session_id), 'session', session_id);
-      return reply.send(await engine.store.messages.page(session_id, { before, after, limit: rows }));
+      const { before = null, after = null, limit: rows, prefix } = request.query;
+      const { id } = requireFound(await engine.store.sessions.record(session_id), 'session', session_id);
+      const { messages } = engine.store;
+      if (prefix) return reply.send(cutPage(await messages.prefix(id), { before, after, limit: rows }));
+      return reply.send(await messages.page(id, { before, after, limit: rows }));
     },
   );
 

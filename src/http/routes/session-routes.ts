@@ -1,5 +1,7 @@
 // `/sessions`: open, list, read, change, end, purge (05 §3.1).
 import { z } from 'zod';
+import { compareSessions } from '#core/engine/compare-sessions.ts';
+import { forkSession } from '#core/engine/fork-session.ts';
 import {
   addReservedMoney,
   createSession,
@@ -9,6 +11,7 @@ import {
   patchSession,
   purgeSession,
 } from '#core/engine/manage-session.ts';
+import { CompareReplySchema, ForkBodySchema, ForkReplySchema } from '#protocol/api/fork-bodies.ts';
 import {
   CreateSessionBody,
   EndSessionReply,
@@ -46,6 +49,74 @@ const ListQuery = z.strictObject({
   ),
   ...PageQuery,
 });
+
+/** Forks of a session, and how two sessions differ (21 §4). */
+export function forkRoutes(app: HttpApp, { engine, idempotency, turnBodyLimit }: RouteDeps): void {
+  app.post(
+    '/sessions/:session_id/fork',
+    {
+      bodyLimit: turnBodyLimit,
+      preValidation: (request) => idempotency.remember(request),
+      schema: {
+        params: SessionParams,
+        body: ForkBodySchema,
+        ...operation({
+          id: 'forkSession',
+          owned: true,
+          tag: 'sessions',
+          summary: 'Open a session that begins with the messages of this one. With dry_run only its price is answered.',
+          headers: ['Idempotency-Key'],
+          locates: true,
+          results: { 200: ForkReplySchema, 201: ForkReplySchema },
+          errors: [
+            'validation_error',
+            'unknown_alias',
+            'override_missing_body',
+            'not_found',
+            'workspace_not_allowed',
+            'workspace_not_shared',
+            'model_not_configured',
+            'approval_mode_not_allowed',
+            'session_is_worker',
+            'session_is_gateway',
+            'invalid_fork_point',
+            'explicit_model_rejected',
+            'routing_failed',
+            'server_busy',
+            'idempotency_in_progress',
+            'idempotency_key_reused',
+          ],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { session_id } = request.params;
+      const fork = await idempotency.once(request, reply, (claim) =>
+        forkSession(engine, session_id, request.body, claim),
+      );
+      if (fork.session === null) return reply.send(fork);
+      return reply.status(201).header('location', `/sessions/${fork.session.id}`).send(fork);
+    },
+  );
+
+  app.get(
+    '/sessions/:session_id/compare',
+    {
+      schema: {
+        params: SessionParams,
+        querystring: z.strictObject({ with: SessionIdSchema.describe('The other session.') }),
+        ...operation({
+          id: 'compareSessions',
+          tag: 'sessions',
+          summary: 'Compare two sessions: what both begin with, and what each did and cost behind it.',
+          results: { 200: CompareReplySchema },
+          errors: ['validation_error', 'not_found', 'session_is_worker'],
+        }),
+      },
+    },
+    async (request, reply) => reply.send(await compareSessions(engine, request.params.session_id, request.query.with)),
+  );
+}
 
 export function sessionRoutes(app: HttpApp, { engine, hub, idempotency, owners }: RouteDeps): void {
   app.post(

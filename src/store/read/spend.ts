@@ -30,7 +30,7 @@ export const SIMULATED = `provider = '${SIMULATED_PROVIDER}'`;
 const SPENT = `coalesce(${sumIntegers('cost_pusd')}, 0) AS cost_pusd, coalesce(${sumIntegers('unpriced_calls')}, 0) AS unpriced,
   coalesce(max(CASE WHEN ${SIMULATED} THEN 1 ELSE 0 END), 0) AS simulated`;
 const PUSD = `coalesce(${sumIntegers('cost_pusd')}, 0) AS pusd`;
-const SUMS = `count(*) AS calls, coalesce(${sumIntegers('cost_pusd')}, 0) AS cost_pusd,
+export const SUMS = `count(*) AS calls, coalesce(${sumIntegers('cost_pusd')}, 0) AS cost_pusd,
   ${TOKEN_COUNTS.map((count) => `coalesce(${sumIntegers(count)}, 0) AS ${count}`).join(', ')}`;
 
 export const OF_SESSION = `SELECT ${SPENT} FROM session_hours WHERE session_id = ?`;

@@ -9,6 +9,7 @@ import { type AttemptRow, attemptRecord, type WorktreeRow, worktreeRecord } from
 import { createConfirmationReader } from './approvals.ts';
 import { NO_CACHES, type ReadCaches } from './caches.ts';
 import { createCallReader } from './calls.ts';
+import { createComparisonReader } from './comparisons.ts';
 import { createDelegationReader } from './delegations.ts';
 import { createEventReader } from './events.ts';
 import { createPatternReader } from './patterns.ts';
@@ -93,6 +94,7 @@ function createReaders(
     confirmations: createConfirmationReader(reads),
     spend: createSpendReader(reads, spend),
     calls: createCallReader(reads),
+    comparisons: createComparisonReader(reads),
     patterns: createPatternReader(reads),
     people: createPeopleReader(reads),
     workers: {

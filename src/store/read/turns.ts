@@ -10,6 +10,7 @@ import { fromPusd, limitFor, type Pusd, sumPusd, toPusd } from '#protocol/money.
 import { toPersonRef } from '#protocol/people/person.ts';
 import { compareText } from '#protocol/text/compare-text.ts';
 import { OPEN_TURN_STATUSES, type Turn, type TurnInput } from '#protocol/turn.ts';
+import { PREFIX_CHECKPOINTS, PREFIX_MESSAGES } from '../schema/fork-prefix.ts';
 import {
   type CheckpointRow,
   checkpoint,
@@ -30,7 +31,7 @@ import {
   wireMessage,
 } from '../schema/rows.ts';
 import { BEHIND_ALL, TURN_IS_OPEN } from '../schema/words.ts';
-import type { ReadCaches } from './caches.ts';
+import { createHistoryCache, type ReadCaches } from './caches.ts';
 import { LAST_OF_TURN } from './events.ts';
 import { type Reads, toPage } from './read-database.ts';
 import type { Spend } from './spend.ts';
@@ -235,7 +236,11 @@ function historyBytes(rows: readonly MessageRow[]): number {
   return rows.reduce((sum, row) => sum + row.content_json.length + (row.provider_raw_json?.length ?? 0), 0);
 }
 
+const PREFIX_BYTES = 16 * 1024 * 1024;
+
 export function createMessageReader({ all, get }: Reads, cache: ReadCaches['histories']): MessageReader {
+  // A fork's prefix never changes, whichever node holds the sessions that it comes from.
+  const prefixes = createHistoryCache(PREFIX_BYTES);
   return {
     history: async (sessionId) => {
       const known = cache.get(sessionId);
@@ -246,6 +251,15 @@ export function createMessageReader({ all, get }: Reads, cache: ReadCaches['hist
       return messages;
     },
     checkpoints: async (sessionId) => (await all<CheckpointRow>(CHECKPOINTS, sessionId)).map(checkpoint),
+    prefix: async (forkId) => {
+      const known = prefixes.get(forkId);
+      if (known !== null) return known;
+      const rows = await all<MessageRow>(PREFIX_MESSAGES, forkId);
+      const messages = rows.map(storedMessage);
+      prefixes.put(forkId, messages, historyBytes(rows));
+      return messages;
+    },
+    prefixCheckpoints: async (forkId) => (await all<CheckpointRow>(PREFIX_CHECKPOINTS, forkId)).map(checkpoint),
     get: async (messageId) => {
       const row = await get<WireRow>(MESSAGE_BY_ID, messageId);
       if (row === undefined) return null;

@@ -5,6 +5,7 @@ import {
   check,
   index,
   integer,
+  primaryKey,
   real,
   sqliteTable,
   text,
@@ -80,6 +81,10 @@ export const sessions = sqliteTable(
     continues_session_id: text(),
     owner: text(),
     share: text().notNull().default('read'),
+    forked_from_session_id: text(),
+    forked_from_message_id: text(),
+    has_workspace: integer().notNull().default(1),
+    record_case: integer().notNull().default(0),
   },
   (t) => [
     index('sessions_parent').on(t.parent_session_id).where(sql`parent_session_id IS NOT NULL`),
@@ -92,6 +97,7 @@ export const sessions = sqliteTable(
     index('sessions_newest').on(t.is_worker, sql`id DESC`),
     index('sessions_named').on(t.worker_name, sql`id DESC`).where(sql`worker_name IS NOT NULL`),
     index('sessions_active').on(t.is_worker, t.door).where(sql`ended_at IS NULL`),
+    index('sessions_forked').on(t.forked_from_session_id).where(sql`forked_from_session_id IS NOT NULL`),
     check(
       'sessions_worker',
       sql`is_worker = (parent_session_id IS NOT NULL) AND (is_worker AND door <> 'gateway') = (parent_tool_use_id IS NOT NULL)`,
@@ -194,6 +200,27 @@ export const messages = sqliteTable(
     checkValues('messages', 'role', RoleSchema.options),
     checkValues('messages', 'status', MessageStatusSchema.exclude(['partial']).options),
   ],
+);
+
+/** Messages that forks begin with, copied when the session that held them was purged (21 §4). */
+export const fork_messages = sqliteTable(
+  'fork_messages',
+  {
+    fork_session_id: text()
+      .notNull()
+      .references(() => sessions.id),
+    position: integer().notNull(),
+    id: text().notNull(),
+    session_id: text().notNull(),
+    turn_id: text(),
+    role: text().notNull(),
+    status: text().notNull(),
+    created_at: integer().notNull(),
+    metadata_json: text().notNull(),
+    content_json: text().notNull(),
+    provider_raw_json: text(),
+  },
+  (t) => [primaryKey({ columns: [t.fork_session_id, t.position] })],
 );
 
 export const tool_calls = sqliteTable(

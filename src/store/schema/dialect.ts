@@ -17,6 +17,9 @@ export interface Dialect {
   /** The greater, or the lesser, of two values; the parentheses follow. `max` and `min` aggregate a column. */
   greatest(): string;
   least(): string;
+  /** Ends a SELECT whose rows no other transaction deletes, or changes and reads for deletion, before this one ends. */
+  keep_rows(): string;
+  lock_rows(): string;
   /** A bound id in the first term of a recursion, sorted like the ids in the second term. */
   first_id(): string;
 }

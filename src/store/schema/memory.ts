@@ -36,6 +36,51 @@ export const compaction_checkpoints = sqliteTable(
   ],
 );
 
+/** Checkpoints of the messages that forks begin with, copied with them (21 §4). */
+export const fork_checkpoints = sqliteTable(
+  'fork_checkpoints',
+  {
+    fork_session_id: text()
+      .notNull()
+      .references(() => sessions.id),
+    position: integer().notNull(),
+    id: text().notNull(),
+    session_id: text().notNull(),
+    kind: text().notNull(),
+    message_ids_json: text(),
+    through_message_id: text(),
+    summary_text: text(),
+    tokens_before: integer().notNull(),
+    tokens_after: integer().notNull(),
+    model: text(),
+    created_at: integer().notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.fork_session_id, t.position] })],
+);
+
+/** The workspace in which a recorded session began (21 §3). */
+export const case_starts = sqliteTable('case_starts', {
+  session_id: text()
+    .primaryKey()
+    .notNull()
+    .references(() => sessions.id),
+  start_json: text().notNull(),
+});
+
+/** The model calls of recorded sessions: each request, and the answer to it (21 §3). */
+export const case_calls = sqliteTable(
+  'case_calls',
+  {
+    request_id: text().primaryKey().notNull(),
+    session_id: text()
+      .notNull()
+      .references(() => sessions.id),
+    root_session_id: text().notNull(),
+    call_json: text().notNull(),
+  },
+  (t) => [index('case_calls_root').on(t.root_session_id, t.request_id), index('case_calls_session').on(t.session_id)],
+);
+
 /** Workers that exist as long as their root session (13 §3.4). */
 export const worker_definitions = sqliteTable(
   'worker_definitions',

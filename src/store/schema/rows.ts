@@ -80,6 +80,8 @@ export function sessionRecord(row: SessionRow): SessionRecord {
     ...rest,
     pending_active_model: parsedOrNull(row.pending_active_model),
     is_worker: row.is_worker === 1,
+    has_workspace: row.has_workspace === 1,
+    record_case: row.record_case === 1,
     allow_workers: parsedOrNull(allow_workers_json),
     worker_definition: parsedOrNull(worker_definition_json),
     max_cost_pusd: pusdOrNull(max_cost_text),

@@ -2,6 +2,7 @@
 import { JournalConflict } from '#core/ports/journal-writer.ts';
 import { AppError } from '#protocol/errors.ts';
 import { TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
+import { copyIntoForks } from './forks.ts';
 import { unlearnTurns } from './patterns.ts';
 import type { Tx } from './transaction.ts';
 
@@ -13,6 +14,10 @@ const DELETIONS = [
   ['confirmations', 'session_id {in_list}'],
   ['worktrees', 'session_id {in_list}'],
   ['delegation_attempts', 'worker_session_id {in_list}'],
+  ['fork_messages', 'fork_session_id {in_list}'],
+  ['fork_checkpoints', 'fork_session_id {in_list}'],
+  ['case_starts', 'session_id {in_list}'],
+  ['case_calls', 'session_id {in_list}'],
   ['worker_definitions', 'root_session_id {in_list}'],
   ['compaction_checkpoints', 'session_id {in_list}'],
   ['event_rows', 'session_key IN (SELECT session_key FROM event_sessions WHERE session_id {in_list})'],
@@ -51,6 +56,7 @@ export function checkPurge(sessionId: string, rows: readonly TreeRow[]): readonl
 export function deleteSessions(tx: Tx, sessionIds: readonly string[]): void {
   const ids = JSON.stringify(sessionIds);
   unlearnTurns(tx, ids);
+  copyIntoForks(tx, ids);
   for (const deletion of DELETIONS) tx.run(deletion, [ids]);
 }
 

@@ -42,6 +42,10 @@ export const COLUMNS = [
   'continues_session_id',
   'owner',
   'share',
+  'forked_from_session_id',
+  'forked_from_message_id',
+  'has_workspace',
+  'record_case',
 ] as const;
 
 export function sessionRow(session: SessionRecord) {
@@ -49,6 +53,8 @@ export function sessionRow(session: SessionRecord) {
     ...session,
     pending_active_model: json(session.pending_active_model),
     is_worker: bit(session.is_worker),
+    has_workspace: bit(session.has_workspace),
+    record_case: bit(session.record_case),
     allow_workers_json: json(session.allow_workers),
     worker_definition_json: json(session.worker_definition),
   };
@@ -56,6 +62,8 @@ export function sessionRow(session: SessionRecord) {
 
 export const PARENT = 'SELECT ended_at, workspace_path, root_session_id, delegation_depth FROM sessions WHERE id = ?';
 export const EXISTS = 'SELECT 1 AS found FROM sessions WHERE id = ?';
+/** A purge that runs at this moment waits, and copies the messages into the fork (21 §4). */
+const FORKED = `${EXISTS} {keep_rows}`;
 
 const updateOpenSession = (set: string) => `UPDATE sessions SET ${set} WHERE id = @session_id AND ended_at IS NULL`;
 export const SET_MODEL = updateOpenSession('active_model = @model, pending_active_model = NULL, updated_at = @at');
@@ -99,6 +107,11 @@ export const sessionWrites: Appliers<Extract<keyof Appliers, `session.${string}`
         checkSessionLinks(session, () => (rows[0] as ParentLinks | undefined) ?? null);
       });
     }
+    const { forked_from_session_id: origin } = session;
+    if (origin !== null)
+      tx.run(FORKED, [origin], ({ rows }) => {
+        if (rows.length === 0) throw new JournalConflict('session_ended', `session ${origin} was purged`);
+      });
     insertSession(tx, sessionRow(session));
     if (parent !== null) tx.run(TAKE_OWNER, { id: session.id, root_session_id: session.root_session_id });
   },

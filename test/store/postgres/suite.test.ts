@@ -4,6 +4,7 @@ import { postgresService } from '../../support/services.ts';
 import { conditionSuite } from '../suite/conditions.ts';
 import { delegationSuite } from '../suite/delegations.ts';
 import { eventSuite } from '../suite/events.ts';
+import { forkSuite } from '../suite/forks.ts';
 import { journalSuite } from '../suite/journal.ts';
 import { ledgerSuite } from '../suite/ledger.ts';
 import { messageSuite } from '../suite/messages.ts';
@@ -19,6 +20,7 @@ const suites = [
   conditionSuite,
   delegationSuite,
   eventSuite,
+  forkSuite,
   journalSuite,
   ledgerSuite,
   messageSuite,

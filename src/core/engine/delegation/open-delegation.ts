@@ -108,6 +108,8 @@ export async function newWorkerSession(
     delegation_depth: session.delegation_depth + 1,
     delegated_by_model: run.model?.id ?? null,
     continues_session_id: earlier?.id ?? null,
+    forked_from_session_id: null,
+    forked_from_message_id: null,
     worker_name: named.worker_name,
     worker_digest: named.worker_digest,
     worker_origin: named.worker_origin,

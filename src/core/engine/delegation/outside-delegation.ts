@@ -12,6 +12,7 @@ import { ToolError } from '#protocol/tool.ts';
 import { loadToolset } from '../definitions/find-workers.ts';
 import { rereadAttachments } from '../definitions/session-files.ts';
 import { selectBaseTools, selectWorkerCallers } from '../prompt/model-input.ts';
+import { readHistory } from '../session/read-history.ts';
 import { sessionEndedError } from '../session/session-records.ts';
 import { FAULT, Interrupted, throwIfLost } from '../state/concurrency.ts';
 import type { Caller, OutsideCall } from '../state/delegation-runs.ts';
@@ -50,7 +51,7 @@ export async function createOutsideCaller(
     call_event_id: null,
     turn: null,
     model: null,
-    history: await engine.store.messages.history(session.id),
+    history: await readHistory(engine, session),
     outside: { ...call, tools: tools.map(({ name }) => name) },
   };
 }

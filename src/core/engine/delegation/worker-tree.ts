@@ -40,13 +40,21 @@ export async function placeWorker(
   { request, created_at }: DelegationRecord,
 ): Promise<Placed> {
   if (request.isolation === 'shared') return { session: worker, worktree: null };
-  const caller_path = getFilesRoot(caller);
+  return placeInWorktree(engine, { ...worker, created_at }, { caller_path: getFilesRoot(caller), signal });
+}
+
+/** The same for any new session, a fork too. */
+export async function placeInWorktree(
+  engine: TreeEngine & Pick<Toolbox, 'library'>,
+  worker: SessionRecord,
+  { caller_path, signal }: { readonly caller_path: string; readonly signal: AbortSignal },
+): Promise<Placed & { readonly worktree: WorktreeRecord }> {
   const earlier = await findUnapplied(engine, worker, caller_path);
-  const settings = await resolveWorktreeSettings(engine, caller.workspace_path);
+  const settings = await resolveWorktreeSettings(engine, worker.workspace_path);
   if (!settings.ok) throw new WorktreeError(settings.error);
   const made = await engine.worktrees.create(worker.id, caller_path, earlier, {
     ...settings.value,
-    tree: caller.root_session_id,
+    tree: worker.root_session_id,
   });
   const worktree: WorktreeRecord = {
     session_id: worker.id,
@@ -56,7 +64,7 @@ export async function placeWorker(
     merged_from: null,
     merged_tree: null,
     applied: null,
-    created_at,
+    created_at: worker.created_at,
   };
   const { worktree_setup: command } = settings.value;
   if (command !== null) {
@@ -344,6 +352,19 @@ export async function closeTree(
   if (isolation === 'shared' || id === null) return;
   const worktree = await engine.store.worktrees.get(id);
   if (worktree !== null) await withClosedTree(engine, worktree, async () => {});
+}
+
+/** Records what a fork left in its worktree, once it has ended, and removes the folder. Its changes are kept, not applied. */
+export async function closeForkTree(engine: TreeEngine, id: SessionId): Promise<void> {
+  const worktree = await engine.store.worktrees.get(id);
+  if (worktree === null) return;
+  await withClosedTree(engine, worktree, async () => {
+    const { worktree: recorded } = await recordTree(engine, worktree);
+    await storeTrees(engine, [{ ...recorded, applied: false }]);
+  }).catch((thrown: unknown) => {
+    if (!(thrown instanceof WorktreeError)) throw thrown;
+    engine.log.warn({ session_id: id, problem: thrown.message }, 'the changes of a fork could not be recorded');
+  });
 }
 
 /** Runs `work` on a worktree alone, and removes its folder afterwards, once its content is recorded. */

@@ -21,7 +21,7 @@ const MAX_LISTED = 10;
  * @param granted for a worker: the names in its delegation
  */
 export function selectBaseTools(
-  session: Pick<SessionRecord, 'is_worker' | 'worker_definition'>,
+  session: Pick<SessionRecord, 'is_worker' | 'worker_definition' | 'has_workspace'>,
   { toolset, granted }: { readonly toolset: ToolSet; readonly granted: readonly string[] | null },
 ): readonly ToolDefinition[] {
   const registered = toolset.definitions();
@@ -32,7 +32,9 @@ export function selectBaseTools(
   else names = selectNamedTools({ definition: named.definition, registered, isWorker, creatorTools: null }).effective;
   const selected = new Set(names);
   // Stored delegations may be older than this rule and must not bypass it.
-  const offered = registered.filter((t) => selected.has(t.name) && !(t.planners_only && isWorker));
+  const offered = registered.filter(
+    (t) => selected.has(t.name) && !(t.planners_only && isWorker) && (session.has_workspace || !t.requires_workspace),
+  );
   if (named === null) return offered.filter((t) => !canCallWorkers(t));
   return offered;
 }
@@ -140,7 +142,7 @@ export async function buildNamedPrompt(
 /** @param granted for a worker: the names of its delegation. Workers that cannot read skills get no skill list. */
 export async function buildStablePrompt(
   engine: Runtime & Toolbox & WorkspaceAccess,
-  session: Pick<SessionRecord, 'workspace_path' | 'is_worker' | 'worker_definition'>,
+  session: Pick<SessionRecord, 'workspace_path' | 'is_worker' | 'worker_definition' | 'has_workspace'>,
   granted: readonly string[] | null,
 ): Promise<string | null> {
   const { config, workspaces } = engine;

@@ -39,11 +39,7 @@ export async function buildSession(engine: SessionEngine, input: SessionInput): 
   const model = input.initial_active_model === null ? null : resolveModel(engine, input.initial_active_model);
   const { config } = engine;
   const mode = input.approval_mode ?? config.tool_confirmation.mode;
-  if (input.approval_mode === 'approve_all' && !config.workers.allow_approve_all)
-    throw new AppError(
-      'approval_mode_not_allowed',
-      'approval_mode "approve_all" needs workers.allow_approve_all: true in the configuration of the server',
-    );
+  if (input.approval_mode !== null) requireAllowedMode(engine, input.approval_mode);
 
   const worker = input.worker == null ? null : await resolveWorker(engine, workspace, input.worker);
   const { policies, version } = await readPolicies(engine, workspace);
@@ -54,7 +50,7 @@ export async function buildSession(engine: SessionEngine, input: SessionInput): 
       worker === null
         ? await buildStablePrompt(
             engine,
-            { workspace_path: workspace, is_worker: false, worker_definition: null },
+            { workspace_path: workspace, is_worker: false, worker_definition: null, has_workspace: true },
             null,
           )
         : await buildNamedPrompt(engine, workspace, worker, {
@@ -102,6 +98,10 @@ export function buildBlankRoot(engine: Runtime, workspace: string, version: stri
     root_session_id: id,
     delegation_depth: 0,
     continues_session_id: null,
+    forked_from_session_id: null,
+    forked_from_message_id: null,
+    has_workspace: true,
+    record_case: false,
     delegated_by_model: null,
     worker_name: null,
     worker_digest: null,
@@ -120,6 +120,15 @@ export function buildBlankRoot(engine: Runtime, workspace: string, version: stri
     created_at: now,
     updated_at: now,
   };
+}
+
+/** Throws `approval_mode_not_allowed`. */
+export function requireAllowedMode({ config }: Pick<Runtime, 'config'>, mode: ApprovalMode): void {
+  if (mode === 'approve_all' && !config.workers.allow_approve_all)
+    throw new AppError(
+      'approval_mode_not_allowed',
+      'approval_mode "approve_all" needs workers.allow_approve_all: true in the configuration of the server',
+    );
 }
 
 function locateMessage({ message, file, line }: Pick<WorkerProblem, 'message' | 'file' | 'line'>): string {
@@ -174,6 +183,7 @@ async function hasSkillReader(
     is_worker: false,
     allow_workers: null,
     worker_definition: { definition, output_schema: null },
+    has_workspace: true,
   };
   const toolset = await loadKnownToolset(engine, session);
   return selectBaseTools(session, { toolset, granted: null }).some((tool) => tool.loads_skills);

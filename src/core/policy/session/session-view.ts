@@ -102,6 +102,9 @@ export function sessionView(record: SessionRecord, facts: SessionFacts): Session
     root_session_id: record.root_session_id,
     delegation_depth: record.delegation_depth,
     continues_session_id: record.continues_session_id,
+    forked_from: readForkPoint(record),
+    has_workspace: record.has_workspace,
+    record_case: record.record_case,
     worker_name: record.worker_name,
     worker_digest: record.worker_digest,
     worker_origin: record.worker_origin,
@@ -126,6 +129,12 @@ export function sessionView(record: SessionRecord, facts: SessionFacts): Session
 function viewOwnership({ owner, share }: SessionRecord, name: string | null): Pick<Session, 'owner' | 'share'> {
   if (owner === null && share === 'read') return {};
   return { owner: owner === null ? null : toPersonRef(owner, name), share };
+}
+
+function readForkPoint(record: SessionRecord): Session['forked_from'] {
+  const { forked_from_session_id: session_id, forked_from_message_id: message_id } = record;
+  if (session_id === null || message_id === null) return null;
+  return { session_id, message_id };
 }
 
 function findStatus({ ended_at }: SessionRecord, openTurn: SessionFacts['open_turn']): SessionStatus {

@@ -75,6 +75,8 @@ const POSTGRES: Dialect = {
   json_field: (column, field) => `(CAST(${column} AS json) ->> '${field}')`,
   greatest: () => 'greatest',
   least: () => 'least',
+  keep_rows: () => 'FOR KEY SHARE',
+  lock_rows: () => 'FOR UPDATE',
   first_id: () => 'CAST(? AS text) COLLATE "C"',
 };
 

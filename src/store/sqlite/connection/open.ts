@@ -33,6 +33,9 @@ const SQLITE: Dialect = {
   json_field: (column, field) => `json_extract(${column}, '$.${field}')`,
   greatest: () => 'max',
   least: () => 'min',
+  // One transaction writes at a time.
+  keep_rows: () => '',
+  lock_rows: () => '',
   first_id: () => '?',
 };
 

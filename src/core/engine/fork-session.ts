@@ -1,0 +1,214 @@
+// Forks: a new session that begins with the messages of another one, up to a point (21 §4).
+import type { ForkBody, ForkReply } from '#protocol/api/fork-bodies.ts';
+import { AppError, validationError } from '#protocol/errors.ts';
+import type { TurnId } from '#protocol/ids.ts';
+import { JournalConflict } from '#protocol/journal-batch.ts';
+import type { StoredMessage } from '#protocol/message.ts';
+import { fromPusdOrNull, type Pusd, toPusdOrNull } from '#protocol/money.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { promptTokens } from '#protocol/usage.ts';
+import { priceContinuation } from '../policy/delegation/continuation-price.ts';
+import { promptCache } from '../policy/registry/adapter-config.ts';
+import { type ForkPlace, findPrefix } from '../policy/session/fork-point.ts';
+import { NOTHING_YET, sessionView } from '../policy/session/session-view.ts';
+import type { Write } from '../ports/journal-writer.ts';
+import { WorktreeError } from '../ports/worktrees.ts';
+import { discardTree, type Placed, placeInWorktree } from './delegation/worker-tree.ts';
+import { purgeSession } from './manage-session.ts';
+import { cacheLifetime } from './model-call/model-request.ts';
+import { resolvePricingId } from './money/call-price.ts';
+import { takeNotices } from './routing/route-environment.ts';
+import { readHistory } from './session/read-history.ts';
+import {
+  buildBlankRoot,
+  requireAllowedMode,
+  requireTopLevelSession,
+  resolveModel,
+  resolveWorkspace,
+  sessionCreatedEvent,
+} from './session/session-records.ts';
+import type { Engine, ModelCatalog, Runtime, Storage } from './state/engine.ts';
+import { noteStart } from './state/memory.ts';
+import { submitTurn } from './submit-work.ts';
+
+type Claim = (status: number, body: unknown) => Write;
+
+/**
+ * Opens a session that begins with the messages of another one; with `dry_run` it only answers what that would be. The
+ * prefix is read where it is stored: no ledger row and no message is copied. Throws `not_found`, `session_is_worker`,
+ * `session_is_gateway`, `invalid_fork_point`, `model_not_configured`, `workspace_not_allowed`, and with a message what
+ * `submitTurn` throws; then nothing is left of the fork.
+ */
+export async function forkSession(engine: Engine, id: string, body: ForkBody, claim?: Claim): Promise<ForkReply> {
+  const origin = await requireTopLevelSession(engine, id);
+  if (origin.door === 'gateway')
+    throw new AppError('session_is_gateway', 'the client of a gateway session holds its messages: it cannot be forked');
+  const prefix = await requirePrefix(engine, origin, body);
+  const session = await buildFork(engine, origin, prefix, body);
+  const price = priceFirstCall(engine, { origin, session, prefix });
+  const answer = {
+    prefix_messages: prefix.length,
+    model: price.model,
+    first_call_usd: fromPusdOrNull(price.first_call),
+    workspace_note: WORKSPACE_NOTES[body.workspace],
+  };
+  if (body.dry_run) return { session: null, turn_id: null, ...answer };
+  const turn_id = body.message === null ? null : engine.ids.turn();
+  const placed = await placeFork(engine, origin, session, body);
+  const reply: ForkReply = { session: sessionView(placed.session, NOTHING_YET), turn_id, ...answer };
+  await storeFork(engine, placed, claim?.(201, reply));
+  if (body.message !== null && turn_id !== null) await startFirstTurn(engine, placed.session, body.message, turn_id);
+  return reply;
+}
+
+const WORKSPACE_NOTES: Readonly<Record<ForkBody['workspace'], string>> = {
+  worktree: 'a copy of the workspace as it is now; files are not in the log, so not as they were at the fork point',
+  current: 'the workspace as it is now; files are not in the log, so not as they were at the fork point',
+  none: 'without the tools that need a workspace',
+};
+
+/** The messages that the fork begins with. Throws `not_found` or `invalid_fork_point`. */
+async function requirePrefix(
+  engine: Storage,
+  origin: SessionRecord,
+  { at_message_id, at_turn_id }: ForkBody,
+): Promise<readonly StoredMessage[]> {
+  const history = await readHistory(engine, origin);
+  let place: ForkPlace;
+  if (at_turn_id === null) place = { kind: 'message', id: at_message_id! };
+  else place = { kind: 'turn', id: at_turn_id, ended: (await engine.store.turns.open(origin.id))?.id !== at_turn_id };
+  const found = findPrefix(history, place);
+  if (found.ok) return found.value;
+  if (found.error === null)
+    throw new AppError('not_found', `session ${origin.id} has no ${place.kind} ${place.id}`, { resource: place.kind });
+  throw new AppError(
+    'invalid_fork_point',
+    'a fork begins behind a complete answer without tool calls; details name the nearest ones',
+    { nearest_before: found.error.before, nearest_after: found.error.after },
+  );
+}
+
+/** The record of the fork, not stored yet: prompts, worker and approvals are the original's. */
+async function buildFork(
+  engine: Engine,
+  origin: SessionRecord,
+  prefix: readonly StoredMessage[],
+  { model, max_cost_usd, workspace }: ForkBody,
+): Promise<SessionRecord> {
+  const cut = prefix.at(-1)!;
+  requireAllowedMode(engine, origin.approval_mode);
+  const workspace_path =
+    workspace === 'none' ? origin.workspace_path : await resolveWorkspace(engine, origin.workspace_path);
+  const blank = buildBlankRoot(engine, workspace_path, origin.routing_policy_version);
+  return {
+    ...blank,
+    workspace_hash: origin.workspace_hash,
+    active_model: model === null ? origin.active_model : resolveModel(engine, model),
+    system_prompt: origin.system_prompt,
+    system_prompt_volatile: origin.system_prompt_volatile,
+    worker_name: origin.worker_name,
+    worker_digest: origin.worker_digest,
+    worker_origin: origin.worker_origin,
+    worker_definition: origin.worker_definition,
+    allow_workers: origin.allow_workers,
+    approval_mode: origin.approval_mode,
+    max_cost_pusd: max_cost_usd === null ? blank.max_cost_pusd : toPusdOrNull(max_cost_usd),
+    on_reached: origin.on_reached,
+    owner: origin.owner,
+    share: origin.share,
+    forked_from_session_id: (await findHolder(engine, origin, cut)).id,
+    forked_from_message_id: cut.id,
+    has_workspace: workspace !== 'none' && origin.has_workspace,
+  };
+}
+
+/** The session that a message of a history is stored with: the session itself, or one that it was forked from. */
+async function findHolder(
+  { store }: Pick<Storage, 'store'>,
+  session: SessionRecord,
+  message: StoredMessage,
+): Promise<SessionRecord> {
+  const { forked_from_session_id: id } = session;
+  const earlier = message.session_id === session.id || id === null ? null : await store.sessions.record(id);
+  // The messages of a session that was purged are copies in the fork.
+  if (earlier === null) return session;
+  return findHolder({ store }, earlier, message);
+}
+
+/** What the prefix costs as input of the first call; null where the model has no price, or routing is to choose one. */
+function priceFirstCall(
+  engine: Runtime & ModelCatalog,
+  {
+    origin,
+    session,
+    prefix,
+  }: Record<'origin' | 'session', SessionRecord> & { readonly prefix: readonly StoredMessage[] },
+): { readonly model: string | null; readonly first_call: Pusd | null } {
+  const { metadata, created_at } = prefix.at(-1)!;
+  const { usage } = metadata;
+  const reference = session.active_model ?? metadata.model;
+  const model = reference === null ? null : (engine.registry.findReference(reference)?.id ?? null);
+  const adapter = engine.registry.adapters.get((model && engine.registry.get(model)?.adapter) ?? '');
+  if (model === null || usage === null) return { model, first_call: null };
+  const isSame = model === metadata.model;
+  // Thinking is not sent to another model, and other tools are another beginning.
+  const unsent = isSame ? 0 : usage.reasoning_tokens;
+  const mayBeCached = isSame && session.has_workspace === origin.has_workspace;
+  const price = priceContinuation(
+    engine.prices,
+    {
+      pricing_id: resolvePricingId(engine, model),
+      tokens: promptTokens(usage) + usage.output_tokens - unsent,
+      answered_at: mayBeCached ? Date.parse(created_at) : 0,
+      cache: adapter === undefined ? null : promptCache(adapter, cacheLifetime(engine, { session, history: prefix })),
+    },
+    engine.clock.now(),
+  );
+  return { model, first_call: price === null ? null : (price.cached?.cost ?? price.uncached) };
+}
+
+/** Makes the worktree, where one is asked for. Throws `validation_error` with the reason where it cannot be made. */
+async function placeFork(
+  engine: Engine,
+  origin: SessionRecord,
+  session: SessionRecord,
+  { workspace }: ForkBody,
+): Promise<Placed> {
+  if (workspace !== 'worktree') return { session, worktree: null };
+  // The folder of an original that worked in a worktree goes with its end.
+  const caller_path = (origin.ended_at === null ? origin.tree_path : null) ?? session.workspace_path;
+  const obstacle = await engine.worktrees.findObstacle(caller_path);
+  if (obstacle !== null) throw validationError([{ path: 'workspace', message: obstacle }]);
+  try {
+    return await placeInWorktree(engine, session, { caller_path, signal: new AbortController().signal });
+  } catch (error) {
+    if (!(error instanceof WorktreeError)) throw error;
+    throw validationError([{ path: 'workspace', message: error.message }]);
+  }
+}
+
+async function storeFork(engine: Engine, { session, worktree }: Placed, claimed: Write | undefined): Promise<void> {
+  const writes: Write[] = [{ kind: 'session.insert', session }];
+  if (worktree !== null) writes.push({ kind: 'worktree.put', worktree });
+  if (claimed !== undefined) writes.push(claimed);
+  try {
+    await engine.journal.commit({ writes, emit: [sessionCreatedEvent(session), ...takeNotices(engine, session)] });
+  } catch (error) {
+    await discardTree(engine, worktree);
+    if (!(error instanceof JournalConflict && error.code === 'session_ended')) throw error;
+    const gone = session.forked_from_session_id;
+    throw new AppError('not_found', `no session with id ${gone}`, { resource: 'session' });
+  }
+  noteStart(engine, session.id);
+  engine.tools.hold(session.workspace_path)();
+}
+
+/** Starts the fork's first turn; a fork whose message cannot be taken is removed. */
+async function startFirstTurn(engine: Engine, { id }: SessionRecord, content: string, turn_id: TurnId): Promise<void> {
+  try {
+    await submitTurn(engine, id, { content, per_message_override: null, if_busy: 'reject', turn_id });
+  } catch (error) {
+    await purgeSession(engine, id);
+    throw error;
+  }
+}

@@ -97,7 +97,7 @@ export function createMetisClient(server: ServerAddress) {
     endSession: (id: string, query: { readonly purge?: boolean } = {}, options?: Q.CallOptions) =>
       request<A.EndedSession>(server, 'DELETE', session(id), { query, signal: options?.signal }),
 
-    /** With `dry_run` nothing is made: the answer says what the fork's first call will cost. */
+    /** With `dry_run` nothing is made: the answer is what the fork's first call will cost. */
     forkSession: (sessionId: string, body: Q.NewFork, options?: Q.SafeCallOptions) =>
       send<A.ForkedSession>('POST', `${session(sessionId)}/fork`, options, body),
     compareSessions: (sessionId: string, query: Q.ComparisonQuery, options?: Q.CallOptions) =>

@@ -1,7 +1,7 @@
 // The process side of `metis`: signals, streams and exit codes; the program holds the commands (17 §2).
 
 import os from 'node:os';
-import { CommanderError } from 'commander';
+import { type Command, CommanderError } from 'commander';
 import { toPrintable } from '#cli/printable-text.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
@@ -73,16 +73,32 @@ export async function runCommandLine(of: Pick<CommandContext, 'packageDir' | 've
     exit: (code) => process.exit(code),
   };
 
+  const code = await runProgram(context, process.argv.slice(2));
+  process.exitCode = isOutputLost && code === 0 ? EXIT_BUG : code;
+}
+
+/** Runs the command that the words name, to its end. Its exit code. */
+export async function runProgram(context: CommandContext, words: readonly string[]): Promise<number> {
+  let ended = 0;
+  const program = createProgram(context, (code) => {
+    ended = code;
+  });
+  directOutput(program, context);
   try {
-    await createProgram(context, (code) => {
-      process.exitCode = isOutputLost && code === 0 ? EXIT_BUG : code;
-    }).parseAsync();
+    await program.parseAsync(words, { from: 'user' });
+    return ended;
   } catch (error) {
-    if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : EXIT_USAGE;
-    else {
-      const message = readErrorMessage(error);
-      process.stderr.write(`metis: unexpected failure: ${toPrintable(message)}\n`);
-      process.exitCode = EXIT_BUG;
-    }
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : EXIT_USAGE;
+    context.stderr.write(`metis: unexpected failure: ${toPrintable(readErrorMessage(error))}\n`);
+    return EXIT_BUG;
   }
+}
+
+/** What Commander prints by itself, help and mistakes of usage, goes where the command prints. */
+function directOutput(command: Command, context: CommandContext): void {
+  command.configureOutput({
+    writeOut: (text) => void context.stdout.write(text),
+    writeErr: (text) => void context.stderr.write(text),
+  });
+  for (const part of command.commands) directOutput(part, context);
 }

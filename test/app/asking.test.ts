@@ -4,7 +4,8 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createMetisClient } from '#client/client.ts';
 import { until } from '../support/until.ts';
-import { address, MAIN, PASSED_ON, run, type Started, start, temporaryHome } from './metis.ts';
+import { runHere } from './here.ts';
+import { address, MAIN, PASSED_ON, type Started, start, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
 const running: Started[] = [];
@@ -21,7 +22,7 @@ function keep(args: readonly string[]): Started {
   return started;
 }
 const serve = (port = '0') => keep(['serve', '--port', port]);
-const ask = (url: string, ...args: string[]) => run([...args, '--server', url], { home: home.path });
+const ask = (url: string, ...args: string[]) => runHere([...args, '--server', url], { home: home.path });
 
 /** A server with one session, whose planner has worked with a worker. */
 async function worked() {
@@ -49,7 +50,7 @@ function onTerminal(columns: number, command: string, env: Record<string, string
 const ESCAPES = new RegExp(`${String.fromCharCode(27)}\\[[0-9;?]*[a-zA-Z]`, 'g');
 
 describe('without an address', () => {
-  const sessions = (...args: string[]) => run(['sessions', '--json', ...args], { home: home.path });
+  const sessions = (...args: string[]) => runHere(['sessions', '--json', ...args], { home: home.path });
 
   // Promise 19.23: a command without an address asks the server of its data folder.
   it('the server of the data folder is asked, wherever it listens', async () => {
@@ -137,7 +138,7 @@ describe('sessions and cost', () => {
     await until(async () => (await client.getSession(id)).status === 'interrupted');
     expect((await ask(url, 'sessions')).stdout).toMatch(new RegExp(`^${id} .* needs budget `, 'm'));
     expect((await ask(url, 'sessions', '--failed')).stdout).toBe('no failed sessions\n');
-  }, 30_000);
+  });
 
   it.each([
     [['cost', '--since', 'yesterday'], 2, /'yesterday' is invalid. It must be like 24h/],
@@ -155,7 +156,7 @@ describe('sessions and cost', () => {
     [['sessions', '--server', 'http://me:word@127.0.0.1:1'], 2, /It must not contain a user or password/],
     [['events', 'sess_x', '--follow', '--server', '127.0.0.1:1'], 1, /^metis: no server answers/],
   ])('%j says what is wrong', async (args, code, message) => {
-    const answer = await run(args, { home: home.path });
+    const answer = await runHere(args, { home: home.path });
     expect(answer.stderr).toMatch(message);
     expect(answer.code).toBe(code);
     expect(answer.stdout).toBe('');
@@ -171,9 +172,9 @@ describe('sessions and cost', () => {
     running.push(server);
     env.METIS_SERVER_PORT = new URL(await address(server)).port;
     for (const command of ['sessions', 'cost'])
-      expect(await run([command], { home: home.path, env })).toMatchObject({ code: 0, stderr: '' });
+      expect(await runHere([command], { home: home.path, env })).toMatchObject({ code: 0, stderr: '' });
     // What another address is asked with is named beside it: no token goes elsewhere by itself.
-    const elsewhere = await run(['sessions', '--server', `127.0.0.1:${env.METIS_SERVER_PORT}`], {
+    const elsewhere = await runHere(['sessions', '--server', `127.0.0.1:${env.METIS_SERVER_PORT}`], {
       home: home.path,
       env,
     });
@@ -210,7 +211,7 @@ describe('events', () => {
     expect(text.stdout).toMatch(/delegate\.started .*dropped_tools=delegate,memory_add,/);
     expect(text.stdout).toMatch(/^\d\d:\d\d:\d\d\.\d{3} session +turn\.completed +stop_reason=end_turn /m);
     expect(text.stdout).not.toMatch(ESCAPES);
-  }, 60_000);
+  });
 
   // Promise 17.4: events --follow over the kill of its server shows every event once and misses none.
   it('--follow goes on by itself after the server was killed: every event once, none missing; ends with the session', async () => {
@@ -241,7 +242,7 @@ describe('events', () => {
     ).toEqual(events);
     expect(events.map((event) => event.type)).toContain('turn.resumed');
     expect([code, stderr]).toEqual([0, '']);
-  }, 60_000);
+  });
 
   it('--follow ends with 0 when it is interrupted', async () => {
     const url = await address(serve());

@@ -4,7 +4,8 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { newDatabase } from '../support/new-database.ts';
-import { address, run, start, temporaryHome } from './metis.ts';
+import { runHere } from './here.ts';
+import { address, start, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
 let data: string;
@@ -15,7 +16,7 @@ beforeEach(() => {
 });
 afterEach(() => home.remove());
 
-const metis = (...args: string[]) => run(args, { home: home.path });
+const metis = (...args: string[]) => runHere(args, { home: home.path });
 const port = ['--port', '0'];
 async function served(...args: string[]) {
   const server = start(['serve', ...port, ...args], { home: home.path });

@@ -2,12 +2,9 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { script } from '../crash/script.ts';
 import { type Json, startWorld, type World } from '../crash/world.ts';
-
-// Every test starts several processes, which takes long on a busy machine.
-vi.setConfig({ testTimeout: 60_000 });
 
 const DAY = 86_400_000;
 const delegate = { name: 'delegate', input: { tier: 'fast', task: 'the job' } };

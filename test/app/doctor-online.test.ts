@@ -5,7 +5,8 @@ import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { run, temporaryHome } from './metis.ts';
+import { runHere } from './here.ts';
+import { temporaryHome } from './metis.ts';
 
 /** A provider that answers each request by its path. */
 async function startProvider(answer: (request: IncomingMessage) => { status: number; body: unknown }) {
@@ -48,7 +49,7 @@ models:
 `,
   );
   const env = { GOOD_API_KEY: 'its-own-key', BAD_API_KEY: 'not-its-key-at-all', ROUTER_API_KEY: 'a-third-key' };
-  const doctor = (...args: string[]) => run(['doctor', '--port', '0', ...args], { home: home.path, env });
+  const doctor = (...args: string[]) => runHere(['doctor', '--port', '0', ...args], { home: home.path, env });
   expect((await doctor()).stdout).not.toContain('accepted');
   expect(asked).toEqual([]);
 

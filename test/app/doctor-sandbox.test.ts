@@ -1,7 +1,8 @@
 // What `metis doctor` and a start say of the shell sandbox: whether bubblewrap works, not only whether it is there (09 §12).
 import { execFileSync } from 'node:child_process';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { address, run, start, temporaryHome } from './metis.ts';
+import { runHere } from './here.ts';
+import { address, start, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
 beforeEach(() => {
@@ -18,7 +19,7 @@ function worksHere(): boolean {
   }
 }
 const doctor = (env: Record<string, string> = {}) =>
-  run(['doctor', '--port', '0', '--set', 'tools.shell.sandbox=required'], { home: home.path, env });
+  runHere(['doctor', '--port', '0', '--set', 'tools.shell.sandbox=required'], { home: home.path, env });
 
 describe('metis doctor with a required sandbox', () => {
   it.skipIf(!worksHere())('(bubblewrap) says that it works', async () => {

@@ -1,4 +1,4 @@
-// `metis reconcile` as a process, on a real database and a real server; exports are made from the calls themselves (22 §6).
+// `metis reconcile` on a real database and, as a process, on a real server; exports are made from the calls themselves (22 §6).
 import fs from 'node:fs';
 import path from 'node:path';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
@@ -16,6 +16,7 @@ import {
   type Sum,
   sums,
 } from '../support/provider-exports.ts';
+import { runHere } from './here.ts';
 import { address, run, start } from './metis.ts';
 
 let world: SqliteWorld;
@@ -36,7 +37,7 @@ function write(name: string, text: string | Buffer): string {
   return file;
 }
 
-const metis = (...args: string[]) => run(args, { home: world.folder });
+const metis = (...args: string[]) => runHere(args, { home: world.folder });
 const reconcile = (...args: string[]) => metis('reconcile', '--data', world.folder, ...args);
 async function compare(text: string, ...flags: string[]) {
   const { code, stdout, stderr } = await reconcile(write('export', text), '--json', ...flags);

@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { checkRouting, explainRoute } from '#cli/routing.ts';
 import { tempFolder } from '../support/engine.ts';
 import { startServer } from '../support/http.ts';
-import { run } from './metis.ts';
+import { runHere } from './here.ts';
 
 const RULES =
   'rules:\n' +
@@ -115,10 +115,10 @@ describe('metis routing check', () => {
     const folder = tempFolder();
     fs.writeFileSync(path.join(folder, 'a.yaml'), 'default: haiku');
     const args = ['routing', 'check', 'a.yaml', '--server', server.base];
-    expect(await run(args, { home: folder })).toMatchObject({ code: 0, stdout: 'ok       a.yaml\n' });
-    const missing = await run(['routing', 'check', 'b.yaml', '--server', server.base], { home: folder });
+    expect(await runHere(args, { home: folder })).toMatchObject({ code: 0, stdout: 'ok       a.yaml\n' });
+    const missing = await runHere(['routing', 'check', 'b.yaml', '--server', server.base], { home: folder });
     expect(missing).toMatchObject({ code: 1, stderr: 'metis: b.yaml cannot be read: there is no such file\n' });
-    const table = await run(['routing', 'explain', '@opus hi', '--server', server.base], { home: folder });
+    const table = await runHere(['routing', 'explain', '@opus hi', '--server', server.base], { home: folder });
     expect(table).toMatchObject({ code: 0, stdout: expect.stringContaining('▸ 1  per_message_override') });
   });
 
@@ -132,7 +132,7 @@ describe('metis routing check', () => {
   it('takes an address without http://, and refuses one of another kind', async () => {
     const server = await startServer();
     const folder = tempFolder();
-    const ask = (address: string) => run(['routing', 'explain', 'hi', '--server', address], { home: folder });
+    const ask = (address: string) => runHere(['routing', 'explain', 'hi', '--server', address], { home: folder });
     expect((await ask(server.base.replace('http://', ''))).code).toBe(0);
     for (const address of ['ftp://127.0.0.1:8420', 'http://[x', ''])
       expect(await ask(address)).toMatchObject({ code: 2, stderr: expect.stringContaining('an address like') });

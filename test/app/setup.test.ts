@@ -2,6 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { runHere } from './here.ts';
 import { address, run, start, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
@@ -14,7 +15,7 @@ beforeEach(() => {
 afterEach(() => home.remove());
 
 const doctor = async (env: Record<string, string> = {}, ...args: string[]) =>
-  run(['doctor', '--port', '0', ...args], { home: home.path, env });
+  runHere(['doctor', '--port', '0', ...args], { home: home.path, env });
 /** What a server says until it is stopped, and what it answered to one message. */
 async function served(env: Record<string, string> = {}) {
   const server = start(['serve', '--port', '0'], { home: home.path, env });
@@ -24,7 +25,7 @@ async function served(env: Record<string, string> = {}) {
       (
         await fetch(`${url}${at}`, {
           method: 'POST',
-          headers: { 'content-type': 'application/json', prefer: 'wait=20' },
+          headers: { 'content-type': 'application/json', prefer: 'wait=60' },
           body: JSON.stringify(body),
         })
       ).json() as Promise<ReturnType<typeof JSON.parse>>;
@@ -44,7 +45,7 @@ describe('an address of a provider that is the server itself', () => {
     const refused = await run(['serve', '--port', '18420'], { home: home.path, env });
     expect(refused.code).toBe(1);
     expect(refused.stderr).toMatch(said);
-    expect((await run(['doctor', '--port', '18420'], { home: home.path, env })).stdout).toMatch(
+    expect((await runHere(['doctor', '--port', '18420'], { home: home.path, env })).stdout).toMatch(
       new RegExp(`^error +${said.source}`, 'm'),
     );
     // Another server on this machine may be a provider, and a gateway of its own.
@@ -108,7 +109,7 @@ describe('metis doctor', () => {
     } finally {
       await server.stop();
     }
-  }, 30_000);
+  });
 
   it('claims no key for an address that needs none', async () => {
     const { stdout } = await doctor({ OPENAI_BASE_URL: 'http://127.0.0.1:9/v1' });
@@ -155,7 +156,7 @@ describe('webhooks', () => {
     expect([code, stdout.includes('s3cret')]).toEqual([1, false]);
     const signed = await doctor({ HOOK_SECRET: 'k' }, ...set);
     expect(signed.stdout).toMatch(/^ok +webhook to \S+: turn\.completed; signed with HOOK_SECRET$/m);
-    const checked = await run(['config', 'check', ...set], { home: home.path });
+    const checked = await runHere(['config', 'check', ...set], { home: home.path });
     expect([checked.code, checked.stderr]).toEqual([
       1,
       expect.stringMatching(/notify\.1\.secret_env: HOOK_SECRET is not/),
@@ -173,7 +174,9 @@ describe.each(['routing.global_default_model', 'workers.creation.default_model']
 
   // Promise 13.43: an unknown default model is refused where the configuration is read.
   it.each(commands)('that is no model is refused by %s', async (...command) => {
-    const { code, stdout, stderr } = await run([...command, ...set('nonsense')], { home: home.path });
+    const { code, stdout, stderr } = await (command[0] === 'serve' ? run : runHere)([...command, ...set('nonsense')], {
+      home: home.path,
+    });
     expect(code).toBe(1);
     expect(stdout + stderr).toContain(`${key}: "nonsense" is no model of the registry; `);
     expect(stdout + stderr).toMatch(/; it has .*haiku/);
@@ -183,7 +186,7 @@ describe.each(['routing.global_default_model', 'workers.creation.default_model']
   it('without a key is a warning', async () => {
     const warning = new RegExp(`warning:? +${key}: anthropic:\\S+ is registered but its adapter has no cred`);
     expect((await doctor({}, ...set('haiku'))).stdout).toMatch(warning);
-    expect(await run(['config', 'check', ...set('haiku')], { home: home.path })).toMatchObject({
+    expect(await runHere(['config', 'check', ...set('haiku')], { home: home.path })).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(warning),
     });

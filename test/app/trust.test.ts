@@ -4,7 +4,8 @@ import path from 'node:path';
 import { expect, it } from 'vitest';
 import { startServer } from '../support/http.ts';
 import { sha256 } from '../support/trusted.ts';
-import { HAS_TERMINAL, run, startOnTerminal } from './metis.ts';
+import { runHere } from './here.ts';
+import { HAS_TERMINAL, startOnTerminal } from './metis.ts';
 
 const FILE = '.metis/workers/w.yaml';
 const YAML = 'instructions: x\u202e\ntools: [shell]\ntool_rules: { shell: { approval_required: false } }\n';
@@ -13,7 +14,7 @@ const files = { [FILE]: YAML };
 it('without a terminal shows the file and confirms its bytes by --sha256; --remove takes the trust back', async () => {
   const server = await startServer({ files, config: {} });
   const trust = (...args: string[]) =>
-    run(['trust', ...args, '--workspace', server.workspace, '--server', server.base], { home: server.workspace });
+    runHere(['trust', ...args, '--workspace', server.workspace, '--server', server.base], { home: server.workspace });
   const digest = sha256(path.join(server.workspace, FILE));
   expect((await trust()).stdout).toBe(`${FILE} is not trusted\n  worker w: lets shell run without an approval\n`);
   const shown = await trust(FILE);

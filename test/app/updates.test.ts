@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { until } from '../support/until.ts';
+import { runHere } from './here.ts';
 import { address, getJson, HAS_TERMINAL, ROOT, run, start, startOnTerminal, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
@@ -14,7 +15,7 @@ beforeEach(() => {
 afterEach(() => home.remove());
 
 const dataFile = (name: string) => path.join(home.path, '.metis', name);
-const metis = (...args: string[]) => run(args, { home: home.path });
+const metis = (...args: string[]) => runHere(args, { home: home.path });
 const update = (...args: string[]) => metis('prices', 'update', ...args);
 
 function write(name: string, content: unknown): string {
@@ -215,7 +216,7 @@ describe('metis prices update', () => {
       `user:secret@${host}/x`,
       'http://:secret@',
     ];
-    const addressed = await run(['doctor', '--port', '0'], {
+    const addressed = await runHere(['doctor', '--port', '0'], {
       home: home.path,
       env: { OPENAI_BASE_URL: `http://user:secret@${host}/v1` },
     });
@@ -254,7 +255,8 @@ describe('metis prices update', () => {
     const kept = [`prices-update.json.${process.pid}.tmp`, 'prices-update.json.tmp', 'notes.1.tmp'];
     for (const name of [...drafts, ...kept]) fs.writeFileSync(dataFile(name), '{');
     const file = write('next.json', table({ 'openai:gpt-next': rates('1', '1') }));
-    expect(await update('--from', file, '--yes')).toMatchObject({ code: 0 });
+    // In this process its own file would be the one that is kept.
+    expect(await run(['prices', 'update', '--from', file, '--yes'], { home: home.path })).toMatchObject({ code: 0 });
     expect(fs.readdirSync(dataFile('')).sort()).toEqual([...kept, 'prices-update.json'].sort());
   });
 
@@ -410,8 +412,8 @@ describe('a running server', () => {
       capabilities: { max_context_tokens: 9000, max_output_tokens: 900 },
     };
     const list = write('models.json', { updated_on: TODAY, models: { 'scripted:new': model } });
-    const { code, stdout } = await metis('models', 'update', '--from', list, '--yes');
-    expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringContaining('added: scripted:new') });
+    const updated = await run(['models', 'update', '--from', list, '--yes'], { home: home.path });
+    expect(updated).toMatchObject({ code: 0, stdout: expect.stringContaining('added: scripted:new') });
     server.child.kill('SIGHUP');
     const find = async () =>
       (await getJson(`${url}/models`)).models.find((one: { id: string }) => one.id === 'scripted:new');

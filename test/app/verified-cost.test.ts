@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
 import { doorHome, serveIn, usage } from '../support/doors.ts';
-import { run } from './metis.ts';
+import { runHere } from './here.ts';
 
 const call = (name: string, input: object) => ({ name, input });
 const job = (task: string) => call('delegate', { tier: 'fast', task, check: 'made' });
@@ -26,7 +26,7 @@ it('prints per group what was checked, what passed, and what a verified result c
   execFileSync('git', ['init', '-q', home.workspace]);
   fs.writeFileSync(path.join(home.workspace, 'b.txt'), 'b');
   const { url, client } = await serveIn(home);
-  const ask = (...args: string[]) => run(['cost', '--verified', '--server', url, ...args], { home: home.path });
+  const ask = (...args: string[]) => runHere(['cost', '--verified', '--server', url, ...args], { home: home.path });
   expect(await ask('--group-by', 'check')).toMatchObject({
     code: 0,
     stdout: 'no delegation with a check in this time\n',

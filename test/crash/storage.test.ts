@@ -2,13 +2,10 @@
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { until } from '../support/until.ts';
 import { JUST_TALK, script } from './script.ts';
 import { startWorld, type World } from './world.ts';
-
-// Every test starts several processes, which takes long on a busy machine.
-vi.setConfig({ testTimeout: 60_000 });
 
 let world: World;
 let said: ReturnType<typeof script>;
@@ -76,7 +73,7 @@ describe.runIf(mayMount)('a read-only file system', () => {
     await server.line(/listens on/);
     await server.stop('SIGTERM');
     expect(spawnSync('mount', ['-o', 'remount,ro', world.data]).status).toBe(0);
-    const refused = await world.command('serve');
+    const refused = await world.launch().finished;
     expect(refused.code).toBe(1);
     const lines = refused.stderr.split('\n').filter((line) => line !== '' && !line.startsWith('{'));
     expect(lines).toHaveLength(1);

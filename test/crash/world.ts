@@ -4,7 +4,8 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import { createMetisClient, type MetisClient } from '#client/client.ts';
 import { ApiError, type RequestOptions, request } from '#client/request.ts';
-import { address, type Finished, run, type Started, start, temporaryHome } from '../app/metis.ts';
+import { runHere } from '../app/here.ts';
+import { address, type Finished, type Started, start, temporaryHome } from '../app/metis.ts';
 import { type FakeAnswer, type FakeCall, type FakeProvider, startFakeProvider } from '../support/fake-provider.ts';
 import { freePort } from '../support/free-port.ts';
 import { priceFileA } from '../support/prices.ts';
@@ -116,7 +117,7 @@ export async function startWorld(
     provider,
     client: createMetisClient({ baseUrl: url }),
     launch,
-    command: (...args) => run([...args, ...fixed, ...settings.flatMap((s) => ['--set', s])], { home: home.path }),
+    command: (...args) => runHere([...args, ...fixed, ...settings.flatMap((s) => ['--set', s])], { home: home.path }),
     async serve(...args) {
       const server = launch(...args);
       await address(server);

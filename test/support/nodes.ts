@@ -7,6 +7,7 @@ import pg from 'pg';
 import { onTestFinished } from 'vitest';
 import { createMetisClient, type MetisClient } from '#client/client.ts';
 import type { Turn } from '#protocol/turn.ts';
+import { runHere } from '../app/here.ts';
 import { type Finished, type Started, start } from '../app/metis.ts';
 import { type FakeAnswer, type FakeCall, type FakeProvider, startFakeProvider } from './fake-provider.ts';
 import { priceFileA } from './prices.ts';
@@ -106,7 +107,8 @@ export async function startNodes({ database, answer, set = {}, atEnd = onTestFin
     ...set,
   };
 
-  function spawned(name: string, settings: NodeSettings, words: readonly string[] = ['serve']) {
+  /** Folder, flags and keys of a command that a node runs. */
+  function prepare(name: string, settings: NodeSettings, words: readonly string[]) {
     const home = path.join(folder, `home-${name}`);
     fs.mkdirSync(home, { recursive: true });
     const keys = {
@@ -120,7 +122,12 @@ export async function startNodes({ database, answer, set = {}, atEnd = onTestFin
       `${key}=${typeof value === 'string' ? value : JSON.stringify(value)}`,
     ]);
     const env = { ANTHROPIC_API_KEY: KEYS.anthropic, OPENAI_API_KEY: KEYS.openai, ...settings.env };
-    const node = start([...words, ...flags], { home, env });
+    return { words: [...words, ...flags], at: { home, env } };
+  }
+
+  function spawned(name: string, settings: NodeSettings) {
+    const { words, at } = prepare(name, settings, ['serve']);
+    const node = start(words, at);
     atEnd(async () => {
       // One that was stopped does not hear anything else.
       await node.stop('SIGKILL');
@@ -165,7 +172,10 @@ export async function startNodes({ database, answer, set = {}, atEnd = onTestFin
     },
     spawn: (name, settings = {}) => spawned(name, settings),
     refused: (name, settings = {}) => spawned(name, settings).finished,
-    command: (...words) => spawned('command', {}, words).finished,
+    command(...words) {
+      const prepared = prepare('command', {}, words);
+      return runHere(prepared.words, prepared.at);
+    },
     rows: async (sql, ...values) => (await eyes.query(sql, values)).rows,
   };
 }

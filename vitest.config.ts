@@ -26,8 +26,9 @@ const WORKERS_PER_CORE = 2;
 
 export default defineConfig({
   test: {
-    testTimeout: 20_000,
-    hookTimeout: 20_000,
+    // A busy machine starts processes slowly, and a browser shares it with several files; only what hangs lasts so long.
+    testTimeout: 180_000,
+    hookTimeout: 180_000,
     pool: 'forks',
     // What a test makes lives for a moment: with more room the collector runs less often, a tenth of the time.
     execArgv: ['--max-semi-space-size=64'],
@@ -42,9 +43,6 @@ export default defineConfig({
           name: 'alone',
           include: ['test/**/*.test.ts'],
           exclude: ['test/arch/**', 'test/browser/**', ...inTogether],
-          // They wait for processes, which a busy machine starts slowly; only what hangs lasts so long.
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
         },
       },
       {
@@ -54,8 +52,6 @@ export default defineConfig({
           isolate: false,
           include: ['test/browser/**/*.test.ts'],
           globalSetup: ['test/browser/one-browser.ts'],
-          // Several files share one browser and few processors; only what hangs lasts so long.
-          testTimeout: 180_000,
         },
       },
     ],

@@ -13,7 +13,7 @@ import { tool } from '../support/tools.ts';
 import { until } from '../support/until.ts';
 
 const usage = { input_tokens: 1000, output_tokens: 100 };
-const WAIT = { prefer: 'wait=20' };
+const WAIT = { prefer: 'wait=60' };
 const says = (task: string, text: string) => worker(task, { text, usage });
 
 /** A tool that holds its caller until the gate opens, and counts who is in it. */

@@ -111,7 +111,7 @@ describe('a session whose limit is reached', () => {
       },
     });
     const session = await newSession(t, { initial_active_model: 'haiku', max_cost_usd: '0.0055', on_reached: 'stop' });
-    const submit = () => t.call('POST', `/sessions/${session.id}/turns`, { content: 'go' }, { prefer: 'wait=10' });
+    const submit = () => t.call('POST', `/sessions/${session.id}/turns`, { content: 'go' }, { prefer: 'wait=60' });
     expect((await submit()).body.stop_reason).toBe('end_turn');
     const over = (await submit()).body;
     expect(over.stop_reason).toBe('budget_exceeded');
@@ -228,7 +228,7 @@ describe('an estimate', () => {
       ceilings.push(cost_ceiling_usd);
       const limit = toPusd(cost_so_far_usd) + toPusd(cost_ceiling_usd) - under;
       await t.call('PATCH', path, { max_cost_usd: fromPusd(limit as Pusd), on_reached: 'stop' });
-      return (await t.call('POST', `${path}/turns`, { content }, { prefer: 'wait=10' })).body.stop_reason;
+      return (await t.call('POST', `${path}/turns`, { content }, { prefer: 'wait=60' })).body.stop_reason;
     };
     expect(await submitUnder('what now?', 0n)).toBe('end_turn');
     expect(await submitUnder('and then?', 0n)).toBe('end_turn');

@@ -56,7 +56,7 @@ describe('a stream', () => {
     expect(seen).toEqual([...new Set(seen)].sort());
     // Everything from the first id on that was stored up to the last one seen.
     expect(seen).toEqual(ids.filter((id) => id >= seen[0]! && id <= seen.at(-1)!));
-  }, 30_000);
+  });
 
   it('ends with the session, and when its reader asks for it', async () => {
     const client = createMetisClient({ baseUrl: await address(serve()) });
@@ -201,7 +201,7 @@ describe('a turn', () => {
     expect(seen).toEqual(ofTurn.map((event) => event.id));
     expect(ofTurn[0]?.type).toBe('turn.started');
     expect(ofTurn.at(-1)?.type).toBe('turn.completed');
-  }, 30_000);
+  });
 
   it('whose watching is aborted goes on by itself', async () => {
     const client = createMetisClient({ baseUrl: await address(serve()) });

@@ -45,7 +45,7 @@ describe.each([
     const sent = fake.calls[0]!.headers;
     expect(provider === 'anthropic' ? sent['x-api-key'] : sent.authorization).toContain(KEYS[provider]);
     expect(fs.readdirSync(temporary).filter((file) => file.startsWith('metis-'))).toEqual([]);
-  }, 40_000);
+  });
 });
 
 it('a key that the provider refuses is said in one line, without the key', async () => {

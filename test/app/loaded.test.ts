@@ -45,7 +45,7 @@ it('a server that nobody asks for MCP or ACP loads neither package; the first ca
     await postJson(`${url}/mcp?workspace=/`, { jsonrpc: '2.0', id: 1, method: 'ping' }, { accept });
   });
   expect(doors(asked)).toContain('@modelcontextprotocol/server');
-}, 60_000);
+});
 
 it('a server loads what checks schemas of others, writes YAML and counts requests only where that is asked for', async () => {
   const rare = ['ajv', 'yaml', '@fastify/rate-limit', 'pg', 'undici'];
@@ -58,7 +58,7 @@ it('a server loads what checks schemas of others, writes YAML and counts request
     expect(statuses).toEqual([201, 201, 429]);
   });
   expect(counting).toContain('@fastify/rate-limit');
-}, 60_000);
+});
 
 it('help and version load nothing of what a command works with', async () => {
   for (const ask of ['--help', '--version']) {

@@ -88,7 +88,7 @@ describe('where no server answers', () => {
     expect(code).toBe(0);
     expect(isOwned(path.join(data(), 'metis.db'))).toBe(false);
     expect((await stored()).map(({ type }) => type)).toContain('turn.completed');
-  }, 30_000);
+  });
 
   it('with a data folder that was named, it is that folder which no server answers for', async () => {
     models({ match: {}, respond: { text: 'Forty-two.', usage } });
@@ -98,7 +98,7 @@ describe('where no server answers', () => {
     expect((await once('How many?', '--data', other, ...settings)).stderr).toContain(
       `metis: no server answers for ${other}, so one runs for this task alone`,
     );
-  }, 30_000);
+  });
 
   it('an answer reaches a pipe to the byte, and a terminal without what it would act on', async () => {
     const hostile = 'one\n\ttwo\u001b]52;c;cm0=\u0007 \u009b2J\u202ethree';
@@ -110,7 +110,7 @@ describe('where no server answers', () => {
     expect(terminal.output()).toContain('one\r\n\ttwo ]52;c;cm0=   2J three\r\n');
     expect(terminal.output()).not.toContain('\u001b]');
     expect(terminal.output()).not.toMatch(/[\u0080-\u009f\u202e]/);
-  }, 30_000);
+  });
 
   it('the one for the task leaves the open turns of others alone', async () => {
     models(
@@ -128,7 +128,7 @@ describe('where no server answers', () => {
     expect(await again.getTurn(session.id, turn_id)).toMatchObject({ status: 'interrupted' });
     const { events } = await again.listEvents(session.id);
     expect(events.map(({ type }) => type)).not.toContain('turn.resumed');
-  }, 30_000);
+  });
 
   it('none is started in place of one that was named', async () => {
     models({ match: {}, respond: { text: 'Forty-two.' } });
@@ -151,7 +151,7 @@ describe('where no server answers', () => {
     expect([refused.code, refused.stdout]).toEqual([1, '']);
     expect(refused.stderr).toMatch(/a server holds .*metis\.db, but nothing answers at .*:1; name its address/);
     expect(await once('How many?', '--server', url)).toMatchObject({ code: 0, stdout: 'Forty-two.\n' });
-  }, 30_000);
+  });
 });
 
 it('a message that is refused leaves no session behind', async () => {
@@ -165,7 +165,7 @@ it('a message that is refused leaves no session behind', async () => {
   const { code, stderr } = await once('How many?', '--model', 'sonnet', '--server', url);
   expect([code, stderr]).toEqual([1, expect.stringContaining('anthropic:claude-sonnet-5')]);
   expect((await createMetisClient({ baseUrl: url }).listSessions()).sessions).toEqual([]);
-}, 30_000);
+});
 
 describe('--worker', () => {
   const worker = (name: string, text: string) => {
@@ -179,7 +179,7 @@ describe('--worker', () => {
     expect(await once('How many?', '--worker', 'counter')).toMatchObject({ code: 0, stdout: 'Forty-two.\n' });
     const [created] = await stored();
     expect(created!.payload).toMatchObject({ worker_name: 'counter', is_worker: false });
-  }, 30_000);
+  });
 
   it('that is not there or not valid is a mistake of usage, and says what is wrong', async () => {
     models({ match: {}, respond: { text: 'Forty-two.', usage } });
@@ -190,13 +190,13 @@ describe('--worker', () => {
     const broken = await once('How many?', '--worker', 'broken', '--server', url);
     expect([broken.code, broken.stdout]).toEqual([2, '']);
     expect(broken.stderr).toMatch(/^metis: worker\.modle: /);
-  }, 30_000);
+  });
 });
 
 it('a bare name of a model is taken in any case', async () => {
   models({ match: {}, respond: { text: '{{model}}', usage } });
   expect(await once('Which?', '--model', 'Balanced')).toMatchObject({ code: 0, stdout: 'scripted:balanced\n' });
-}, 30_000);
+});
 
 it('says that the routing file of the workspace is broken, and runs', async () => {
   models({ match: {}, respond: { text: 'Forty-two.', usage } });
@@ -207,7 +207,7 @@ it('says that the routing file of the workspace is broken, and runs', async () =
   expect(stderr).toMatch(
     /^metis: .*routing\.yaml is invalid, so none of its rules apply: .*default: "nothing-like-it" is neither/m,
   );
-}, 30_000);
+});
 
 describe('metis models', () => {
   it('lists the models that can be used, with tier, price and what is simulated', async () => {
@@ -217,7 +217,7 @@ describe('metis models', () => {
     expect(code).toBe(0);
     expect(stdout).toMatch(/^scripted:fast +fast +\$1 +\$5 +simulated$/m);
     expect(stdout).toMatch(/^Simulated models answer from a script; their prices are examples\.$/m);
-  }, 30_000);
+  });
 });
 
 describe('--json', () => {
@@ -241,7 +241,7 @@ describe('--json', () => {
     expect(printed.at(-1)!.type).toBe('turn.completed');
     expect(printed.map(({ type }) => type)).toContain('delegate.completed');
     expect(stderr).toMatch(/^sess_\w+: \$0\.\d+, \$0\.\d+ of it by 1 worker, simulated, at example prices$/m);
-  }, 30_000);
+  });
 });
 
 describe('what needs approval', () => {
@@ -259,7 +259,7 @@ describe('what needs approval', () => {
     );
     const resolved = (await stored()).filter((event) => event.type === 'tool.confirmation_resolved');
     expect(resolved.map(({ payload }) => payload)).toMatchObject([{ decision: 'reject', resolved_by: 'policy' }]);
-  }, 30_000);
+  });
 
   // Promise 17.9: without a terminal a worker's denied call is named, with exit code 5.
   it('is named where a worker asked for it, and its exit code is 5 too', async () => {
@@ -275,7 +275,7 @@ describe('what needs approval', () => {
     const { code, stdout, stderr } = await once('Write a note.');
     expect([code, stdout]).toEqual([5, 'Nothing was written.\n']);
     expect(stderr).toMatch(/^metis: denied, .*: write_file .* \(worker 1\)$/m);
-  }, 30_000);
+  });
 
   it('passes with --approve, unless the configuration forbids it', async () => {
     models(...WRITES);
@@ -287,7 +287,7 @@ describe('what needs approval', () => {
     models(...WRITES);
     expect(await once('Write a note.', '--approve')).toMatchObject({ code: 0 });
     expect(written()).toBe(true);
-  }, 30_000);
+  });
 
   describe.runIf(HAS_TERMINAL)('is asked at the terminal', () => {
     // Promise 17.9: on a terminal the answer decides: yes lets a write run.
@@ -310,7 +310,7 @@ describe('what needs approval', () => {
         .split(/[\r\n]+/)
         .map((line) => line.length);
       expect(Math.max(...widths)).toBeLessThanOrEqual(80);
-    }, 30_000);
+    });
 
     // Promise 17.9: on a terminal the answer decides: no denies it.
     it('no denies it, and the model reads why', async () => {
@@ -321,7 +321,7 @@ describe('what needs approval', () => {
       expect(await terminal.ended).toBe(0);
       expect(visible(terminal.output())).toMatch(/User denied this operation\..*notes belong elsewhere/s);
       expect(written()).toBe(false);
-    }, 30_000);
+    });
 
     it('what was typed before the question stood is no answer to it', async () => {
       models({ ...WRITES[0], respond: { ...WRITES[0]!.respond, delay_ms: 400 } }, WRITES[1]!);
@@ -332,7 +332,7 @@ describe('what needs approval', () => {
       terminal.type('no\r');
       expect(await terminal.ended).toBe(0);
       expect(written()).toBe(false);
-    }, 30_000);
+    });
 
     it('an answer given elsewhere takes the question back', async () => {
       models(...WRITES);
@@ -345,38 +345,30 @@ describe('what needs approval', () => {
       expect(await terminal.ended).toBe(0);
       expect(visible(terminal.output())).toContain('no answer is needed any more');
       expect(written()).toBe(true);
-    }, 30_000);
+    });
   });
 });
 
-it.runIf(HAS_TERMINAL)(
-  'a line below the tree says what it waits for',
-  async () => {
-    models({ match: {}, respond: { hang: true } });
-    const terminal = atTerminal('Never end.');
-    await terminal.seen(/waits for the model \(planner, [1-9]\d*s\)/);
-    terminal.type('\x03');
-    expect(await terminal.ended).toBe(3);
-  },
-  30_000,
-);
+it.runIf(HAS_TERMINAL)('a line below the tree says what it waits for', async () => {
+  models({ match: {}, respond: { hang: true } });
+  const terminal = atTerminal('Never end.');
+  await terminal.seen(/waits for the model \(planner, [1-9]\d*s\)/);
+  terminal.type('\x03');
+  expect(await terminal.ended).toBe(3);
+});
 
-it.runIf(HAS_TERMINAL)(
-  'Ctrl-\\ concludes the turn: its model answers with what it has, exit code 0',
-  async () => {
-    const sleeps = { tool_calls: [{ name: 'shell', input: { command: 'sleep 2' } }] };
-    models({ match: { call: 1 }, respond: sleeps }, { match: { call: 2 }, respond: { text: 'As far as I got.' } });
-    const terminal = atTerminal('Never end.', '--approve');
-    await terminal.seen(/shell/);
-    terminal.type('\x1c');
-    expect(await terminal.ended).toBe(0);
-    expect(visible(terminal.output())).toMatch(/concluding: no further tool starts/);
-    expect(visible(terminal.output())).toContain('As far as I got.');
-    const ends = (await stored()).filter(({ type }) => type === 'turn.completed');
-    expect(ends.map(({ payload }) => payload)).toMatchObject([{ concluded: true }]);
-  },
-  30_000,
-);
+it.runIf(HAS_TERMINAL)('Ctrl-\\ concludes the turn: its model answers with what it has, exit code 0', async () => {
+  const sleeps = { tool_calls: [{ name: 'shell', input: { command: 'sleep 2' } }] };
+  models({ match: { call: 1 }, respond: sleeps }, { match: { call: 2 }, respond: { text: 'As far as I got.' } });
+  const terminal = atTerminal('Never end.', '--approve');
+  await terminal.seen(/shell/);
+  terminal.type('\x1c');
+  expect(await terminal.ended).toBe(0);
+  expect(visible(terminal.output())).toMatch(/concluding: no further tool starts/);
+  expect(visible(terminal.output())).toContain('As far as I got.');
+  const ends = (await stored()).filter(({ type }) => type === 'turn.completed');
+  expect(ends.map(({ payload }) => payload)).toMatchObject([{ concluded: true }]);
+});
 
 describe.runIf(HAS_TERMINAL)('Ctrl-C', () => {
   const CTRL_C = '\x03';
@@ -392,7 +384,7 @@ describe.runIf(HAS_TERMINAL)('Ctrl-C', () => {
     expect(await terminal.ended).toBe(3);
     expect(visible(terminal.output())).toMatch(/cancelling; Ctrl-C once more leaves at once/);
     expect(ends(await stored())).toEqual(['turn.cancelled']);
-  }, 30_000);
+  });
 
   it('cancels while a question stands, too', async () => {
     models(...WRITES);
@@ -402,7 +394,7 @@ describe.runIf(HAS_TERMINAL)('Ctrl-C', () => {
     expect(await terminal.ended).toBe(3);
     expect(ends(await stored())).toEqual(['turn.cancelled']);
     expect(written()).toBe(false);
-  }, 30_000);
+  });
 
   it('a second one leaves at once and gives the cursor back', async () => {
     models({ match: {}, respond: { hang: true } });
@@ -417,7 +409,7 @@ describe.runIf(HAS_TERMINAL)('Ctrl-C', () => {
     expect(await terminal.ended).toBe(3);
     expect(terminal.output().lastIndexOf('\x1b[?25h')).toBeGreaterThan(terminal.output().lastIndexOf('\x1b[?25l'));
     server.child.kill('SIGCONT');
-  }, 30_000);
+  });
 });
 
 describe('exit codes', () => {
@@ -437,7 +429,7 @@ describe('exit codes', () => {
     const later = await once('How many?', '--server', url, '--budget', '0.2');
     expect(later.code).toBe(4);
     expect(later.stderr).toMatch(/^metis: .*\$0\.[01]\d* of \$0\.2 spent/m);
-  }, 30_000);
+  });
 
   it('1 with the reason, where the turn fails', async () => {
     models({ match: {}, respond: { error: { error_class: 'auth', error_detail: 'the key is void' } } });
@@ -449,7 +441,7 @@ describe('exit codes', () => {
     // The list of sessions names it too.
     const failed = await run(['sessions', '--failed', '--server', url], { home: home.path });
     expect(failed.stdout).toMatch(/^sess_\w+ +How many\? +failed /m);
-  }, 30_000);
+  });
 
   it.each([
     [['--nope', 'x'], /unknown option '--nope'/],

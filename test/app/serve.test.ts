@@ -83,7 +83,7 @@ describe('a first start without any key', () => {
     const turn = await post(
       `${url}/sessions/${session.body.id}/turns`,
       { content: 'What now?' },
-      { prefer: 'wait=30' },
+      { prefer: 'wait=60' },
     );
     expect(turn).toMatchObject({ status: 200, body: { status: 'completed' } });
     expect(turn.body.output).toContain('Both workers have reported');
@@ -143,7 +143,7 @@ it('the address comes first, and the log lines of the start follow it', async ()
   const [first, ...rest] = fs.readFileSync(both, 'utf8').split('\n');
   expect(first).toMatch(/^Metis .* listens on http/);
   expect(rest.join('\n')).toMatch(/"msg":"no credentials configured for/);
-}, 30_000);
+});
 
 describe('keys', () => {
   it('are read from a private .env, and are neither printed nor logged', async () => {

@@ -35,7 +35,7 @@ async function play(
   });
   const session = await server.session(folder, 'anthropic:claude-opus-4-7');
   const turn = (content: string) =>
-    server.call('POST', `/sessions/${session}/turns`, { content }, { prefer: 'wait=20', ...how.headers });
+    server.call('POST', `/sessions/${session}/turns`, { content }, { prefer: 'wait=60', ...how.headers });
   expect((await turn(how.prompt ?? SAID)).body).toMatchObject({ status: 'completed' });
   if (how.fails) expect((await turn('fail')).body).toMatchObject({ status: 'failed' });
   const page = (await server.call('GET', '/metrics')).body as string;
@@ -232,7 +232,7 @@ describe('a server process', () => {
     server = start(['serve', '--port', '0'], { home: home.path, env });
     const url = await address(server);
     const post = async (target: string, body: object) => {
-      const headers = { 'content-type': 'application/json', prefer: 'wait=20' };
+      const headers = { 'content-type': 'application/json', prefer: 'wait=60' };
       return (await fetch(`${url}${target}`, { method: 'POST', headers, body: JSON.stringify(body) })).json();
     };
     const { id } = (await post('/sessions', { workspace_path: home.path })) as { id: string };

@@ -81,7 +81,7 @@ describe.skipIf(browserEndpoint === null)('a worker that has ended', () => {
     const next = await client.getSession(workers[1]!.worker_session_id!);
     expect(next.continues_session_id).toBe(workers[0]!.worker_session_id);
     expect(errors).toEqual([]);
-  }, 60_000);
+  });
 });
 
 describe.skipIf(browserEndpoint === null)('a notification', () => {

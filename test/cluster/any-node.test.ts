@@ -210,7 +210,7 @@ describe.skipIf(url === null)(`any node${missing && `, skipped: ${missing}`}`, (
     const learns = async (node: TestNode, content: string) => {
       await node.turn(await node.session(workspace), content);
       learned += 1;
-      await until(async () => (await nodes.rows('SELECT turn_id FROM pattern_turns')).length === learned, 20);
+      await until(async () => (await nodes.rows('SELECT turn_id FROM pattern_turns')).length === learned);
     };
     // From now on b has the shapes of the workspace in memory.
     await learns(b, 'hello');

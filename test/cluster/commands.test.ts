@@ -37,7 +37,7 @@ describe.skipIf(url === null)(`commands beside a cluster${missing && `, skipped:
       env: { METIS_DATABASE_URL: through(address, proxy) },
     });
     onTestFinished(() => void node.stop('SIGKILL'));
-    await until(() => /PostgreSQL does not answer at postgres:/.test(node.output.stderr), 30);
+    await until(() => /PostgreSQL does not answer at postgres:/.test(node.output.stderr));
     proxy.mend();
     await node.line(/listens on/);
   });
@@ -48,7 +48,7 @@ describe.skipIf(url === null)(`commands beside a cluster${missing && `, skipped:
     const env = { METIS_DATABASE_URL: through(url!, proxy) };
     const node = start(['serve', '--port', '0'], { home: aHome(), env });
     onTestFinished(() => void node.stop('SIGKILL'));
-    await until(() => /PostgreSQL does not answer at postgres:/.test(node.output.stderr), 30);
+    await until(() => /PostgreSQL does not answer at postgres:/.test(node.output.stderr));
     // A connection that is being tried does not hold it.
     proxy.hole();
     expect(await node.stop('SIGINT')).toMatchObject({ code: 0, stdout: '' });
@@ -71,7 +71,7 @@ describe.skipIf(url === null)(`commands beside a cluster${missing && `, skipped:
     const set = { 'cluster.advertise_url': 'http://127.0.0.1:1' };
     const a = await nodes.start('a', { set });
     const b = await nodes.start('b', { set });
-    await until(() => /"nodes":\["a"\],"msg":"other nodes give out the address of this one/.test(b.log()), 30);
+    await until(() => /"nodes":\["a"\],"msg":"other nodes give out the address of this one/.test(b.log()));
     expect(a.log()).not.toContain('give out the address');
   });
 
@@ -133,7 +133,7 @@ describe.skipIf(url === null)(`commands beside a cluster${missing && `, skipped:
       database: url!,
       answer: async (call) => {
         if (call.number === 1) await call.disconnected;
-        else if (call.user.includes('mine')) await until(finished, 30);
+        else if (call.user.includes('mine')) await until(finished);
         return { text: 'done' };
       },
     });

@@ -1,5 +1,5 @@
 // What reaches over the whole database of a cluster: one at a time, from any node and from the command line (16 §9).
-import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { maintenance } from '#store/postgres/connection/pool.ts';
 import { rebuildRollups } from '#store/postgres/write/postgres-maintenance.ts';
 import { start, temporaryHome } from '../app/metis.ts';
@@ -12,8 +12,6 @@ import { ownSchema, postgresService } from '../support/services.ts';
 const { url, missing } = await postgresService();
 
 /** Commands are processes, which start slowly on a machine that has much else to do. */
-vi.setConfig({ testTimeout: 60_000 });
-
 describe.skipIf(url === null)(`maintenance of a cluster${missing && `, skipped: ${missing}`}`, () => {
   async function twoNodes() {
     const schema = await ownSchema(url!);

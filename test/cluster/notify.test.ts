@@ -44,8 +44,8 @@ describe.skipIf(url === null)(`webhooks of a cluster${missing && `, skipped: ${m
     const workspace = cluster.workspace('one');
     const [first, second] = [await a.session(workspace), await b.session(workspace)];
     for (let i = 0; i < 3; i++) await Promise.all([a.turn(first, 'go'), b.turn(second, 'go')]);
-    await until(() => hook.told.length >= 6, 30);
-    const allTold = () => until(async () => (await cluster.rows('SELECT 1 FROM notices')).length === 0, 30);
+    await until(() => hook.told.length >= 6);
+    const allTold = () => until(async () => (await cluster.rows('SELECT 1 FROM notices')).length === 0);
     await allTold();
     expect(hook.told).toHaveLength(6);
     for (const session of [first, second]) {
@@ -57,12 +57,12 @@ describe.skipIf(url === null)(`webhooks of a cluster${missing && `, skipped: ${m
     // One of the two told; so one of these kills was its.
     await a.kill();
     await b.turn(second, 'after the first');
-    await until(() => hook.told.length === 7, 30);
+    await until(() => hook.told.length === 7);
     await allTold();
     const c = await cluster.start('c');
     await b.kill();
     await c.turn(await c.session(workspace), 'after the second');
-    await until(() => hook.told.length === 8, 30);
+    await until(() => hook.told.length === 8);
     expect(new Set(hook.told.map(({ id }) => id)).size).toBe(8);
   });
 
@@ -77,7 +77,7 @@ describe.skipIf(url === null)(`webhooks of a cluster${missing && `, skipped: ${m
     const a = await cluster.start('a');
     const session = await a.session(cluster.workspace('one'));
     await a.turn(session, 'before');
-    await until(() => well.told.length === 1 && down.told.length > 0, 30);
+    await until(() => well.told.length === 1 && down.told.length > 0);
     const holders = () =>
       cluster.rows(
         `SELECT l.pid FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
@@ -86,8 +86,8 @@ describe.skipIf(url === null)(`webhooks of a cluster${missing && `, skipped: ${m
       );
     const [broken] = await holders();
     await cluster.rows('SELECT pg_terminate_backend($1)', broken!.pid);
-    await until(async () => (await holders()).some(({ pid }) => pid !== broken!.pid), 30);
+    await until(async () => (await holders()).some(({ pid }) => pid !== broken!.pid));
     await a.turn(session, 'after');
-    await until(() => well.told.length === 2, 30);
+    await until(() => well.told.length === 2);
   });
 });

@@ -3,7 +3,7 @@
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
-import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { silentLogger } from '#core/ports/logger.ts';
 import { systemClock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
@@ -20,8 +20,6 @@ import { until } from '../support/until.ts';
 const { url, missing } = await postgresService();
 
 /** A request for a node that is gone is held for 20 s. */
-vi.setConfig({ testTimeout: 60_000 });
-
 async function emptySchema(): Promise<Schema> {
   const schema = await ownSchema(url!);
   onTestFinished(() => schema.drop());
@@ -166,12 +164,12 @@ describe.skipIf(url === null)(`workspaces of a cluster${missing && `, skipped: $
     await a.engine.trees.releaseAll();
     fs.renameSync(root, `${root}-away`);
     fs.mkdirSync(root);
-    await until(async () => !(await places()).includes(`shared:${root}`), 30);
+    await until(async () => !(await places()).includes(`shared:${root}`));
     expect(await readiness()).toEqual([503, expect.stringMatching(/^shared_root_mismatch: .*\.metis-cluster/)]);
     expect(await a.engine.trees.hold(session as never)).toMatchObject({ own: false, url: null });
     fs.rmdirSync(root);
     fs.renameSync(`${root}-away`, root);
-    await until(async () => (await places()).includes(`shared:${root}`), 30);
+    await until(async () => (await places()).includes(`shared:${root}`));
     expect(await readiness()).toEqual([200, '']);
     expect((await a.turn(session, 'go')).status).toBe('completed');
   });

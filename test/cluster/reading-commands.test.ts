@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import pg from 'pg';
-import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { migrate } from '#store/postgres/connection/open.ts';
 import { startDatabase } from '../analytics/postgres.ts';
 import { run, temporaryHome } from '../app/metis.ts';
@@ -11,8 +11,6 @@ import { CALLS, DAY_MS, EXPORTS, NOON, prices } from '../support/provider-export
 import { ownSchema, postgresService } from '../support/services.ts';
 
 const { url, missing } = await postgresService();
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const COMMANDS = ['reconcile', 'rollups verify'] as const;
 

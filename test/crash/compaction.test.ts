@@ -1,12 +1,9 @@
 // SIGKILL of the real process in the middle of a compaction: one summarising call may be lost, and nothing else (10 §7).
 import fs from 'node:fs';
 import path from 'node:path';
-import { afterEach, expect, it, vi } from 'vitest';
+import { afterEach, expect, it } from 'vitest';
 import { until } from '../support/until.ts';
 import { type Json, startWorld, type World } from './world.ts';
-
-// Every test starts several processes, which takes long on a busy machine.
-vi.setConfig({ testTimeout: 60_000 });
 
 const WINDOW = 20_000;
 const SUMMARIZE = ['--set', 'context.compaction.mode=summarize'];

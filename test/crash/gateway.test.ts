@@ -1,9 +1,8 @@
 // Calls of the gateway that a kill cut off are closed at the next start, and hold no money (19 §2.2).
-import { afterEach, expect, it, vi } from 'vitest';
+import { afterEach, expect, it } from 'vitest';
 import { until } from '../support/until.ts';
 import { startWorld, type World } from './world.ts';
 
-vi.setConfig({ testTimeout: 60_000 });
 let world: World;
 afterEach(() => world.close());
 

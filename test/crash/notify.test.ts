@@ -2,11 +2,10 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { afterEach, expect, it, vi } from 'vitest';
+import { afterEach, expect, it } from 'vitest';
 import { until } from '../support/until.ts';
 import { startWorld, type World } from './world.ts';
 
-vi.setConfig({ testTimeout: 60_000 });
 let world: World;
 afterEach(() => world.close());
 

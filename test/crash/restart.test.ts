@@ -1,15 +1,12 @@
 // What a person finds after a crash or a stop of the real process, in each mode of recovery (04 §13).
 import fs from 'node:fs';
 import path from 'node:path';
-import { afterEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
 import type { FakeMessage } from '../support/fake-provider.ts';
 import { until } from '../support/until.ts';
 import { JUST_TALK, script } from './script.ts';
 import { type Json, startWorld, TERMINAL, type World } from './world.ts';
-
-// Every test starts several processes, which takes long on a busy machine.
-vi.setConfig({ testTimeout: 60_000 });
 
 const RESTARTED = 'Tool call interrupted by a server restart; it may or may not have taken effect.';
 const usage = { input: 1000, output: 100 };

@@ -1,11 +1,9 @@
 // What was said to a running turn outlives the kill of its process (20 §4).
 import fs from 'node:fs';
 import path from 'node:path';
-import { afterEach, expect, it, vi } from 'vitest';
+import { afterEach, expect, it } from 'vitest';
 import { until } from '../support/until.ts';
 import { type Json, startWorld, type World } from './world.ts';
-
-vi.setConfig({ testTimeout: 60_000 });
 
 /** Leaves its mark and then goes on until the file `go` is there. */
 const command = { name: 'shell', input: { command: 'echo run >> log.txt; until [ -e go ]; do sleep 0.05; done' } };

@@ -56,7 +56,7 @@ beforeAll(async () => {
   git('init', '-q', '-b', 'main');
   git('add', '-A');
   git('commit', '-q', '-m', 'first');
-}, 60_000);
+});
 afterAll(() => world?.close());
 
 async function restart(): Promise<void> {

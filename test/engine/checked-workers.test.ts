@@ -1,7 +1,7 @@
 // Workers whose changes count only where a check passes on them (20 §10).
 import fs from 'node:fs';
 import path from 'node:path';
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { scoreTurn } from '#core/engine/control-turn.ts';
 import { listTrust, trustFile } from '#core/engine/manage-trust.ts';
 import { defaultConfig } from '#protocol/config.ts';
@@ -20,8 +20,6 @@ import { until } from '../support/until.ts';
 import { initRepository, leftovers, startInRepository } from '../support/worktrees.ts';
 
 /** Each worktree takes dozens of processes, which a busy machine starts slowly. */
-vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
-
 const auto = { per_tool: { delegate: 'auto', write_file: 'auto', edit_file: 'auto', shell: 'auto' } } as const;
 const test = { command: 'sh test.sh', timeout_seconds: 60, protect: ['test.sh'], paths: null };
 const config = { tool_confirmation: auto, checks: { test } } as ConfigOver;

@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { applyKeptChanges } from '#core/engine/manage-worktrees.ts';
 import { submitDelegation, waitForDelegation } from '#core/engine/submit-work.ts';
 import { SubmitDelegationBody } from '#protocol/api/worker-bodies.ts';
@@ -14,8 +14,6 @@ import { restart } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { resultsOf, textOf } from '../support/stored.ts';
 import { tool } from '../support/tools.ts';
-
-vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
 const config = {
   tool_confirmation: { per_tool: { delegate: 'auto', write_file: 'auto', edit_file: 'auto', shell: 'auto' } },

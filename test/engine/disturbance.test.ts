@@ -23,7 +23,7 @@ function atEvent(t: TestEngine, n: number, then: (e: AnyEvent) => void): void {
 function everywhere(title: string, offset: number, disturb: (n: number) => Promise<void>): void {
   it(title, async () => {
     for (let n = 2 + offset; n <= EVENTS; n += STRIDE) await disturb(n);
-  }, 60_000);
+  });
 }
 
 // Promise 02.17: Cancelled, ended, drained or killed at any event: each turn has one terminal event, each call and delegation one outcome.

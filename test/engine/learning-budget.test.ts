@@ -78,5 +78,4 @@ test.runIf(process.env.METIS_BENCH)(
     expect(found).toBe(ASKED);
     expect(p99).toBeLessThanOrEqual(5);
   },
-  60_000,
 );

@@ -1,7 +1,7 @@
 // Requests about one worker in a worktree that several clients send at once: one clear answer each, work applied once, nothing half (20 §2.5, §3).
 import fs from 'node:fs';
 import path from 'node:path';
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { recover } from '#core/engine/lifecycle.ts';
 import { applyKeptChanges, finishKeptChanges, sweepWorktrees } from '#core/engine/manage-worktrees.ts';
 import type { SessionId } from '#protocol/ids.ts';
@@ -25,8 +25,6 @@ import {
 } from '../support/worktrees.ts';
 
 /** Each worktree takes dozens of processes, which a busy machine starts slowly. */
-vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
-
 const FILES = { 'a.txt': 'one\n', 'b.txt': 'b\n', 'c.txt': 'c\n' };
 const kept = (task: string) => isolated(task, { apply: 'never' });
 const keepJob = [
@@ -136,7 +134,7 @@ describe('requests that arrive at once', () => {
         'POST',
         `/sessions/${session}/delegations`,
         { tier: 'fast', task: 'more', continue: id, isolation: 'worktree' },
-        { prefer: 'wait=30' },
+        { prefer: 'wait=60' },
       );
     const applied = apply();
     await begun.opened;
@@ -161,7 +159,7 @@ describe('requests that arrive at once', () => {
           'POST',
           `/sessions/${session}/delegations`,
           { tier: 'fast', task: `the ${side} side`, continue: id, isolation: 'worktree' },
-          { prefer: 'wait=30' },
+          { prefer: 'wait=60' },
         ),
       ),
     );

@@ -131,7 +131,7 @@ describe('a refused commit', () => {
         expect((await t.engine.store.sessions.counts()).active_workers, `${n}`).toBe(0);
         await t.close();
       }
-    }, 60_000);
+    });
 });
 
 describe('recovery', () => {

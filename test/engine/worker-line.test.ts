@@ -164,7 +164,7 @@ describe('the line of a worker', () => {
     const { content } = body.messages.findLast((message: { role: string }) => message.role === 'tool');
     expect(content.split('\n').filter((line: string) => line.startsWith('['))).toEqual(lines);
     expect(content.split('\n').slice(0, 3)).toEqual(forged.split('\n').map((line) => line.replace(/^\[/, ' [')));
-  }, 60_000);
+  });
 
   it('is the same where the server died between the end of the worker and its result', async () => {
     const clock = manualClock();

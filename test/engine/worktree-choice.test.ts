@@ -1,14 +1,12 @@
 // Which workers get a worktree: by the call, the definition of a named worker, or `auto` (20 §2).
 import fs from 'node:fs';
 import path from 'node:path';
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { call, delegate, planner, scenario } from '../support/scenario.ts';
 import { closings, FREE_TOOLS, git, readFile, resultTexts, startInRepository, step } from '../support/worktrees.ts';
 
 /** Each worktree takes dozens of processes, which a busy machine starts slowly. */
-vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
-
 const per_tool = { ...FREE_TOOLS.tool_confirmation.per_tool, coder: 'auto', reader: 'auto', alone: 'auto' } as const;
 const auto = { tool_confirmation: { per_tool }, delegation: { isolation: 'auto' } } as const;
 const named = (name: string) => call(name, { input: name });

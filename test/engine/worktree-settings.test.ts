@@ -1,7 +1,7 @@
 // What worktrees are given: by the server's configuration, or by a file of the workspace that a person has trusted (20 §2.2, §11).
 import fs from 'node:fs';
 import path from 'node:path';
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { listTrust, trustFile } from '#core/engine/manage-trust.ts';
 import type { TestEngine } from '../support/engine.ts';
 import { delegate, planner, scenario } from '../support/scenario.ts';
@@ -19,8 +19,6 @@ import {
 } from '../support/worktrees.ts';
 
 /** Each worktree takes dozens of processes, which a busy machine starts slowly. */
-vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
-
 const FILE = '.metis/server.yaml';
 const job = (...calls: unknown[]) =>
   scenario(planner(step(...(calls.length > 0 ? calls : [isolated('job')])), { text: 'ok' }), [

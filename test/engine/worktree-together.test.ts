@@ -27,8 +27,6 @@ import {
 } from '../support/worktrees.ts';
 
 /** Each worktree takes dozens of processes, which a busy machine starts slowly. */
-vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
-
 const joined = (task: string, over: object = {}) => isolated(task, { apply: 'together', ...over });
 
 describe('workers that are applied together', () => {

@@ -1,7 +1,7 @@
 // Workers in worktrees: isolated, merged when they end, and what a conflict leaves (20 §2).
 import fs from 'node:fs';
 import path from 'node:path';
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { recover, resumeAll } from '#core/engine/lifecycle.ts';
 import { purgeSession } from '#core/engine/manage-session.ts';
 import {
@@ -33,8 +33,6 @@ import {
 } from '../support/worktrees.ts';
 
 /** Each worktree takes dozens of processes, which a busy machine starts slowly. */
-vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
-
 describe('a worker in a worktree', () => {
   it('works on a copy of the workspace as it is now, whose changes are merged when it succeeds', async () => {
     const inside = gate();

@@ -76,7 +76,7 @@ async function post(where: string, body: string, headers: Record<string, string>
 }
 
 async function turn(id: string): Promise<void> {
-  const ended = await post(`/sessions/${id}/turns`, '{"content":"go"}', { prefer: 'wait=30' });
+  const ended = await post(`/sessions/${id}/turns`, '{"content":"go"}', { prefer: 'wait=60' });
   expect(ended).toMatchObject({ http: 200, status: 'completed' });
 }
 

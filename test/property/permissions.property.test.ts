@@ -177,7 +177,7 @@ it('is at most what the one who called may, for every worker of a random tree', 
   );
   expect(workers).toBeGreaterThan(0);
   expect(held).toBeGreaterThan(0);
-}, 60_000);
+});
 
 /** Once the engine waits for it; a prompt is stored just before. */
 async function answered(t: TestEngine, id: string, answer: Parameters<typeof answerConfirmation>[2]): Promise<void> {

@@ -154,7 +154,7 @@ export async function startReal(options: RealOptions): Promise<RealServer> {
       return made.id;
     },
     async turn(sessionId, content) {
-      const answer = await call('POST', `/sessions/${sessionId}/turns`, { content }, { prefer: 'wait=20' });
+      const answer = await call('POST', `/sessions/${sessionId}/turns`, { content }, { prefer: 'wait=60' });
       if (answer.status !== 200) throw new Error(`${answer.status} ${JSON.stringify(answer.body)}`);
       return answer.body;
     },

@@ -1,4 +1,6 @@
 // Waits for what no event announces: asks over and over, and gives up with what it waited for.
+/** What is waited for comes late on a busy machine; only what never comes lasts so long. */
+const LIMIT_SECONDS = 60;
 const ROUNDS = 200;
 const PAUSE_MS = 5;
 /** Of a question that goes to another process, which works for its answer as this one does. */
@@ -11,7 +13,7 @@ const PATIENT_ROUNDS = 20;
  * the longer it has asked where the answer is a promise: what is waited for comes sooner when nobody asks all the time.
  * @param seconds how long it asks before it throws
  */
-export async function until<T>(reached: () => T | Promise<T>, seconds = 15): Promise<Reached<T>> {
+export async function until<T>(reached: () => T | Promise<T>, seconds = LIMIT_SECONDS): Promise<Reached<T>> {
   const begun = performance.now();
   for (let round = 0; ; round++) {
     const asked = reached();

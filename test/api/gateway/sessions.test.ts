@@ -187,7 +187,7 @@ test('a session of the gateway takes delegations where its client named a worksp
   expect((await ask(world, named)).status).toBe(200);
   const [without, within] = await tree(world.server);
   const delegate = (id: string) =>
-    world.server.call('POST', `/sessions/${id}/delegations`, { tier: 'fast', task: 'x' }, { prefer: 'wait=20' });
+    world.server.call('POST', `/sessions/${id}/delegations`, { tier: 'fast', task: 'x' }, { prefer: 'wait=60' });
   const refused = await delegate(without!.id);
   expect([refused.status, refused.body.error]).toEqual([
     409,

@@ -123,7 +123,7 @@ describe('files of a message', () => {
     });
     const lead = (await t.call('POST', '/sessions', { workspace_path: t.workspace, worker: 'lead' })).body;
     const submit = (id: string, attachments: string[]) =>
-      t.call('POST', `/sessions/${id}/turns`, { content: 'look', attachments }, { prefer: 'wait=20' });
+      t.call('POST', `/sessions/${id}/turns`, { content: 'look', attachments }, { prefer: 'wait=60' });
     expect(await submit(lead.id, ['decks/a.pdf'])).toMatchObject({ status: 200, body: { status: 'completed' } });
     expect(t.adapter.requests[0]!.messages[0]!.content).toMatchObject([
       { type: 'text', text: 'look' },

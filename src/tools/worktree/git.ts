@@ -103,6 +103,12 @@ function describeExit(stderr: Buffer, code: number | null): string {
   return line?.replace(/^(fatal|error): /, '').slice(0, 300) ?? `exit code ${code}`;
 }
 
+/** Waits for all of them, also where one fails, so that no command outlives its caller. Throws the first failure in this order. */
+export async function awaitAll<T extends readonly unknown[]>(work: { [K in keyof T]: Promise<T[K]> }): Promise<T> {
+  await Promise.allSettled(work);
+  return (await Promise.all(work)) as unknown as T;
+}
+
 /** Names as git separates them by NUL, each as a string of its bytes. */
 export function unpackNames(out: Buffer): string[] {
   return out

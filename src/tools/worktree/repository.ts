@@ -1,12 +1,15 @@
 // The repository of a folder, and a git folder of our own on its objects: nothing that the repository configures runs (20 §2.1).
 import { copyFile, lstat, mkdir, readdir, realpath, rm, rmdir, writeFile } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
 import path from 'node:path';
 import { WorktreeError } from '#core/ports/worktrees.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
-import { byteName, type Git } from './git.ts';
+import { awaitAll, byteName, type Git, type GitAnswer } from './git.ts';
 
 /** `merge-tree --write-tree` came with it. */
 const OLDEST_GIT = [2, 38] as const;
+/** Processes that write the files of a checkout; one of fewer files is written by git itself. */
+const CHECKOUT_WORKERS = Math.min(availableParallelism(), 8);
 /** Settings that decide how files become objects and back; no other setting is taken over. */
 const CARRIED = [
   'core.autocrlf',
@@ -38,7 +41,7 @@ export interface Repository {
  * @param home the user's folder, for settings that begin with `~/`
  */
 export async function inspectRepository(git: Git, root: string, home: string): Promise<Repository> {
-  const { out } = await git({
+  const places = git({
     args: [
       'rev-parse',
       '--is-inside-work-tree',
@@ -52,6 +55,11 @@ export async function inspectRepository(git: Git, root: string, home: string): P
   }).catch((error: unknown) => {
     throw new WorktreeError(`the workspace lies in no git work tree (${readErrorMessage(error)})`);
   });
+  const [{ out }, settings, head] = await awaitAll<[GitAnswer, ReadonlyMap<string, string>, GitAnswer]>([
+    places,
+    readSettings(git, root, home),
+    git({ args: ['rev-parse', '--verify', '-q', 'HEAD^{commit}'], cwd: root, codes: [0, 1] }),
+  ]);
   const [inside, object_format, top, git_dir, common_dir] = out.toString('utf8').split('\n');
   if (inside !== 'true' || !top || !git_dir || !common_dir || !object_format)
     throw new WorktreeError('the workspace lies in no git work tree');
@@ -60,10 +68,8 @@ export async function inspectRepository(git: Git, root: string, home: string): P
   const holds = await lstat(`${real}/.git`).catch(() => null);
   if (holds === null || (root !== real && !root.startsWith(`${real}/`)))
     throw new WorktreeError('the workspace lies in no git work tree: the repository names another folder');
-  const settings = await readSettings(git, root, home);
   if (isTrue(settings.get('core.sparsecheckout')))
     throw new WorktreeError('the workspace is a sparse checkout, of which no worktree can be made');
-  const head = await git({ args: ['rev-parse', '--verify', '-q', 'HEAD^{commit}'], cwd: root, codes: [0, 1] });
   return {
     top: real,
     prefix: findPrefix(real, root),
@@ -80,13 +86,14 @@ export function findPrefix(top: string, root: string): string {
   return byteName(`${root.slice(top.length + 1)}/`);
 }
 
-/** Throws `WorktreeError` for a git that is missing or too old. */
-export async function requireVersion(git: Git, cwd: string): Promise<void> {
+/** The version of git. Throws `WorktreeError` for one that is missing or too old. */
+export async function requireVersion(git: Git, cwd: string): Promise<string> {
   const text = (await git({ args: ['version'], cwd })).out.toString('utf8').trim();
-  const [, major, minor] = /(\d+)\.(\d+)/.exec(text) ?? [];
+  const [version, major, minor] = /(\d+)\.(\d+)(\.\d+)*/.exec(text) ?? [];
   const isOld = Number(major) < OLDEST_GIT[0] || (Number(major) === OLDEST_GIT[0] && Number(minor) < OLDEST_GIT[1]);
-  if (major === undefined || isOld)
+  if (version === undefined || isOld)
     throw new WorktreeError(`git ${OLDEST_GIT.join('.')} or newer is needed, this is ${text.slice(0, 60)}`);
+  return version;
 }
 
 async function readSettings(git: Git, cwd: string, home: string): Promise<ReadonlyMap<string, string>> {
@@ -171,7 +178,8 @@ function formatConfig(objectFormat: string, settings: ReadonlyMap<string, string
     if (value !== undefined) lines.push(`${name.slice('core.'.length)} = ${quoteValue(value)}`);
   }
   lines.push('[extensions]', `objectformat = ${quoteValue(objectFormat)}`);
-  lines.push('[index]', 'threads = true', '[merge]', 'directoryRenames = false', '');
+  lines.push('[index]', 'threads = true', '[merge]', 'directoryRenames = false');
+  lines.push('[checkout]', `workers = ${CHECKOUT_WORKERS}`, '');
   return lines.join('\n');
 }
 

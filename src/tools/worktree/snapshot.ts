@@ -3,7 +3,7 @@ import { copyFile, lstat, readdir, stat, utimes } from 'node:fs/promises';
 import { WorktreeError } from '#core/ports/worktrees.ts';
 import type { FileChange } from '#protocol/file-change.ts';
 import { isProtectedName } from '../workspace/confined-files.ts';
-import { type Git, packNames, readableName, unpackNames } from './git.ts';
+import { awaitAll, type Git, packNames, readableName, unpackNames } from './git.ts';
 import type { OwnGit, Repository } from './repository.ts';
 
 /** Of the files that differ from the index. */
@@ -15,7 +15,7 @@ const AT_ONCE = 64;
 /** Copies an index, no newer than it is: git compares its time with those of the files to find changes of the same moment. */
 export async function copyIndex(from: string, to: string): Promise<void> {
   await copyFile(from, to);
-  const seconds = Math.floor((await stat(from)).mtimeMs / 1000) - 1;
+  const seconds = Number((await stat(from, { bigint: true })).mtimeNs / 1_000_000_000n);
   await utimes(to, seconds, seconds);
 }
 
@@ -52,11 +52,10 @@ export async function snapshot(own: OwnGit, options: SnapshotOptions): Promise<s
   const { tree, index, within } = options;
   const at = { tree, index };
   const scope = within === '' ? [] : ['--', readableName(within)];
-  await dropProtected(own, options);
-  // Exit code 1: some entries differ from their files.
-  await own.run(['update-index', '-q', '--refresh'], { ...at, codes: [0, 1] });
-  const differing = await listDiffering(own, at, scope);
-  const untracked = await listUntracked(own, options, scope);
+  const [differing, untracked] = await awaitAll<[NameStatus[], string[]]>([
+    dropProtected(own, options).then(() => listDiffering(own, at, scope)),
+    listUntracked(own, options, scope),
+  ]);
   const isLinked = (name: string) => options.links.some((link) => name === link || name.startsWith(`${link}/`));
   const gone: string[] = [];
   const present: string[] = [];
@@ -103,7 +102,18 @@ async function dropProtected(own: OwnGit, { tree, index }: SnapshotOptions): Pro
     });
 }
 
-async function listDiffering(own: OwnGit, at: { readonly tree: string; readonly index: string }, scope: string[]) {
+interface NameStatus {
+  readonly name: string;
+  readonly status: string;
+}
+
+async function listDiffering(
+  own: OwnGit,
+  at: { readonly tree: string; readonly index: string },
+  scope: string[],
+): Promise<NameStatus[]> {
+  // Exit code 1: some entries differ from their files.
+  await own.run(['update-index', '-q', '--refresh'], { ...at, codes: [0, 1] });
   const args = ['diff-files', '-z', '--name-status', '--no-renames', '--ignore-submodules=all', ...scope];
   const fields = unpackNames((await own.run(args, at)).out);
   const found = new Map<string, string>();

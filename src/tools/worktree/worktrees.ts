@@ -10,7 +10,7 @@ import { runExclusive } from '../workspace/descriptors.ts';
 import { readDiff, readTexts } from './changed-texts.ts';
 import { commitStart, commitTree, type EarlierTree, mergeEarlier, readLeft } from './continued-tree.ts';
 import { addWorktree, fillWorktree } from './fill-worktree.ts';
-import { byteName, createGit, readableName } from './git.ts';
+import { awaitAll, byteName, createGit, readableName } from './git.ts';
 import { measureFolder, measureRefs } from './measure.ts';
 import { mergeResult } from './merge-result.ts';
 import { findWorktreeId, leadsOut, nameCheck, readOrigin, removeUnfinished, writeOrigin } from './origin.ts';
@@ -34,6 +34,8 @@ import { createTarget, writeChanges } from './write-changes.ts';
 /** No path lies in it. */
 const NO_FOLDER = '/dev/null/worktrees';
 const OWN_FOLDER = /^(sess_[0-9A-Z]{26})(-check)?\.git$/;
+/** A git command of a process that was killed may still write into its folder: 1.5 s of tries. */
+const WHILE_WRITTEN = { maxRetries: 5, retryDelay: 100 };
 /** The index that a worktree begins with, and that of its result. */
 const BASE_INDEX = 'base.index';
 const RESULT_INDEX = 'result.index';
@@ -148,9 +150,8 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     // Not while changes of another worker are written: the base would hold half of them.
     const base_tree = await lockMerges(root, () => snapshotCaller(own, BASE_INDEX));
     const base = await commitTree(own, base_tree, repository.head, 'base');
-    await setRef(git, common_dir, `${id}/base`, base);
     const folder = buildPath(id);
-    await addWorktree(git, repository, folder, base);
+    await awaitAll([setRef(git, common_dir, `${id}/base`, base), addWorktree(git, repository, folder, base)]);
     const tree_path = await fillWorktree(own, {
       folder,
       root,
@@ -190,7 +191,7 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
   async function removeFolder(id: string, repository: string): Promise<void> {
     opened.delete(id);
     excluded.delete(buildGitPath(id));
-    await rm(buildPath(id), { recursive: true, force: true });
+    await rm(buildPath(id), { recursive: true, force: true, ...WHILE_WRITTEN });
     await runExclusive(`${repository}\0worktree add`, () => removeEntry(repository, id));
     await rm(buildGitPath(id), { recursive: true, force: true });
   }

@@ -51,7 +51,10 @@ const SUITES = {
     env: { METIS_BILLING_TREES: '10000' },
     isBuilt: false,
   },
-  'worktree-kills': { tests: ['test/crash/worktree-kills.test.ts'], env: { WORKTREE_KILLS: '200' } },
+  'worktree-kills': {
+    tests: ['test/crash/worktree-kills.test.ts', 'test/cluster/worktree-kills.test.ts'],
+    env: { WORKTREE_KILLS: '200' },
+  },
 };
 const VITEST = ['node_modules/vitest/vitest.mjs', 'run'];
 

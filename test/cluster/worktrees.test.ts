@@ -73,6 +73,67 @@ describe.skipIf(url === null)(`worktrees on several nodes${missing && `, skipped
     expect(git(workspace, 'for-each-ref', 'refs/metis').trim().split('\n')).toHaveLength(2);
   });
 
+  // Promise 20.7: `continue` of a worker that ended on a node that died: another node goes on with its messages and what it left, paid on the new session.
+  test('a worker that ended on a node that died is continued by another node', async () => {
+    const asked: FakeCall[] = [];
+    const command = 'echo one > a.txt';
+    const nodes = await startNodes({
+      database: url!,
+      answer(call) {
+        if (isWorker(call)) {
+          asked.push(call);
+          const isContinued = asked.some(({ user }) => user.includes('and finish'));
+          if (call.results.length > 0) return { text: isContinued ? 'finished' : 'begun' };
+          return { tool_calls: [{ name: 'shell', input: { command: isContinued ? 'cat a.txt > b.txt' : command } }] };
+        }
+        if (call.results.length > 0) return { text: 'ok' };
+        const id = /\[worker (sess_\w+)/.exec(call.text)?.[1];
+        const input =
+          id === undefined ? { ...task, apply: 'never' } : { tier: 'fast', task: 'and finish', continue: id };
+        return { tool_calls: [{ name: 'delegate', input }] };
+      },
+    });
+    const set = { 'cluster.worktree_root': path.join(nodes.root, 'trees') };
+    const workspace = path.join(nodes.root, 'repo');
+    initRepository(workspace, { 'a.txt': 'a\n' });
+    const [a, b] = [await nodes.start('a', { set }), await nodes.start('b', { set })];
+    const session = await a.session(workspace);
+    expect(await a.turn(session, 'go')).toMatchObject({ status: 'completed' });
+    expect(readState(nodes, workspace)).toEqual({ a: 'a\n', b: false, left: [] });
+    const before = asked.at(-1)!;
+    await a.kill();
+    const { turn_id } = await until(
+      () => b.client.submitTurn(session, { content: 'go on' }).catch(() => false as const),
+      PATIENCE_SECONDS,
+    );
+    const turn = await until(async () => {
+      const found = await b.client.getTurn(session, turn_id).catch(() => null);
+      return found !== null && found.ended_at !== null && found;
+    }, PATIENCE_SECONDS);
+    expect(turn.status).toBe('completed');
+    // It starts with the messages of the first one, its answer and the new task.
+    const messages = ({ body }: FakeCall) =>
+      (
+        JSON.parse(JSON.stringify(body.messages).replaceAll(/,"cache_control":{[^}]*}/g, '')) as { role: string }[]
+      ).filter(({ role }) => role !== 'system');
+    const known = messages(before);
+    const first = messages(asked.find(({ user }) => user.includes('and finish'))!);
+    expect(first.slice(0, known.length)).toEqual(known);
+    expect(first.slice(known.length).map(({ role }) => role)).toEqual(['assistant', 'user']);
+    // It has what the first one left in its tree, and both are applied.
+    expect(readState(nodes, workspace)).toEqual({ a: 'one\n', b: true, left: [] });
+    expect(fs.readFileSync(path.join(workspace, 'b.txt'), 'utf8')).toBe('one\n');
+    const workers = await nodes.rows(
+      `SELECT s.continues_session_id AS earlier, w.applied,
+         (SELECT count(*) FROM llm_calls c WHERE c.session_id = s.id) AS calls
+       FROM sessions s JOIN worktrees w ON w.session_id = s.id ORDER BY s.created_at`,
+    );
+    expect(workers).toEqual([
+      { earlier: null, applied: '0', calls: '2' },
+      { earlier: expect.stringMatching(/^sess_/), applied: '1', calls: '2' },
+    ]);
+  });
+
   test('without a shared folder for worktrees a call is refused by the name of the setting', async () => {
     const nodes = await startNodes({ database: url!, answer });
     const workspace = path.join(nodes.root, 'repo');

@@ -5,32 +5,42 @@ import path from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { address, type Started } from '../app/metis.ts';
 import type { FakeCall, FakeMessage } from '../support/fake-provider.ts';
+import { listLocks } from '../support/worktrees.ts';
 import { pause, random } from './schedule.ts';
 import { type Json, startWorld, type World } from './world.ts';
 
 const KILLS = Number(process.env.WORKTREE_KILLS ?? 3);
 const SEED = Number(process.env.CRASH_SEED ?? 20_260);
 const WORKERS = ['a', 'b'];
+/** Other files of the repository, so that commands of git take their time. */
+const BULK = 1000;
+const INPUT_TOKENS = 1000;
 const FILES = WORKERS.flatMap((who) => [1, 2, 3].map((n) => `${who}${n}.txt`));
+
+/** `round who answers` of each request, by the input tokens of its answer. */
+const keys = new Map<number, string>();
 
 /** Planners start two workers in worktrees, and every worker writes three files. */
 function answerCall(call: FakeCall): FakeMessage {
+  const usage = { input: INPUT_TOKENS + call.number, output: 7 };
   const said = (call.body.messages as Json[]).filter((m) => m.role !== 'system');
   const isTurn = (m: Json) => m.role === 'user' && JSON.stringify(m.content).includes('round ');
-  const answers = said.slice(said.findLastIndex(isTurn) + 1).filter((m) => m.role === 'assistant').length;
-  if (answers > 0) return { text: 'done' };
-  if (call.wire === 'anthropic') {
-    const round = Number(/round (\d+)/.exec(call.user)![1]);
-    const apply = round % 2 === 0 ? 'together' : 'each';
+  const begun = said.findLastIndex(isTurn);
+  const answers = said.slice(begun + 1).filter((m) => m.role === 'assistant').length;
+  const [, round = '', who = 'planner'] =
+    /job (\d+) (\w)/.exec(call.system) ?? /round (\d+)/.exec(JSON.stringify(said[begun]))!;
+  keys.set(usage.input, `${round} ${who} ${answers}`);
+  if (answers > 0) return { text: 'done', usage };
+  if (who === 'planner') {
+    const apply = Number(round) % 2 === 0 ? 'together' : 'each';
     const start = (who: string) => ({
       name: 'delegate',
       input: { tier: 'fast', task: `job ${round} ${who}`, isolation: 'worktree', apply },
     });
-    return { tool_calls: WORKERS.map(start) };
+    return { tool_calls: WORKERS.map(start), usage };
   }
-  const [, round, who] = /job (\d+) (\w)/.exec(call.system)!;
   const command = [1, 2, 3].map((n) => `echo ${round} > ${who}${n}.txt`).join('; sleep 0.05; ');
-  return { tool_calls: [{ name: 'shell', input: { command } }] };
+  return { tool_calls: [{ name: 'shell', input: { command } }], usage };
 }
 
 let world: World;
@@ -53,6 +63,8 @@ beforeAll(async () => {
   world = await startWorld(answerCall);
   root = fs.realpathSync(world.workspace);
   for (const name of FILES) fs.writeFileSync(path.join(root, name), '0\n');
+  fs.mkdirSync(path.join(root, 'bulk'));
+  for (let n = 0; n < BULK; n++) fs.writeFileSync(path.join(root, 'bulk', `${n}.txt`), `${n}\n`.repeat(50));
   git('init', '-q', '-b', 'main');
   git('add', '-A');
   git('commit', '-q', '-m', 'first');
@@ -100,6 +112,7 @@ it(
       expected = readFiles();
       expect(listFolder(path.join(world.data, 'worktrees'))).toEqual([]);
       expect(listFolder(path.join(root, '.git/worktrees'))).toEqual([]);
+      expect(listLocks(root)).toEqual([]);
       const known = new Set(world.rows<{ id: string }>('SELECT session_id AS id FROM worktrees').map(({ id }) => id));
       const refs = git('for-each-ref', '--format=%(refname)', 'refs/metis').split('\n').filter(Boolean);
       expect(refs.filter((name) => !known.has(name.split('/')[2]!))).toEqual([]);
@@ -113,6 +126,8 @@ it(
       { n: number },
     ];
     expect(n).toBeGreaterThan(0);
+    const paid = world.rows<{ n: number }>('SELECT input_tokens AS n FROM llm_calls').map((row) => keys.get(row.n));
+    expect(paid.filter((key, i) => key === undefined || paid.indexOf(key) !== i)).toEqual([]);
   },
   120_000 + KILLS * 30_000,
 );

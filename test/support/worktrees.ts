@@ -66,3 +66,9 @@ export function leftovers(t: TestEngine): readonly string[] {
   const list = (folder: string) => (fs.existsSync(folder) ? fs.readdirSync(folder) : []);
   return [...list(path.join(t.folder, 'worktrees')), ...list(path.join(t.workspace, '.git/worktrees'))];
 }
+
+/** Locks that a git command left in a repository. */
+export function listLocks(root: string): readonly string[] {
+  const names = fs.readdirSync(path.join(root, '.git'), { recursive: true, encoding: 'utf8' });
+  return names.filter((name) => name.endsWith('.lock'));
+}

@@ -16,6 +16,18 @@ export interface StormOptions {
   readonly sessions: number;
   /** What the models answer; absent = the planned work. */
   readonly plan?: Parameters<typeof plannedWork>[2];
+  /** Keys of the configuration, of every node. @param root the shared root */
+  readonly set?: (root: string) => Readonly<Record<string, unknown>>;
+  /** Fills the workspace of a session before it is opened. */
+  readonly prepare?: (workspace: string) => void;
+  /** Is awaited behind each turn, while nodes are killed. */
+  readonly afterTurn?: (ended: EndedTurn) => Promise<void>;
+}
+
+export interface EndedTurn {
+  readonly nodes: Nodes;
+  readonly workspace: string;
+  readonly turn_id: string;
 }
 
 export interface Storm {
@@ -79,7 +91,8 @@ const CALLS_OPEN_AT_LOSSES = `
 
 const OWNED_BY_OTHERS = 'SELECT 1 FROM trees WHERE owner_node NOT IN (SELECT id FROM nodes WHERE name = ANY ($1))';
 
-export async function storm({ database, nats, seconds, kills: wanted, sessions, plan }: StormOptions): Promise<Storm> {
+export async function storm({ database, nats, seconds, sessions, ...rest }: StormOptions): Promise<Storm> {
+  const { plan, kills: wanted, set: setIn = () => ({}), prepare = () => {}, afterTurn = async () => {} } = rest;
   const work = plannedWork(() => 50 + Math.random() * 200, undefined, plan);
   const set = nats === null ? {} : { 'nats.url': nats };
   const closing: (() => void | Promise<void>)[] = [];
@@ -102,7 +115,7 @@ export async function storm({ database, nats, seconds, kills: wanted, sessions, 
     const skew = SKEWS[at]!;
     const env = skew === 0 ? {} : { CLOCK_SKEW_MS: String(skew), NODE_OPTIONS: `--require ${SKEWED_CLOCK}` };
     // A name is free only when the lease of the one who died is over.
-    up[at] = await nodes.start(`node-${at}-${started[at]}`, { env });
+    up[at] = await nodes.start(`node-${at}-${started[at]}`, { env, set: setIn(nodes.root) });
   }
   const alive = () => up.filter((node) => node !== null);
   const nodeUrl = () => {
@@ -121,8 +134,10 @@ export async function storm({ database, nats, seconds, kills: wanted, sessions, 
   const post = insisting(nodeUrl);
 
   async function oneSession(name: string): Promise<void> {
+    const workspace = nodes.workspace(name);
+    prepare(workspace);
     const { id } = await post('/sessions', `session ${name}`, {
-      workspace_path: nodes.workspace(name),
+      workspace_path: workspace,
       initial_active_model: PLANNER,
     });
     const subscriber = subscribe(id, nodeUrl);
@@ -134,6 +149,7 @@ export async function storm({ database, nats, seconds, kills: wanted, sessions, 
       const { turn_id } = await post(`/sessions/${id}/turns`, `turn ${turn}`, { content: message(turn) });
       turns.push(turn_id);
       await until(() => subscriber.heard(turn_id), seconds + 2 * QUIET_SECONDS);
+      await afterTurn({ nodes, workspace, turn_id });
     }
   }
 

@@ -235,9 +235,13 @@ export function createWorktreesCommand(context: CommandContext, ask: Ask): Comma
         ),
       )
         .option('--all', 'free changes that were not applied too: nothing can apply them afterwards')
-        .action((flags: ServerFlags & PruneFlags) =>
-          ask(flags, async (server) => (await import('#cli/worktrees.ts')).pruneWorktrees(context, server, flags)),
-        ),
+        .action((_: unknown, prune: Command) => {
+          // The flags that both commands have are parsed by the upper one.
+          const flags = prune.optsWithGlobals<ServerFlags & PruneFlags>();
+          return ask(flags, async (server) =>
+            (await import('#cli/worktrees.ts')).pruneWorktrees(context, server, flags),
+          );
+        }),
     );
 }
 

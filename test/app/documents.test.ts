@@ -42,7 +42,7 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
   'metis models update': 'needs a registry; test/app/updates holds it',
   'metis reconcile FILE…': 'needs what a provider exports; test/app/reconcile holds it',
   'metis reconcile cost.json': 'needs what a provider exports; test/app/reconcile holds it',
-  'metis conclude SESSION': 'needs a turn that runs; test/app/run holds it',
+  'metis conclude SESSION': 'needs a turn that runs; test/app/worktrees holds it',
   'npm run gen:prices': 'depends on a development dependency newer than the prices',
   'metis run "TASK" --worker NAME': 'asks a model; test/app/run holds it',
   'ANTHROPIC_BASE_URL=http://127.0.0.1:8420 ANTHROPIC_AUTH_TOKEN=metis claude':

@@ -28,6 +28,7 @@ describe.skipIf(browserEndpoint === null)("a worker's changes", () => {
     await until(async () => (await client.getSession(session.id)).status === 'idle');
     const { page, errors } = await openTab(`${url}/#/sessions/${session.id}`);
     const card = page.getByRole('article', { name: /^Delegation/ });
+    await card.getByText('in the shared workspace').waitFor();
     await card.getByText('1 changed file').click();
     const diff = page.getByRole('figure', { name: 'Change of a.txt' });
     await diff.locator('.diff-out').getByText('- two').waitFor();
@@ -56,16 +57,13 @@ describe.skipIf(browserEndpoint === null)('a worker that has ended', () => {
         ),
       ),
     });
-    const git = (...args: string[]) =>
-      execFileSync('git', ['-c', 'user.name=a', '-c', 'user.email=a@example.com', ...args], { cwd: workspace });
-    git('init', '-q');
-    git('add', '-A');
-    git('commit', '-q', '-m', 'first');
+    commitFiles(workspace);
     const session = await client.createSession({ workspace_path: workspace });
     await client.submitTurn(session.id, { content: 'begin' });
     await until(async () => (await client.getSession(session.id)).status === 'idle');
     const { page, errors } = await openTab(`${url}/#/sessions/${session.id}`);
     const card = page.getByRole('article', { name: /^Delegation/ });
+    await card.getByText('in a worktree', { exact: true }).waitFor();
     await card.getByText('its changes are not applied').waitFor();
     await card.getByText('Diff of its worktree').click();
     await card.getByText('+two').waitFor();
@@ -83,6 +81,48 @@ describe.skipIf(browserEndpoint === null)('a worker that has ended', () => {
     expect(errors).toEqual([]);
   });
 });
+
+describe.skipIf(browserEndpoint === null)('a worker whose changes conflict', () => {
+  test('names the paths, and is applied once the workspace allows it', async () => {
+    const { url, client, workspace } = await startBrowserServer({
+      files: { 'a.txt': 'one\n' },
+      scenario: scenario(
+        planner({ tool_calls: [delegate('count on', { isolation: 'worktree', apply: 'never' })] }, { text: 'done' }),
+        worker(
+          'count on',
+          { tool_calls: [call('edit_file', { path: 'a.txt', old: 'one', new: 'two' })] },
+          { text: 'changed' },
+        ),
+      ),
+    });
+    commitFiles(workspace);
+    const session = await client.createSession({ workspace_path: workspace });
+    await client.submitTurn(session.id, { content: 'begin' });
+    await until(async () => (await client.getSession(session.id)).status === 'idle');
+    fs.writeFileSync(path.join(workspace, 'a.txt'), 'uno\n');
+    const { page, errors } = await openTab(`${url}/#/sessions/${session.id}`);
+    const card = page.getByRole('article', { name: /^Delegation/ });
+    const apply = card.getByRole('button', { name: 'Apply' });
+    await apply.click();
+    await card.getByText('its changes are not applied, conflicts in a.txt').waitFor();
+    expect(fs.readFileSync(path.join(workspace, 'a.txt'), 'utf8')).toBe('uno\n');
+    await expectWhole(page, 'a card with conflicts');
+    fs.writeFileSync(path.join(workspace, 'a.txt'), 'one\n');
+    await apply.click();
+    await card.getByText('its changes are applied').waitFor();
+    expect(fs.readFileSync(path.join(workspace, 'a.txt'), 'utf8')).toBe('two\n');
+    expect(errors).toEqual([]);
+  }, 60_000);
+});
+
+/** Makes the folder a repository with its files in the first commit. */
+function commitFiles(workspace: string): void {
+  const git = (...args: string[]) =>
+    execFileSync('git', ['-c', 'user.name=a', '-c', 'user.email=a@example.com', ...args], { cwd: workspace });
+  git('init', '-q');
+  git('add', '-A');
+  git('commit', '-q', '-m', 'first');
+}
 
 describe.skipIf(browserEndpoint === null)('a notification', () => {
   test('is asked for by a click alone, and comes when more needs attention', async () => {

@@ -39,6 +39,9 @@ export function DelegationCard(props: {
         <Icon name="worker" />
         <Badge tone="worker">{record?.worker_name ?? call.tier ?? 'worker'}</Badge>
         <State state={state} />
+        {record !== null && (
+          <span class="quiet">{record.isolation === 'worktree' ? 'in a worktree' : 'in the shared workspace'}</span>
+        )}
         {from !== null && <Elapsed from={from} to={to} />}
         {delivered_at !== null && (
           <span class="quiet">

@@ -13,7 +13,7 @@ import {
 } from '#core/engine/manage-worktrees.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { toolText } from '#protocol/tool.ts';
-import { startEngine } from '../support/engine.ts';
+import { startEngine, tempFolder } from '../support/engine.ts';
 import { gate, restart } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { tool } from '../support/tools.ts';
@@ -22,6 +22,7 @@ import {
   FREE_TOOLS as config,
   edit,
   git,
+  initRepository,
   isolated,
   leftovers,
   readFile as read,
@@ -177,7 +178,7 @@ describe('a worker in a worktree', () => {
   });
 
   // Promise 20.6: A workspace outside a repository is refused as invalid input, without a session.
-  it('is refused with the reason where none can be made, without a session', async () => {
+  it('claude-code#70456, #61232: is refused with the reason where none can be made, and never shared in silence', async () => {
     const t = await startEngine({
       config,
       files: { 'a.txt': 'a' },
@@ -380,51 +381,58 @@ describe('a worker in a worktree', () => {
   });
 
   // An absolute path to the planner's workspace in a task must not lead the worker out of its tree.
-  it('cannot reach the caller by an absolute path of its file tools, and does not see what another has half done', async () => {
+  it('claude-code#56137, agentic-dev-team#1609: cannot reach the caller by an absolute path, and does not see what another has half done', async () => {
     const half = gate();
     const done = gate();
-    let root = '';
-    const t = await startInRepository(
-      { 'a.txt': 'one\n' },
-      {
-        tools: [
-          tool('half', {
-            async execute() {
-              half.open();
-              await done.opened;
-              return toolText('ok');
-            },
-          }),
-          tool('wait_half', { execute: () => half.opened.then(() => toolText('ok')) }),
-          tool('finish', {
-            async execute() {
-              done.open();
-              return toolText('ok');
-            },
-          }),
-        ],
-        scenario: scenario(
-          planner(step(isolated('first'), isolated('second')), { text: 'ok' }),
-          worker('first', step(edit('a.txt', 'one', 'half')), step(call('half', {})), { text: 'first done' }),
-          worker(
-            'second',
-            step(call('wait_half', {})),
-            step(shell('cat a.txt'), write('x', 'x')),
-            step(call('finish', {})),
-            {
-              text: 'second done',
-            },
+    const folder = tempFolder();
+    const root = path.join(folder, 'workspace');
+    initRepository(root, { 'a.txt': 'one\n' });
+    const t = await startEngine({
+      config,
+      folder,
+      tools: [
+        tool('half', {
+          async execute() {
+            half.open();
+            await done.opened;
+            return toolText('ok');
+          },
+        }),
+        tool('wait_half', { execute: () => half.opened.then(() => toolText('ok')) }),
+        tool('finish', {
+          async execute() {
+            done.open();
+            return toolText('ok');
+          },
+        }),
+      ],
+      scenario: scenario(
+        planner(step(isolated('first'), isolated('second')), { text: 'ok' }),
+        worker('first', step(edit('a.txt', 'one', 'half')), step(call('half', {})), { text: 'first done' }),
+        worker(
+          'second',
+          step(call('wait_half', {})),
+          step(shell('cat a.txt'), write('x', 'x')),
+          step(
+            call('read_file', { path: `${root}/a.txt` }),
+            edit(`${root}/a.txt`, 'one', 'evil'),
+            write(`${root}/evil`, 'evil'),
           ),
+          step(call('finish', {})),
+          { text: 'second done' },
         ),
-      },
-    );
-    root = t.workspace;
+      ),
+    });
     await t.run(await t.session(), 'go');
-    const rows = t.db.db.prepare("SELECT result_json FROM tool_calls WHERE name = 'shell'").all() as {
-      result_json: string;
-    }[];
-    expect(rows[0]?.result_json).toContain('one');
-    expect(rows[0]?.result_json).not.toContain('half');
+    const readResults = (name: string) =>
+      t.db.db.prepare('SELECT result_json FROM tool_calls WHERE name = ? ORDER BY rowid').all(name) as {
+        result_json: string;
+      }[];
+    expect(readResults('shell')[0]?.result_json).toContain('one');
+    expect(readResults('shell')[0]?.result_json).not.toContain('half');
+    for (const name of ['read_file', 'edit_file', 'write_file'])
+      expect(readResults(name).at(-1)?.result_json, name).toContain('escapes');
+    expect(fs.readdirSync(root).sort()).toEqual(['.git', 'a.txt', 'x']);
     expect(fs.readFileSync(path.join(root, 'a.txt'), 'utf8')).toBe('half\n');
   });
 

@@ -179,6 +179,59 @@ test('case twins are two files where the file system has two', async () => {
   expect([repo.read('Readme'), repo.read('readme')]).toEqual(['R\n', 'r2\n']);
 });
 
+test('attributes of a result convert no file that it did not change', async () => {
+  const repo = createRepository({ 'a.txt': 'a\n', 'b.txt': '$Id$ é\n', 'd/c.txt': 'c\n' });
+  const trap = createTrap(repo);
+  repo.git('config', 'filter.evil.smudge', trap.command);
+  repo.git('config', 'filter.evil.clean', trap.command);
+  const before = readUserState(repo.root);
+  const tree = await repo.create();
+  const hostile = [
+    '* text eol=crlf ident filter=evil',
+    '[attr]evil filter=evil merge=evil',
+    '../* evil',
+    '/etc/* evil',
+    'a.txt evil export-subst',
+    `${'x'.repeat(100_000)} text`,
+  ].join('\n');
+  fs.writeFileSync(inTree(tree, '.gitattributes'), hostile);
+  fs.writeFileSync(inTree(tree, 'd/.gitattributes'), '* binary -diff merge=evil\n');
+  expect(await repo.apply(tree)).toEqual({ conflicts: [], changed: [] });
+  expect([repo.read('a.txt'), repo.read('b.txt'), repo.read('d/c.txt')]).toEqual(['a\n', '$Id$ é\n', 'c\n']);
+  expect(fs.readdirSync(repo.root).sort()).toEqual(['.git', '.gitattributes', 'a.txt', 'b.txt', 'd']);
+  expect(readUserState(repo.root)).toEqual(before);
+  expect(trap.hasRun()).toBe(false);
+});
+
+test('submodules of a result are no part of it, whatever `.gitmodules` names', async () => {
+  const repo = createRepository({ 'a.txt': 'a\n' });
+  const trap = createTrap(repo);
+  for (const [key, value] of [
+    ['submodule.mod.update', `!${trap.command}`],
+    ['submodule.mod.url', `ext::${trap.command}`],
+    ['submodule.recurse', 'true'],
+    ['protocol.ext.allow', 'always'],
+  ])
+    repo.git('config', key!, value!);
+  const before = readUserState(repo.root);
+  const tree = await repo.create();
+  const modules = ['mod', '../../evil', '.git/hooks'].map(
+    (place) => `[submodule "${place}"]\n\tpath = ${place}\n\turl = ext::${trap.command}\n\tupdate = !${trap.command}\n`,
+  );
+  fs.writeFileSync(inTree(tree, '.gitmodules'), modules.join(''));
+  fs.mkdirSync(inTree(tree, 'mod'));
+  run(inTree(tree, 'mod'), 'init', '-q');
+  fs.copyFileSync(trap.command, inTree(tree, 'mod/.git/hooks/post-checkout'));
+  run(inTree(tree, 'mod'), 'config', 'core.fsmonitor', trap.command);
+  fs.writeFileSync(inTree(tree, 'mod/m.txt'), 'm\n');
+  fs.writeFileSync(inTree(tree, 'b.txt'), 'b\n');
+  expect(await repo.apply(tree)).toEqual({ conflicts: [], changed: [] });
+  expect(fs.readdirSync(repo.root).sort()).toEqual(['.git', '.gitmodules', 'a.txt', 'b.txt']);
+  expect(fs.readdirSync(repo.folder).sort()).toEqual(['data', 'trap.sh', 'workspace']);
+  expect(readUserState(repo.root)).toEqual(before);
+  expect(trap.hasRun()).toBe(false);
+});
+
 test('submodules are left as they are in the base', async () => {
   const repo = createRepository({ 'a.txt': 'a\n' });
   const other = createRepository({ 'o.txt': 'o\n' });
@@ -231,6 +284,26 @@ test('a huge new file is refused by name, and nothing is left', async () => {
   await expect(repo.create()).rejects.toThrow('huge.bin is too large');
   expect(fs.readdirSync(repo.home)).toEqual([]);
   expect(repo.git('for-each-ref', 'refs/metis')).toBe('');
+  fs.rmSync(path.join(repo.root, 'huge.bin'));
+  for (const n of [1, 2, 3, 4, 5]) {
+    repo.write(`large-${n}.bin`, '');
+    fs.truncateSync(path.join(repo.root, `large-${n}.bin`), 450 * 1024 * 1024);
+  }
+  await expect(repo.create()).rejects.toThrow('new and changed files have more than');
+  expect(fs.readdirSync(repo.home)).toEqual([]);
+});
+
+test('a huge file of a worker is refused by name, and nothing of its result is written', async () => {
+  const repo = createRepository({ 'a.txt': 'a\n' });
+  const before = readUserState(repo.root);
+  const tree = await repo.create();
+  fs.writeFileSync(inTree(tree, 'a.txt'), 'changed\n');
+  fs.writeFileSync(inTree(tree, 'huge.bin'), '');
+  fs.truncateSync(inTree(tree, 'huge.bin'), 600 * 1024 * 1024);
+  await expect(repo.apply(tree)).rejects.toThrow('huge.bin is too large');
+  expect(fs.readdirSync(repo.root).sort()).toEqual(['.git', 'a.txt']);
+  expect(repo.read('a.txt')).toBe('a\n');
+  expect(readUserState(repo.root)).toEqual(before);
 });
 
 test('files that git was told to assume unchanged, and a split index, are read as they are', async () => {

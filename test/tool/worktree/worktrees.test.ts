@@ -7,9 +7,12 @@ import { ANY_PATH, createRepository, readUserState } from './repository.ts';
 
 const inTree = (tree: { readonly tree_path: string }, name: string) => path.join(tree.tree_path, name);
 
-test('the base is the workspace as it is now, not the default branch: changed, new, staged and deleted files', async () => {
+test('claude-code#57768, #81361: the base is the workspace as it is now, not the default branch: changed, new, staged and deleted files', async () => {
   const repo = createRepository({ 'a.txt': 'a\n', 'b.txt': 'b\n', 'gone.txt': 'x\n', '.gitignore': 'ignored\n' });
   repo.git('checkout', '-q', '-b', 'work');
+  repo.write('committed.txt', 'on this branch alone\n');
+  repo.git('add', 'committed.txt');
+  repo.git('commit', '-q', '-m', 'second');
   repo.write('a.txt', 'a changed\n');
   repo.write('new/n.txt', 'new\n');
   repo.write('staged.txt', 'staged\n');
@@ -18,6 +21,7 @@ test('the base is the workspace as it is now, not the default branch: changed, n
   fs.rmSync(path.join(repo.root, 'gone.txt'));
   const before = readUserState(repo.root);
   const tree = await repo.create();
+  expect(fs.readFileSync(inTree(tree, 'committed.txt'), 'utf8')).toBe('on this branch alone\n');
   expect(fs.readFileSync(inTree(tree, 'a.txt'), 'utf8')).toBe('a changed\n');
   expect(fs.readFileSync(inTree(tree, 'new/n.txt'), 'utf8')).toBe('new\n');
   expect(fs.readFileSync(inTree(tree, 'staged.txt'), 'utf8')).toBe('staged\n');
@@ -226,7 +230,7 @@ test('the texts of a result are those of text files, within the limits', async (
   expect(await repo.worktrees.readTexts(tree, limits)).toEqual({ files: [], truncated: false });
 });
 
-test('a sweep removes what no delegation claims, and nothing else', async () => {
+test('claude-code#41010: a sweep removes what no delegation claims, and no work and no folder of others', async () => {
   const repo = createRepository({ 'a.txt': 'a\n' });
   const kept = await repo.create();
   const left = await repo.create();

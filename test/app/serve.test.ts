@@ -1,6 +1,6 @@
 // `metis serve` as a person starts it: what it says, what it refuses, how it stops.
 
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
 import http from 'node:http';
@@ -414,6 +414,30 @@ describe('metis doctor', () => {
     expect(result.stdout).toMatch(/^ok +all \d+ models of .* have prices/m);
     expect(result.stdout).toMatch(/^ok +ripgrep \d/m);
     expect(result.stdout).not.toContain('sk-ant');
+  });
+  it('reports whether git will do for worktrees: its version, or why not', async () => {
+    const doctor = (env: Readonly<Record<string, string>>, ...set: string[]) =>
+      refused(['doctor', '--port', '0', ...set.flatMap((one) => ['--set', one])], env);
+    const version = execFileSync('git', ['version'], { encoding: 'utf8' }).match(/\d+\.\d+(\.\d+)*/)![0];
+    expect((await doctor({})).stdout).toContain(`git ${version}: workers can have worktrees`);
+    const isolated = await doctor({}, 'delegation.isolation=worktree');
+    expect([isolated.code, isolated.stdout]).toEqual([0, expect.stringMatching(/^ok +git \d/m)]);
+    expect(isolated.stdout).toMatch(
+      /^warning +delegation\.isolation is "worktree", but commands run without a sandbox/m,
+    );
+    const bin = path.join(home.path, 'bin');
+    fs.mkdirSync(bin);
+    const old = { PATH: `${bin}:${process.env.PATH}` };
+    fs.writeFileSync(path.join(bin, 'git'), '#!/bin/sh\necho git version 2.37.9\n', { mode: 0o755 });
+    const problem = 'git 2.38 or newer is needed, this is git version 2.37.9: workers cannot have worktrees';
+    expect(await doctor(old)).toMatchObject({ code: 0, stdout: expect.stringMatching(`warning +${problem}`) });
+    expect(await doctor(old, 'delegation.isolation=worktree')).toMatchObject({
+      code: 1,
+      stdout: expect.stringMatching(`error +${problem}`),
+    });
+    expect((await doctor({ PATH: home.path })).stdout).toMatch(
+      /^warning +git is not installed: workers cannot have worktrees/m,
+    );
   });
   it('warns that commands can read the keys where there are keys and no sandbox', async () => {
     const warning = /^warning +commands of the shell tool .*tools\.shell\.sandbox to "required"$/m;

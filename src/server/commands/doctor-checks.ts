@@ -142,13 +142,14 @@ export function isRoot(): boolean {
 
 // Worktrees of workers (20 §2).
 
-/** Why git will not do for worktrees; null = it will. */
-export async function findGitProblem(env: Readonly<Record<string, string | undefined>>): Promise<string | null> {
+/** The version of git where it will do for worktrees, else why not. */
+export async function checkGitVersion(
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<{ readonly version: string } | { readonly obstacle: string }> {
   try {
-    await requireVersion(createGit(env), process.cwd());
-    return null;
+    return { version: await requireVersion(createGit(env), process.cwd()) };
   } catch (error) {
-    if (error instanceof WorktreeError) return error.message;
+    if (error instanceof WorktreeError) return { obstacle: error.message };
     throw error;
   }
 }

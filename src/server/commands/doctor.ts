@@ -31,10 +31,10 @@ import { resolveReceiverKeys } from '../notify.ts';
 import { hideQuotedCredentials } from '../url.ts';
 import {
   canSandbox,
+  checkGitVersion,
   checkKeysOnline,
   checkMcpServers,
   checkWebhooks,
-  findGitProblem,
   isRoot,
   NO_SANDBOX,
   RUNS_AS_ROOT,
@@ -267,11 +267,13 @@ function checkRipgrep(): Finding {
 /** Git is optional until workers are to have worktrees. */
 async function checkGit({ env }: CommandContext, { config }: Settings): Promise<Finding[]> {
   const { isolation } = config.delegation;
-  const found = await findGitProblem(env);
+  const found = await checkGitVersion(env);
   const consequence = 'workers cannot have worktrees (`isolation: "worktree"`)';
-  if (found !== null) return [(isolation === 'worktree' ? problem : warning)(`${found}: ${consequence}`)];
-  if (isolation === 'shared' || config.tools.shell.sandbox === 'required') return [];
+  if ('obstacle' in found) return [(isolation === 'worktree' ? problem : warning)(`${found.obstacle}: ${consequence}`)];
+  const usable = ok(`git ${found.version}: workers can have worktrees`);
+  if (isolation === 'shared' || config.tools.shell.sandbox === 'required') return [usable];
   return [
+    usable,
     warning(
       `delegation.isolation is "${isolation}", but commands run without a sandbox: one can change the workspace of the planner by an absolute path`,
     ),

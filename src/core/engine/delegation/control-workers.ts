@@ -130,17 +130,33 @@ async function waitForWorkers(engine: DelegationEngine, run: TurnRun, wanted: Wa
   };
   const timer = wanted.seconds === null ? null : engine.clock.after(wanted.seconds * 1000, expire);
   try {
-    for (;;) {
+    for (let isFirst = true; ; isFirst = false) {
       const mark = group?.mark() ?? 0;
       throwIfLost(run.signal);
       if (run.signal.aborted) throw run.signal.reason;
-      const look = await lookAtWorkers(engine, run, { group, wanted, hasExpired });
-      if (look.end !== null || group === null) return await describeLook(engine, group, look);
+      const goesOn = !isFirst && !hasExpired && group !== null && (await isStillWaiting(engine, run, group, wanted));
+      if (group === null || !goesOn) {
+        const look = await lookAtWorkers(engine, run, { group, wanted, hasExpired });
+        if (look.end !== null || group === null) return await describeLook(engine, group, look);
+      }
       await group.whenChanged(mark);
     }
   } finally {
     timer?.cancel();
   }
+}
+
+/** Whether a wait for all goes on, without a look at the rows of the workers: one of them runs, and no message has come. */
+async function isStillWaiting(
+  engine: DelegationEngine,
+  run: TurnRun,
+  { runs }: BackgroundGroup,
+  { for: wanted, ids }: Wanted,
+): Promise<boolean> {
+  if (wanted === 'any' || run.conclusion.signal.aborted || engine.draining.value) return false;
+  const isAwaited = (id: string | null) => id !== null && (ids === null || ids.includes(id));
+  if (![...runs.values()].some((one) => isAwaited(one.worker_session_id))) return false;
+  return (await engine.store.turns.inputs(run.turn.id)).length === 0;
 }
 
 async function lookAtWorkers(

@@ -6,14 +6,16 @@
 //   rate=N      deltas a second; 0 sends the whole answer at once (0)
 //   first=MS    pause between the head of the answer and its first delta, with a rate (0: one interval)
 //   delegate=N  answers with N calls of `delegate`, each asking for the same chunks and pace (0)
+//   background=1  these workers run in the background, and the next answer waits for all of them (0; Messages alone)
+//   wait=1      answers with a wait for all background workers; what `background` leaves for the next request (0)
 // With a rate every delta carries the monotonic time of its sending: `@<nanoseconds>@`.
 // The calls' markers stand behind the one that asked for them, so the next request of the same turn gets plain text.
 import http from 'node:http';
 import { performance } from 'node:perf_hooks';
 
 const MARKER = Buffer.from('[[bench ');
-const DEFAULTS = { chunks: 20, delay: 0, rate: 0, first: 0, delegate: 0 };
-const LIMITS = { chunks: 10_000, delay: 10_000, rate: 1000, first: 10_000, delegate: 32 };
+const DEFAULTS = { chunks: 20, delay: 0, rate: 0, first: 0, delegate: 0, background: 0, wait: 0 };
+const LIMITS = { chunks: 10_000, delay: 10_000, rate: 1000, first: 10_000, delegate: 32, background: 1, wait: 1 };
 const HEAD = { 'content-type': 'text/event-stream', 'request-id': 'req_bench' };
 const INPUT_TOKENS = 1200;
 const CUT = '@cut@';
@@ -29,17 +31,21 @@ const wires = {
       const message = { id: 'msg_bench', type: 'message', role: 'assistant', model: 'bench', content: [], usage };
       return this.event({ type: 'message_start', message });
     },
-    openText() {
-      return this.event({ type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } });
+    openText(index = 0) {
+      return this.event({ type: 'content_block_start', index, content_block: { type: 'text', text: '' } });
     },
-    delta(text) {
-      return this.event({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text } });
+    delta(text, index = 0) {
+      return this.event({ type: 'content_block_delta', index, delta: { type: 'text_delta', text } });
     },
-    closeText() {
-      return this.event({ type: 'content_block_stop', index: 0 });
+    closeText(index = 0) {
+      return this.event({ type: 'content_block_stop', index });
     },
-    call(index, input) {
-      const content_block = { type: 'tool_use', id: `toolu_bench_${index}`, name: 'delegate', input: {} };
+    /** Behind calls, so that its marker is the last one in the next request. */
+    text(index, text) {
+      return this.openText(index) + this.delta(text, index) + this.closeText(index);
+    },
+    call(index, input, name = 'delegate') {
+      const content_block = { type: 'tool_use', id: `toolu_bench_${index}`, name, input: {} };
       const delta = { type: 'input_json_delta', partial_json: JSON.stringify(input) };
       return [
         this.event({ type: 'content_block_start', index, content_block }),
@@ -92,12 +98,19 @@ function answerTo(path, marker) {
 }
 
 function makeAnswer(wire, asked) {
-  if (asked.delegate > 0) {
-    const { chunks, delay, rate, first } = asked;
-    const task = `Answer in a few words. [[bench chunks=${chunks} delay=${delay} rate=${rate} first=${first}]]`;
-    const calls = Array.from({ length: asked.delegate }, (_, i) => wire.call(i, { tier: 'fast', task }));
-    const text = [wire.open(), ...calls, wire.close(true, 40 * asked.delegate)].join('');
-    return { ...asked, rate: 0, whole: Buffer.from(text) };
+  const whole = (calls) => Buffer.from([wire.open(), ...calls, wire.close(true, 40 * calls.length)].join(''));
+  const { chunks, delay, rate, first, delegate, background } = asked;
+  const pace = `chunks=${chunks} delay=${delay} rate=${rate} first=${first}`;
+  if (asked.wait > 0) {
+    const wait = wire.call(0, { action: 'wait', for: 'all' }, 'workers');
+    return { ...asked, rate: 0, whole: whole([wait, wire.text(1, `[[bench ${pace}]]`)]) };
+  }
+  if (delegate > 0) {
+    const task = `Answer in a few words. [[bench ${pace}]]`;
+    const input = { tier: 'fast', task, ...(background > 0 && { background: true }) };
+    const calls = Array.from({ length: delegate }, (_, i) => wire.call(i, input));
+    if (background > 0) calls.push(wire.text(delegate, `[[bench wait=1 ${pace}]]`));
+    return { ...asked, rate: 0, whole: whole(calls) };
   }
   const head = wire.open() + wire.openText();
   const tail = wire.closeText() + wire.close(false, 2 * asked.chunks);

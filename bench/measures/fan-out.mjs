@@ -1,6 +1,8 @@
 // A planner that hands work to 1, 4 or 8 workers at once and then answers, with an immediate and a slow provider.
 // The relay does the same calls by hand: one, the workers' together, one.
+// Processor time of eight workers in the background, whose planner waits for all of them, beside eight in the foreground.
 import { marker, openSession, timed } from '../client.mjs';
+import { cpuMs } from '../processes.mjs';
 import { median } from '../stats.mjs';
 
 export const name = 'fan-out';
@@ -29,7 +31,22 @@ export async function measure(bench) {
       });
     }
   }
+  // Only this wire can have the planner wait.
+  if (cpuMs(bench.server.pid) === null || !bench.model.startsWith('messages:')) return rows;
+  const turns = bench.quick ? 5 : 40;
+  const asked = { chunks: 20, delegate: 8 };
+  const rounds = await bench.rounds({
+    relay: () => cpuPerTurn(bench, turns, marker(asked)),
+    metis: () => cpuPerTurn(bench, turns, marker({ ...asked, background: 1 })),
+  });
+  rows.push({ row: 'CPU of 8 in the background, beside 8 awaited', unit: 'ms', better: 'lower', ...rounds });
   return rows;
+}
+
+async function cpuPerTurn(bench, turns, content) {
+  const before = cpuMs(bench.server.pid);
+  for (let i = 0; i < turns; i++) await oneTurn(bench, content);
+  return (cpuMs(bench.server.pid) - before) / turns;
 }
 
 async function medianOf(count, once) {

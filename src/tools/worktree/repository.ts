@@ -1,6 +1,5 @@
 // The repository of a folder, and a git folder of our own on its objects: nothing that the repository configures runs (20 §2.1).
 import { copyFile, lstat, mkdir, readdir, realpath, rm, rmdir, writeFile } from 'node:fs/promises';
-import { availableParallelism } from 'node:os';
 import path from 'node:path';
 import { WorktreeError } from '#core/ports/worktrees.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
@@ -8,8 +7,6 @@ import { awaitAll, byteName, type Git, type GitAnswer } from './git.ts';
 
 /** `merge-tree --write-tree` came with it. */
 const OLDEST_GIT = [2, 38] as const;
-/** Processes that write the files of a checkout; one of fewer files is written by git itself. */
-const CHECKOUT_WORKERS = Math.min(availableParallelism(), 8);
 /** Settings that decide how files become objects and back; no other setting is taken over. */
 const CARRIED = [
   'core.autocrlf',
@@ -178,8 +175,7 @@ function formatConfig(objectFormat: string, settings: ReadonlyMap<string, string
     if (value !== undefined) lines.push(`${name.slice('core.'.length)} = ${quoteValue(value)}`);
   }
   lines.push('[extensions]', `objectformat = ${quoteValue(objectFormat)}`);
-  lines.push('[index]', 'threads = true', '[merge]', 'directoryRenames = false');
-  lines.push('[checkout]', `workers = ${CHECKOUT_WORKERS}`, '');
+  lines.push('[index]', 'threads = true', '[merge]', 'directoryRenames = false', '');
   return lines.join('\n');
 }
 

@@ -8,6 +8,7 @@ import { toJsonLine, toPrintable } from './printable-text.ts';
 import {
   askServer,
   createTerminalStyle,
+  explainFileError,
   getTableWidth,
   groupDigits,
   layOutTable,
@@ -121,17 +122,6 @@ function composeSlotCells(slot: Slot, number: number, winner: Slot | undefined):
 function describeFailure(code: string, model: string | null): string {
   if (code === 'not_configured') return `no key for ${model?.split(':')[0]}`;
   return code;
-}
-
-const REASONS: Readonly<Record<string, string>> = {
-  ENOENT: 'there is no such file',
-  ENOTDIR: 'there is no such file',
-  EISDIR: 'it is a folder',
-  EACCES: 'it may not be read',
-};
-function explainFileError(error: unknown): string {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
-  return REASONS[code] ?? (code || String(error));
 }
 
 function describeVerdict({

@@ -308,3 +308,14 @@ function chooseColumns(columns: readonly Column[], natural: readonly number[], w
   }
   return kept;
 }
+
+const REASONS: Readonly<Record<string, string>> = {
+  ENOENT: 'there is no such file',
+  ENOTDIR: 'there is no such file',
+  EISDIR: 'it is a folder',
+  EACCES: 'it may not be read',
+};
+export function explainFileError(error: unknown): string {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  return REASONS[code] ?? (code || String(error));
+}

@@ -11,6 +11,7 @@ import type {
   SavingsReportSchema,
   SimulatedPart,
   VerifiedReportSchema,
+  WhatIfReportSchema,
 } from '#protocol/analytics.ts';
 import type { AnswerConfirmationReply, ConfirmationListReply, TrustReply } from '#protocol/api/approval-bodies.ts';
 import type { CompareReplySchema, ForkReplySchema } from '#protocol/api/fork-bodies.ts';
@@ -116,6 +117,7 @@ export type CostReport<G extends string = string> = Omit<z.infer<typeof CostRepo
 export type SavingsReport = z.infer<typeof SavingsReportSchema>;
 export type RoutingReport = z.infer<typeof RoutingReportSchema>;
 export type QualityReport = z.infer<typeof QualityReportSchema>;
+export type WhatIfReport = z.infer<typeof WhatIfReportSchema>;
 export type VerifiedReport = z.infer<typeof VerifiedReportSchema>;
 export type LedgerReport = z.infer<typeof LedgerReportSchema>;
 export type ReliabilityReport = z.infer<typeof ReliabilityReportSchema>;

@@ -213,6 +213,9 @@ export function createMetisClient(server: ServerAddress) {
     /** Shapes of task that a cheaper model does as well. */
     getQuality: (query: { readonly workspace_path: string }, options?: Q.CallOptions) =>
       get<A.QualityReport>('/analytics/quality', options, query),
+    /** What the same work would have cost under other rules, tiers or models. */
+    askWhatIf: (body: Q.WhatIfQuestion, options?: Q.CallOptions) =>
+      send<A.WhatIfReport>('POST', '/analytics/what-if', options, body),
 
     pruneEvents: (body: Q.PruneOrder = {}, options?: Q.CallOptions) =>
       send<A.PrunedEvents>('POST', '/maintenance/prune', options, body),

@@ -1,5 +1,6 @@
 // Parameters of the client's operations: bodies, by the schemas of the server, and queries.
 import type { z } from 'zod';
+import type { WhatIfBody } from '#protocol/api/analytics-bodies.ts';
 import type { AnswerConfirmationBody } from '#protocol/api/approval-bodies.ts';
 import type { ForkBodySchema } from '#protocol/api/fork-bodies.ts';
 import type { CheckRoutingBody, ExplainRouteBody } from '#protocol/api/model-bodies.ts';
@@ -23,6 +24,7 @@ export type NewDelegation = z.input<typeof SubmitDelegationBody>;
 export type TurnScore = z.input<typeof ScoreTurnBody>;
 export type TurnToEstimate = z.input<typeof EstimateTurnBody>;
 export type ConfirmationAnswer = z.input<typeof AnswerConfirmationBody>;
+export type WhatIfQuestion = z.input<typeof WhatIfBody>;
 export type PolicyToCheck = z.input<typeof CheckRoutingBody>;
 export type RouteQuestion = z.input<typeof ExplainRouteBody>;
 export type NewWorker = z.input<typeof CreateWorkerBody>;

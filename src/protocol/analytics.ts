@@ -284,4 +284,35 @@ export interface VerifiedQuery {
   readonly group_by: (typeof VERIFIED_GROUPS)[number];
 }
 
+export const WHAT_IF_GROUPS = ['day', 'model', 'workspace'] as const;
+export type WhatIfGroupKind = (typeof WHAT_IF_GROUPS)[number];
+const bounds = { actual_usd: UsdSchema, low_usd: UsdSchema, high_usd: UsdSchema };
+/** What the same work would have cost under other rules, tiers or models (21 §2). */
+export const WhatIfSchema = z.object({
+  actual_usd: UsdSchema.describe('As stamped.'),
+  hypothetical_usd: z.object({
+    low: UsdSchema.describe('With the same cache reads and writes.'),
+    high: UsdSchema.describe('With cached reads as uncached input.'),
+  }),
+  basis: z.string(),
+  decisions: z.object({
+    same: CountSchema,
+    changed: CountSchema,
+    undecided: CountSchema.describe('At their stamped price: the stored facts do not answer the rules.'),
+  }),
+  changed: z.array(
+    z.object({
+      from_model: z.string(),
+      to_model: z.string(),
+      rule_name: z.string().nullable(),
+      decisions: CountSchema,
+      ...bounds,
+    }),
+  ),
+  groups: z.array(z.object({ key: z.string(), ...bounds })),
+  simulated: SimulatedPartSchema,
+});
+export type WhatIf = z.infer<typeof WhatIfSchema>;
+export const WhatIfReportSchema = z.object({ ...envelope, ...WhatIfSchema.shape });
+
 export const QualityReportSchema = z.object({ ...envelope, data: QualitySchema });

@@ -1,10 +1,10 @@
 // A routing decision: seven slots, each with its verdict (03 §5, 02 §9.3).
 import { z } from 'zod';
-import type { ClientWire } from './client-wire.ts';
+import { type ClientWire, ClientWireSchema } from './client-wire.ts';
 import type { PatternConfig } from './learned-pattern.ts';
 import type { RoutingMode } from './message.ts';
 import type { Pusd } from './money.ts';
-import { CountSchema, type Effort, EffortSchema } from './scalars.ts';
+import { CountSchema, type Effort, EffortSchema, type Tier, TierSchema } from './scalars.ts';
 
 /** The chain, in order. Position and name always agree. */
 export const SLOTS = [
@@ -144,6 +144,36 @@ export interface RequestedModel {
   readonly binding: boolean;
 }
 
+/** What a turn needs of its model, as a candidate is checked (03 §7). `price`: a limit covers it. */
+export const ModelNeedSchema = z.enum(['tools', 'system_prompt', 'images', 'structured_output', 'price']);
+export type ModelNeed = z.infer<typeof ModelNeedSchema>;
+
+/** What a decision was made from, without any text: enough to make it again under other rules (21 §2). */
+export const RouteFactsSchema = z.strictObject({
+  estimated_input_tokens: CountSchema,
+  smallest_input_tokens: CountSchema.nullable().describe('Null = as the estimate.'),
+  is_worker: z.boolean(),
+  message_has_images: z.boolean(),
+  needs: z.array(ModelNeedSchema),
+  document_media_types: z.array(z.string()),
+  matched: z.array(z.string()).describe('Keys of the text patterns of the rules that matched.'),
+  unmatched: z.array(z.string()).describe('Keys of those that did not match.'),
+  worker_model: z.string().nullable().describe('Candidate of slot 5, where the chain does not show it.'),
+  worker_tier: TierSchema.nullable().describe('Tier that the candidate of slot 5 is the model of.'),
+  worker_effort: EffortSchema.nullable().describe('That the delegation asked for.'),
+  requested: z
+    .strictObject({
+      wire: ClientWireSchema,
+      model: z.string().nullable(),
+      effort: EffortSchema.nullable(),
+      own_key_adapters: z.array(z.string()).nullable(),
+      binding: z.boolean(),
+    })
+    .nullable()
+    .describe('Of a client of the gateway.'),
+});
+export type RouteFacts = z.infer<typeof RouteFactsSchema>;
+
 /** Everything one decision depends on besides registry, policies and availability (03 §3). Built once per turn. */
 export interface TurnContext {
   readonly session_id: string;
@@ -169,6 +199,9 @@ export interface TurnContext {
   readonly worker_tier_model: string | null;
   /** Why slot 5 proposes: `delegate() tier resolution`, `worker definition model`, `worker definition tier`. */
   readonly worker_tier_reason: string | null;
+  /** The tier that slot 5's candidate is the model of, and the effort that was asked for beside it. */
+  readonly worker_tier: Tier | null;
+  readonly worker_effort: Effort | null;
   readonly workspace_path: string;
   readonly user_message_text: string;
   readonly cost_today_pusd: Pusd;

@@ -6,6 +6,7 @@ import type { ModelsFlags } from '#cli/models.ts';
 import type { SessionsFlags } from '#cli/sessions.ts';
 import type { ServerFlags } from '#cli/terminal.ts';
 import type { TrustFlags } from '#cli/trust.ts';
+import type { WhatIfFlags } from '#cli/what-if.ts';
 import type { WorkersFlags } from '#cli/worker-definitions.ts';
 import type { PruneFlags } from '#cli/worktrees.ts';
 import type { ServerAddress } from '#client/request.ts';
@@ -156,7 +157,41 @@ With --verified: model, tier, worker_name or check.`,
         ).action((text: string, flags: ServerFlags & { workspace?: string; model?: string }) =>
           ask(flags, async (server) => (await import('#cli/routing.ts')).explainRoute(context, server, text, flags)),
         ),
+      )
+      .addCommand(createWhatIfCommand(context, ask)),
+  );
+}
+
+/** `metis routing what-if` (21 §2). */
+function createWhatIfCommand(context: CommandContext, ask: Ask): Command {
+  return withServerFlags(
+    createCommand(
+      'what-if',
+      'Show what the same work would have cost under another routing file or on other models.',
+      'metis routing what-if routing.yaml --since 30d',
+      'metis routing what-if --model opus=sonnet --model sonnet=haiku',
+    )
+      .argument('[file]', 'a routing file in place of those in force; it is not loaded')
+      .addOption(
+        new Option('--model <from=to>', 'a model with the one in its place; repeat it for several').argParser(
+          (pair: string, others: readonly string[] = []) => [...others, pair],
+        ),
+      )
+      .addOption(
+        new Option('--since <when>', 'start: 24h, 7d, 2w, a day like 2026-01-31, a time, or all')
+          .default('7d')
+          .argParser(parseSince),
+      )
+      .option('--workspace <dir>', 'only work in this workspace')
+      .addHelpText(
+        'after',
+        `
+Each stored decision is made again, and each call of a changed one is priced at
+today's prices with its recorded tokens; another model would have written other
+texts. Exit code: 0, 1 when it would have cost more even at its lowest.`,
       ),
+  ).action((file: string | undefined, flags: ServerFlags & WhatIfFlags) =>
+    ask(flags, async (server) => (await import('#cli/what-if.ts')).showWhatIf(context, server, file ?? null, flags)),
   );
 }
 

@@ -253,6 +253,7 @@ describe('what is sent', () => {
     await ask('POST', '/workspaces/trust', { ...trusted, sha256: files[0].sha256 });
     await ask('DELETE', `/workspaces/trust?${where}`);
     await ask('DELETE', `/workers/kept?workspace_path=${server.workspace}`);
+    await ask('POST', '/analytics/what-if', { from: 'all', models: { opus: 'haiku' }, group_by: 'day' });
     await ask('POST', '/routing/check', { policy_yaml: 'a: 1' });
     await ask('POST', '/maintenance/prune', { dry_run: true });
     await ask('DELETE', base);

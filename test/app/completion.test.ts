@@ -25,7 +25,7 @@ const OFFERS: readonly [string[], string[]][] = [
   [['ro'], ['rollups', 'routing']],
   [
     ['routing', ''],
-    ['check', 'explain'],
+    ['check', 'explain', 'what-if'],
   ],
   [['run', '--mo'], ['--model']],
   [

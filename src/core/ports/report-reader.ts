@@ -11,12 +11,16 @@ import type {
   SavingsQuery,
   SimulatedPart,
   SortKey,
+  TimeWindow,
   TraceQuery,
   VerifiedGroup,
   VerifiedQuery,
+  WhatIf,
+  WhatIfGroupKind,
 } from '#protocol/analytics.ts';
 import type { Quality } from '#protocol/learned-pattern.ts';
-import type { Tier } from '#protocol/scalars.ts';
+import type { ModelEntry } from '#protocol/model.ts';
+import type { Effort, Tier } from '#protocol/scalars.ts';
 import type { Term } from '#protocol/usage.ts';
 
 /** Question about one workspace; its path as it is stored. */
@@ -26,6 +30,36 @@ export interface QualityQuery {
   readonly since: number;
   /** Of every model of the registry: others are passed over. */
   readonly tiers: ReadonlyMap<string, Tier | null>;
+}
+
+/** A model with an effort; null = with any, or with none of its own. */
+interface WhatIfModel {
+  readonly model: string;
+  readonly effort: Effort | null;
+}
+
+/** Other rules, tiers or models, and what deciding again needs; all of it is data, since it may cross to a thread. */
+export interface WhatIfQuery {
+  readonly window: TimeWindow;
+  /** SHA-256 of the workspace's path; null = all. */
+  readonly workspace_hash: string | null;
+  readonly group_by: WhatIfGroupKind | null;
+  /** The text of a valid routing file; null = rules and defaults as they were. */
+  readonly routing: { readonly kind: 'workspace' | 'global'; readonly text: string } | null;
+  /** Model references. */
+  readonly tiers: Readonly<Record<Tier, string>> | null;
+  readonly models: readonly { readonly from: WhatIfModel; readonly to: WhatIfModel }[];
+  readonly catalog: {
+    readonly models: readonly ModelEntry[];
+    /** As the registry has them. */
+    readonly adapters: ReadonlyMap<string, object>;
+    /** Adapters that turns can use, and those that calls of the gateway can use. */
+    readonly usable: ReadonlySet<string>;
+    readonly gateway: ReadonlySet<string>;
+    /** `routing.global_default_model`. */
+    readonly default_model: string | null;
+    readonly allow_costlier_fallback: boolean;
+  };
 }
 
 /** Rates of one version, as far as repricing needs them. A price table is one. */
@@ -81,6 +115,11 @@ export interface Analytics {
   ledgerDays(query: LedgerQuery): Promise<readonly LedgerDay[]>;
   /** What workers cost whose check decided, at `pricer`'s rates on their planner's model (20 §10). */
   verified(query: VerifiedQuery, pricer: CallPricer): Promise<readonly VerifiedGroup[]>;
+  /**
+   * What the same work would have cost, at `pricer`'s rates where the model is another one (21 §2).
+   * `unpriced_calls` is the number of calls that stay at their stamped price for want of another one.
+   */
+  whatIf(query: WhatIfQuery, pricer: CallPricer): Promise<WhatIf & { readonly unpriced_calls: number }>;
   /** Which shapes of task a cheaper model does as well (07 §7.3). */
   quality(query: QualityQuery): Promise<Quality>;
 }

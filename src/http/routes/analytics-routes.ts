@@ -1,5 +1,6 @@
 // `/analytics/*`: parameters in, one report out (07). No route here writes.
 import { z } from 'zod';
+import { askWhatIf } from '#core/engine/ask-what-if.ts';
 import type { Engine } from '#core/engine/create-engine.ts';
 import { compareQuality } from '#core/engine/inspect-routing.ts';
 import {
@@ -9,6 +10,7 @@ import {
   parseSavingsQuery,
   parseTraceQuery,
   parseVerifiedQuery,
+  parseWindow,
 } from '#core/policy/analytics/query.ts';
 import { DAY_MS } from '#core/policy/analytics/rollup.ts';
 import { WINDOW_DAYS } from '#core/policy/learning/compare-models.ts';
@@ -25,7 +27,9 @@ import {
   type TimeWindow,
   VERIFIED_GROUPS,
   VerifiedReportSchema,
+  WhatIfReportSchema,
 } from '#protocol/analytics.ts';
+import { WhatIfBody } from '#protocol/api/analytics-bodies.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { type Issue, validationError } from '#protocol/errors.ts';
 import type { Result } from '#protocol/result.ts';
@@ -231,6 +235,28 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
       const window = { from: to - WINDOW_DAYS * DAY_MS, to };
       const data = await compareQuality(engine, analytics, request.query.workspace_path, window);
       return reply.send({ ...envelope(window, []), data });
+    },
+  );
+
+  app.post(
+    '/analytics/what-if',
+    {
+      schema: {
+        body: WhatIfBody,
+        ...operation({
+          id: 'askWhatIf',
+          tag: 'analytics',
+          summary: 'Report what the same work would have cost under other rules, tiers or models. Nothing is stored.',
+          results: { 200: WhatIfReportSchema },
+          errors: ['validation_error', 'not_found', 'workspace_not_allowed', 'workspace_not_shared'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const window = requireValid(parseWindow(request.body, clock.now()));
+      const { report, warnings } = await askWhatIf(engine, analytics, request.body, window);
+      const { unpriced_calls: _, ...answer } = report;
+      return reply.send({ ...envelope(window, warnings), ...answer });
     },
   );
 

@@ -1,6 +1,12 @@
 // Payloads of `turn.*` (02 §9.2).
 import { z } from 'zod';
-import { OutageScopeSchema, OutageTriggerSchema, PolicyEvaluationSchema, RefusalSchema } from '../route.ts';
+import {
+  OutageScopeSchema,
+  OutageTriggerSchema,
+  PolicyEvaluationSchema,
+  RefusalSchema,
+  RouteFactsSchema,
+} from '../route.ts';
 import {
   CountSchema,
   EffortSchema,
@@ -89,6 +95,8 @@ export const RouteDecidedSchema = z.strictObject({
   chain: z.array(PolicyEvaluationSchema).length(7),
   /** The name that a client of the gateway asked for; null elsewhere. */
   requested_model: z.string().nullable(),
+  /** Null for a decision of a version that noted none. */
+  facts: RouteFactsSchema.nullable(),
 });
 
 export const RoutingPolicyInvalidSchema = z.strictObject({

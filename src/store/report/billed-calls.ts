@@ -8,6 +8,7 @@ import type { Column, Where } from './cost-sql.ts';
 import {
   type CostParts,
   findNewest,
+  missCache,
   type RateGroup,
   type RateQuery,
   type Read,
@@ -76,7 +77,11 @@ async function readBilledCalls(read: Read, { from, to }: TimeWindow, query: Bill
   return rows.map((row) => ({
     values: columns.map((_, i) => row[`k${i}`]!),
     sums: row,
-    cost: (model) => priceAgain(pricer, row, rounds.get(row.event_id) ?? [], model),
+    cost(model, cache) {
+      const own = rounds.get(row.event_id) ?? [];
+      if (cache !== 'missed') return priceAgain(pricer, row, own, model);
+      return priceAgain(pricer, missCache(row), own.map(missCache), model);
+    },
   }));
 }
 

@@ -106,8 +106,18 @@ export interface RateGroup {
   /** `columns` as they were asked for. */
   readonly values: readonly (bigint | string)[];
   readonly sums: Sums;
-  /** The cost of these calls at a model's rates; null when the pricer does not know the model. */
-  cost(model: string): CostParts | null;
+  /**
+   * The cost of these calls at a model's rates; null when the pricer does not know the model.
+   * @param cache `missed`: what was read from a cache counts as uncached input
+   */
+  cost(model: string, cache?: 'missed'): CostParts | null;
+}
+
+/** The same prompt, of which nothing was read from a cache. */
+export function missCache<Counts extends { readonly input_tokens: bigint; readonly cached_input_tokens: bigint }>(
+  counts: Counts,
+): Counts {
+  return { ...counts, input_tokens: counts.input_tokens + counts.cached_input_tokens, cached_input_tokens: 0n };
 }
 
 type Row = Sums & TokenSums & { readonly step: bigint } & Readonly<Record<`k${number}`, bigint | string>>;
@@ -128,9 +138,10 @@ export async function* readPlainGroups(read: Read, query: RateQuery): AsyncGener
   const group = (row: Row, sizes: readonly number[]): RateGroup => ({
     values: columns.map((_, i) => row[`k${i}`]!),
     sums: row,
-    cost(model) {
+    cost(model, cache) {
       const rates = pricer.ratesFor(model, promptAbove(sizes, Number(row.step)));
-      return rates && { tokens: priceTokenSums(rates, row), fees: 0n, surcharge: 0n };
+      const counts = cache === 'missed' ? missCache(row) : row;
+      return rates && { tokens: priceTokenSums(rates, counts), fees: 0n, surcharge: 0n };
     },
   });
   const inDays = query.byDay && steps.every((step) => PROMPT_CLASSES.includes(step));

@@ -335,6 +335,7 @@ export function reportsSuite(openWorld: OpenWorld): void {
         refused: null,
         fallback_costlier: false,
         requested_model: null,
+        facts: null,
         chain,
         ...rest,
       };

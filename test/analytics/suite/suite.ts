@@ -4,6 +4,7 @@ import { billsSuite } from './bills.ts';
 import { exactnessSuite } from './exactness.ts';
 import { groupingsSuite } from './groupings.ts';
 import { reportsSuite } from './reports.ts';
+import { whatIfSuite } from './what-if.ts';
 import { workedExampleSuite } from './worked-example.ts';
 
 /** @param randomWorlds for which each grouping is held against plain sums */
@@ -12,5 +13,6 @@ export function analyticsSuite(openWorld: OpenWorld, randomWorlds: number): void
   exactnessSuite(openWorld);
   groupingsSuite(openWorld, randomWorlds);
   reportsSuite(openWorld);
+  whatIfSuite(openWorld);
   workedExampleSuite(openWorld);
 }

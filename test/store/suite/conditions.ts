@@ -187,6 +187,7 @@ export function conditionSuite(openWorld: OpenStore): void {
               refused: 'routing_failed',
               fallback_costlier: false,
               requested_model: null,
+              facts: null,
               chain: policies.map((policy) => notApplicable(policy)),
             },
           }),

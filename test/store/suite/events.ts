@@ -87,7 +87,21 @@ export function eventSuite(openWorld: OpenStore): void {
         tried_rules: null,
       }));
       const decided = { chosen_model: 'a:b', chosen_effort: 'low' as const, winner_index: 2, elapsed_ms: 1 };
-      const payload = { ...decided, refused: null, fallback_costlier: false, chain, requested_model: null };
+      const facts = {
+        estimated_input_tokens: 12,
+        smallest_input_tokens: null,
+        is_worker: true,
+        message_has_images: false,
+        needs: ['tools' as const, 'system_prompt' as const],
+        document_media_types: [],
+        matched: [],
+        unmatched: ['0123abcd'],
+        worker_model: 'a:b',
+        worker_tier: null,
+        worker_effort: null,
+        requested: null,
+      };
+      const payload = { ...decided, refused: null, fallback_costlier: false, chain, requested_model: null, facts };
       const [event] = await world.journal.commit({ emit: [draftOf('route.decided', session.id, payload)] });
       const [stored] = await world.rows('SELECT payload_json FROM events');
       expect(JSON.parse(String(stored?.payload_json)).chain).toEqual([
@@ -101,6 +115,13 @@ export function eventSuite(openWorld: OpenStore): void {
           reason: chain[2]?.reason,
         },
       ]);
+
+      expect(JSON.parse(String(stored?.payload_json)).facts).toEqual({
+        estimated_input_tokens: 12,
+        is_worker: true,
+        unmatched: ['0123abcd'],
+        worker_model: 'a:b',
+      });
 
       const query = { ...EVERYTHING, session_id: session.id };
       const read = async () => {

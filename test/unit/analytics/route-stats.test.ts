@@ -19,6 +19,7 @@ function decision(slots: Partial<Record<SlotName, Partial<PolicyEvaluation>>>, r
     refused: null,
     fallback_costlier: false,
     requested_model: null,
+    facts: null,
     chain,
     ...rest,
   };

@@ -129,6 +129,8 @@ export function turn(over: Partial<TurnContext> = {}): TurnContext {
     is_worker: false,
     worker_tier_model: null,
     worker_tier_reason: null,
+    worker_tier: null,
+    worker_effort: null,
     workspace_path: '/w',
     user_message_text: 'hello',
     cost_today_pusd: ZERO_PUSD,

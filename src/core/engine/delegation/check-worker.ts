@@ -1,7 +1,7 @@
 // Checks what a worker left, applies what passes, and lets the worker go on where a rung is left (20 §10).
 import { createMatcher, formatFailure, formatRungMessage } from '#core/policy/delegation/checks.ts';
 import { type WorkerEnd, workerOutcome } from '#core/policy/delegation/worker-outcome.ts';
-import { chooseRungModel } from '#core/policy/routing/worker-model.ts';
+import { chooseRungModel, climbRungs, findModelTier } from '#core/policy/routing/worker-model.ts';
 import type { CheckEnd } from '#core/ports/check-runner.ts';
 import type { Merge } from '#core/ports/worktrees.ts';
 import { WorktreeError } from '#core/ports/worktrees.ts';
@@ -116,6 +116,9 @@ async function climbTo(engine: DelegationEngine, { spawned, session, worker }: W
   }
   worker.tier_model = model.value;
   worker.tier_reason = `on_fail ${climbed.at(-1)}`;
+  const wanted = climbRungs(start, climbed);
+  worker.tier = findModelTier(wanted);
+  worker.effort = wanted.effort;
 }
 
 interface AttemptPlan {

@@ -6,7 +6,7 @@ import {
   type WorkerEnd,
   workerOutcome,
 } from '#core/policy/delegation/worker-outcome.ts';
-import { chooseWorkerModel } from '#core/policy/routing/worker-model.ts';
+import { chooseWorkerModel, findModelTier } from '#core/policy/routing/worker-model.ts';
 import { narrowWorkerTools } from '#core/policy/workers/worker-tools.ts';
 import { WorktreeError } from '#core/ports/worktrees.ts';
 import { Cancelled, createScope } from '#protocol/abort.ts';
@@ -135,6 +135,7 @@ async function runSpawned(
   },
 ): Promise<ToolOutput> {
   const { delegation } = spawned;
+  const { request } = delegation;
   const session = spawned.session!;
   const { scope, detach } = createChildScope(run.signal);
   const conclusion = run.background?.conclusion ?? createScope();
@@ -147,12 +148,14 @@ async function runSpawned(
   const clock = startWorkerClock(engine.clock, delegation.active_seconds, limits);
   const worker: WorkerRun = {
     tool_use_id: delegation.tool_use_id,
-    task: delegation.request.task,
-    files: listReferredFiles(delegation.request.context),
+    task: request.task,
+    files: listReferredFiles(request.context),
     tier_model: delegation.resolved_model,
-    tier_reason: describeTierReason(delegation.request),
-    output_schema: delegation.request.output_schema,
-    starts_with_summary: delegation.request.history === 'summary',
+    tier_reason: describeTierReason(request),
+    tier: findModelTier({ model: request.worker?.definition.model ?? null, tier: request.tier }),
+    effort: request.effort,
+    output_schema: request.output_schema,
+    starts_with_summary: request.history === 'summary',
     output_tokens_left: delegation.max_tokens === null ? null : delegation.max_tokens - from.outputTokensUsed,
     clock,
     conclude_at: share === null ? null : computeShares(delegation, share),

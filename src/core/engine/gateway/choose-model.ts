@@ -8,6 +8,8 @@ import { snapshot } from '#core/policy/registry/availability.ts';
 import type { ModelRegistry } from '#core/policy/registry/model-registry.ts';
 import { validationFailure } from '#core/policy/routing/candidate.ts';
 import { decideRoute, type RouteEnv, routeError } from '#core/policy/routing/chain.ts';
+import { noteFacts } from '#core/policy/routing/route-facts.ts';
+import { collectFacts } from '#core/policy/routing/rules.ts';
 import type { ClientWire } from '#protocol/client-wire.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
@@ -109,12 +111,18 @@ export async function decideGatewayRoute(
   const context = await buildTurnContext(engine, session, asked, environment.cost_today_pusd);
   const env: RouteEnv = { ...environment.env, registry: asked.registry };
   const before = engine.clock.monotonic();
-  const decision = decideRoute(context, env);
+  const known = collectFacts(context);
+  const decision = decideRoute(context, env, { facts: known });
   const elapsed_ms = Math.max(0, Math.round((engine.clock.monotonic() - before) * 1000) / 1000);
   const place = { session_id: session.id, turn_id: null, parent: null };
   let model: ModelEntry | null = null;
   if (decision.refused === null) model = asked.registry.get(decision.chosen_model);
-  const event = routeDecidedEvent(place, reportEffort(decision, model, asked), elapsed_ms, asked.facts.model);
+  const event = routeDecidedEvent(place, {
+    decision: reportEffort(decision, model, asked),
+    facts: noteFacts(context, known, decision, env.policies.rules),
+    elapsed_ms,
+    requested: asked.facts.model,
+  });
   return {
     decision,
     model,
@@ -204,6 +212,8 @@ async function buildTurnContext(
     is_worker: session.is_worker,
     worker_tier_model: null,
     worker_tier_reason: null,
+    worker_tier: null,
+    worker_effort: null,
     workspace_path: session.workspace_path,
     user_message_text: facts.text,
     cost_today_pusd: costToday,

@@ -21,7 +21,7 @@ import { draft, type EventDraft } from '#protocol/event.ts';
 import type { SessionId, TurnId } from '#protocol/ids.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import { type Pusd, ZERO_PUSD } from '#protocol/money.ts';
-import type { RouteDecision } from '#protocol/route.ts';
+import type { RouteDecision, RouteFacts } from '#protocol/route.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { resolvePricingId } from '../money/call-price.ts';
 import type { ModelCatalog, RoutingEngine, RoutingState, Runtime, WorkspaceAccess } from '../state/engine.ts';
@@ -159,17 +159,19 @@ export function outageEvents(
 
 // The stored form of a decision (02 §9.2, 03 §6).
 
-/**
- * @param place of the event; a gateway call has no turn
- * @param elapsed_ms of the decision alone
- * @param requested model that a gateway client requested; null = none
- */
+/** @param place of the event; a gateway call has no turn */
 export function routeDecidedEvent(
   place: { readonly session_id: SessionId; readonly turn_id: TurnId | null; readonly parent: number | null },
-  decision: RouteDecision,
-  elapsed_ms: number,
-  requested: string | null,
+  decided: {
+    readonly decision: RouteDecision;
+    readonly facts: RouteFacts;
+    /** Of the decision alone. */
+    readonly elapsed_ms: number;
+    /** Model that a gateway client requested; null = none. */
+    readonly requested: string | null;
+  },
 ): EventDraft {
+  const { decision, facts, elapsed_ms, requested } = decided;
   return draft({
     type: 'route.decided',
     ...place,
@@ -182,6 +184,7 @@ export function routeDecidedEvent(
       fallback_costlier: decision.fallback_costlier,
       chain: [...decision.chain],
       requested_model: requested,
+      facts,
     },
   });
 }

@@ -6,12 +6,14 @@ import { findElidables, sumSaved } from '#core/policy/context/window.ts';
 import { addPaths, buildFingerprint, readTraces } from '#core/policy/learning/fingerprint.ts';
 import { type RouteEnv, validationFailure } from '#core/policy/routing/candidate.ts';
 import { decideRoute, routeError } from '#core/policy/routing/chain.ts';
+import { noteFacts } from '#core/policy/routing/route-facts.ts';
+import { collectFacts } from '#core/policy/routing/rules.ts';
 import type { ToolSet } from '#core/ports/tool-port.ts';
 import type { AppError } from '#protocol/errors.ts';
 import type { TurnId } from '#protocol/ids.ts';
 import type { Fingerprint } from '#protocol/learned-pattern.ts';
 import { type ContentBlock, joinText, type StoredMessage } from '#protocol/message.ts';
-import type { RouteDecision, TurnContext } from '#protocol/route.ts';
+import type { RouteDecision, RouteFacts, TurnContext } from '#protocol/route.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';
 import { listLimits } from '../money/budget-limits.ts';
@@ -105,7 +107,10 @@ interface TurnToRoute extends TurnToShape {
   readonly history: readonly StoredMessage[];
   /** Canonical id. */
   readonly override: string | null;
-  readonly worker: Pick<WorkerRun, 'task' | 'files' | 'tier_model' | 'tier_reason' | 'output_schema'> | null;
+  readonly worker: Pick<
+    WorkerRun,
+    'task' | 'files' | 'tier_model' | 'tier_reason' | 'tier' | 'effort' | 'output_schema'
+  > | null;
   /** Money caps of the delegations above it. */
   readonly caps: readonly DelegationCap[];
   /** For a worker: the names in its delegation. */
@@ -116,6 +121,7 @@ interface TurnToRoute extends TurnToShape {
 
 interface RoutedTurn {
   readonly decision: RouteDecision;
+  readonly facts: RouteFacts;
   /** The error of a refused decision; null when a model was chosen. */
   readonly refusal: AppError | null;
   readonly context: TurnContext;
@@ -163,6 +169,8 @@ export async function routeTurn(engine: RoutingEngine, turn: TurnToRoute): Promi
     is_worker: session.is_worker,
     worker_tier_model: worker?.tier_model ?? null,
     worker_tier_reason: worker?.tier_reason ?? null,
+    worker_tier: worker?.tier ?? null,
+    worker_effort: worker?.effort ?? null,
     workspace_path: session.workspace_path,
     user_message_text: worker?.task ?? firstText(message.content),
     cost_today_pusd: environment.cost_today_pusd,
@@ -173,10 +181,12 @@ export async function routeTurn(engine: RoutingEngine, turn: TurnToRoute): Promi
   const { fingerprint, advice } = await adviseRoute(engine, turn, message, { context: gathered, env });
   const context: TurnContext = { ...gathered, ...advice };
   const before = engine.clock.monotonic();
-  const decision = decideRoute(context, env);
+  const asked = collectFacts(context);
+  const decision = decideRoute(context, env, { facts: asked });
   const elapsed_ms = Math.max(0, Math.round((engine.clock.monotonic() - before) * 1000) / 1000);
   const refusal = routeError(decision, context, env);
-  return { decision, refusal, context, environment, fingerprint, tools, volatile, elapsed_ms };
+  const facts = noteFacts(context, asked, decision, env.policies.rules);
+  return { decision, facts, refusal, context, environment, fingerprint, tools, volatile, elapsed_ms };
 }
 
 /** Searched only where some model is too small for the whole request. */

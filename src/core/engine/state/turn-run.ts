@@ -13,6 +13,7 @@ import type { ModelEntry } from '#protocol/model.ts';
 import type { CanonicalRequest, WireTool } from '#protocol/model-call.ts';
 import { type Pusd, ZERO_PUSD } from '#protocol/money.ts';
 import type { Checkpoint } from '#protocol/prompt-parts.ts';
+import type { Effort, Tier } from '#protocol/scalars.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { JsonSchema, ToolDefinition } from '#protocol/tool.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
@@ -108,6 +109,9 @@ export interface WorkerRun {
   /** Slot 5's candidate, and the reason for it; another one after a failed check (20 §10). */
   tier_model: string | null;
   tier_reason: string;
+  /** The tier that it is the model of, null = none; and the effort that was asked for. */
+  tier: Tier | null;
+  effort: Effort | null;
   readonly output_schema: JsonSchema | null;
   /** It starts with a summary of the worker that it continues (20 §3). */
   readonly starts_with_summary: boolean;

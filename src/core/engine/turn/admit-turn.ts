@@ -84,10 +84,11 @@ export async function admitTurn(engine: AdmissionEngine, request: AdmissionReque
     tool_names: request.tool_names,
     now,
   });
-  const { decision, refusal, context, environment, tools, elapsed_ms } = routed;
+  const { decision, facts, refusal, context, environment, tools, elapsed_ms } = routed;
+  const decided = { decision, facts, elapsed_ms, requested: null };
   if (refusal) {
     const place = { session_id: session.id, turn_id: turnId, parent: null };
-    const refused = routeDecidedEvent(place, decision, elapsed_ms, null);
+    const refused = routeDecidedEvent(place, decided);
     const events = await engine.journal.commit({
       writes: before?.writes ?? [],
       emit: [...(before?.emit ?? []), ...environment.notices, refused],
@@ -170,7 +171,7 @@ export async function admitTurn(engine: AdmissionEngine, request: AdmissionReque
           has_tool_calls_in_history: measureHistory(stored).has_tool_results,
         },
       }),
-      routeDecidedEvent({ session_id: session.id, turn_id: turnId, parent: started }, decision, elapsed_ms, null),
+      routeDecidedEvent({ session_id: session.id, turn_id: turnId, parent: started }, decided),
       {
         session_id: session.id,
         turn_id: turnId,

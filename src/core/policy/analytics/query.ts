@@ -290,6 +290,17 @@ export function parseVerifiedQuery(
   return ok({ query, warnings: params.warnings });
 }
 
+/** The window of `POST /analytics/what-if`: any length. */
+export function parseWindow(
+  given: { readonly from?: string | undefined; readonly to?: string | undefined },
+  now: number,
+): Result<TimeWindow, readonly Issue[]> {
+  const params = new Parameters(given, ['from', 'to']);
+  const window = params.readWindow(now);
+  if (params.issues.length > 0) return err(params.issues);
+  return ok(window);
+}
+
 /** The cursor that continues `request` after a row. */
 export function encodeCursor(request: CostRequest, after: SortKey): string {
   const { from, to } = request.query.window;

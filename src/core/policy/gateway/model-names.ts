@@ -116,7 +116,7 @@ export function listPriced(registry: GatewayRegistry, wire: ClientWire, isPriced
   return `${list} and others (GET /v1/models)`;
 }
 
-function createUnlisted(adapter: string, name: string): ModelEntry {
+export function createUnlisted(adapter: string, name: string): ModelEntry {
   const id = `${adapter}:${name}`;
   return {
     id,

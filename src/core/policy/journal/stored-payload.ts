@@ -4,7 +4,13 @@ import { z } from 'zod';
 import { CATALOG, type EventType, type PayloadOf } from '#protocol/event.ts';
 import { type MessageMetadata, MessageMetadataSchema, RoutingDecisionRecordSchema } from '#protocol/message.ts';
 import { getProvider } from '#protocol/model.ts';
-import { type PolicyEvaluation, PolicyEvaluationSchema, SLOTS } from '#protocol/route.ts';
+import {
+  type PolicyEvaluation,
+  PolicyEvaluationSchema,
+  type RouteFacts,
+  RouteFactsSchema,
+  SLOTS,
+} from '#protocol/route.ts';
 import { type Usage, UsageSchema } from '#protocol/usage.ts';
 import { createNotEvaluated } from '../routing/candidate.ts';
 
@@ -139,18 +145,36 @@ function findSubject(kind: Eval['subject_kind'], { session_id, turn_id }: Place)
   return session_id;
 }
 
-function packRoute(kept: Record<string, unknown>, { chosen_model, winner_index, chain }: Route): void {
+function packRoute(kept: Record<string, unknown>, { chosen_model, winner_index, chain, facts }: Route): void {
   kept.chain = packChain(chain);
+  if (facts !== null) kept.facts = packFacts(facts);
   if (chain[winner_index]?.candidate_model === chosen_model) kept.chosen_model = undefined;
 }
 
-function unpackRoute(payload: Record<string, unknown>, { chain, fallback_dearer }: Values): void {
+function unpackRoute(payload: Record<string, unknown>, { chain, fallback_dearer, facts }: Values): void {
   // The field's name until 0.2; events of that time keep it.
   if (fallback_dearer !== undefined) payload.fallback_costlier = fallback_dearer;
   delete payload.fallback_dearer;
   const entries = unpackChain(chain as StoredChain);
   payload.chain = entries;
   payload.chosen_model ??= entries[payload.winner_index as number]?.candidate_model;
+  if (facts != null) payload.facts = unpackFacts(facts as Partial<RouteFacts>);
+}
+
+const FACTS = readDefaults(RouteFactsSchema);
+/** What nearly every turn needs of its model. */
+const USUAL_NEEDS: RouteFacts['needs'] = ['tools', 'system_prompt'];
+
+/** 38 bytes of a plain turn. */
+function packFacts(facts: RouteFacts): Values {
+  const { needs, ...rest } = facts;
+  const kept = omitDefaults(FACTS, rest);
+  if (needs.join() !== USUAL_NEEDS.join()) kept.needs = needs;
+  return kept;
+}
+
+function unpackFacts(stored: Partial<RouteFacts>): RouteFacts {
+  return { ...restoreDefaults(FACTS, stored), needs: stored.needs ?? USUAL_NEEDS } as RouteFacts;
 }
 
 type StoredChain = readonly Partial<PolicyEvaluation>[];

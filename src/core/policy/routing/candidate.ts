@@ -7,6 +7,7 @@ import { type AvailabilitySnapshot, findOutage, providerKey } from '../registry/
 import { findOwnWire, listEfforts, resolveDefaultEffort } from '../registry/model-efforts.ts';
 import type { ModelReference, ModelRegistry } from '../registry/model-registry.ts';
 import type { RoutingPolicies } from './policy-file.ts';
+import type { RuleFacts } from './rules.ts';
 
 /** Inputs of a decision other than its turn. */
 export interface RouteEnv {
@@ -25,7 +26,7 @@ export interface RouteEnv {
 export type CheckEnv = Pick<RouteEnv, 'registry' | 'availability' | 'isPriced'>;
 
 /** One position of the chain. Pure. */
-export type Slot = (ctx: TurnContext, env: RouteEnv) => PolicyEvaluation;
+export type Slot = (ctx: TurnContext, env: RouteEnv, facts: RuleFacts) => PolicyEvaluation;
 
 /** Details that a slot reports in addition to its model. */
 export type Remark = Pick<PolicyEvaluation, 'reason'> & Partial<PolicyEvaluation>;

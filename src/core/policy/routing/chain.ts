@@ -17,7 +17,8 @@ import { type AvailabilitySnapshot, FAILURES_TO_TRIP, findOutage } from '../regi
 import { findOwnWire, listEfforts } from '../registry/model-efforts.ts';
 import type { ModelRegistry } from '../registry/model-registry.ts';
 import { createNotEvaluated, type RouteEnv } from './candidate.ts';
-import { EVALUATE_SLOT } from './routing-slots.ts';
+import { EVALUATE_SLOT, type Slots } from './routing-slots.ts';
+import { collectFacts, type RuleFacts } from './rules.ts';
 
 // The part of a refusal's error about a model that is out: why, for how long, and what to do (03 §7).
 
@@ -81,13 +82,21 @@ export type { RouteEnv } from './candidate.ts';
 const EXPLICIT = new Set<SlotName>(['per_message_override', 'manual_sticky']);
 const NOTHING = { chosen_model: '', chosen_effort: null, fallback_costlier: false } as const;
 
-/** Evaluates the chain: the first candidate that passes its checks wins. Deterministic; at most 5 ms at 100 rules. */
-export function decideRoute(ctx: TurnContext, env: RouteEnv): RouteDecision {
+/**
+ * Evaluates the chain: the first candidate that passes its checks wins. Deterministic; at most 5 ms at 100 rules.
+ * @param known facts that were collected before, and slots that are answered in another way
+ */
+export function decideRoute(
+  ctx: TurnContext,
+  env: RouteEnv,
+  known: { readonly facts?: RuleFacts; readonly slots?: Slots } = {},
+): RouteDecision {
+  const { facts = collectFacts(ctx), slots = EVALUATE_SLOT } = known;
   const chain: PolicyEvaluation[] = [];
   let winner: PolicyEvaluation | null = null;
   for (const name of SLOTS) {
     const isShown = winner === null || statesDelegation(name, ctx);
-    const entry: PolicyEvaluation = isShown ? EVALUATE_SLOT[name](ctx, env) : createNotEvaluated(name, winner!.policy);
+    const entry: PolicyEvaluation = isShown ? slots[name](ctx, env, facts) : createNotEvaluated(name, winner!.policy);
     if (entry.verdict === 'chose') winner = entry;
     chain.push(entry);
   }

@@ -3,7 +3,7 @@ import type { PolicyEvaluation, RequestedModel, SlotName, TriedRule, TurnContext
 import { nameReference } from '#protocol/text/model-reference.ts';
 import { weighEvidence } from '../learning/weigh-evidence.ts';
 import { describeCandidate, propose, type RouteEnv, type Slot, withoutCandidate } from './candidate.ts';
-import { collectFacts } from './rules.ts';
+import type { RuleFacts } from './rules.ts';
 
 const REQUESTED_BY_CLIENT = 'asked by the client';
 const SUGGESTED_ONLY = 'suggested only';
@@ -35,9 +35,8 @@ const evaluateSticky: Slot = (ctx, env) => {
 };
 
 /** Slot 3: the first matching rule whose model can serve. Matching rules before it are recorded as tried (03 §5, §6). */
-const evaluateRules: Slot = (ctx, env) => {
+const evaluateRules: Slot = (ctx, env, facts) => {
   const { rules, faults } = env.policies;
-  const facts = collectFacts(ctx);
   const tried: TriedRule[] = [];
   let rejected: PolicyEvaluation | null = null;
   for (const { name, use, matches } of rules) {
@@ -60,7 +59,7 @@ const evaluateRules: Slot = (ctx, env) => {
 };
 
 /** Slot 4: the recommendation learned from earlier turns. In a worker, and unless it is to be applied, it is only shown (03 §8). */
-const evaluatePattern: Slot = (ctx, env) => {
+const evaluatePattern: Slot = (ctx, env, facts) => {
   if (ctx.requested !== null) return skipSlot('pattern', 'nothing of the gateway is stored to learn from');
   const found = ctx.recommendation;
   const alternatives = found?.alternatives.map(({ model, score, sample_size }) => ({ model, score, sample_size }));
@@ -76,7 +75,7 @@ const evaluatePattern: Slot = (ctx, env) => {
     return withoutCandidate('pattern', 'not_applicable', { reason, ...evidence });
   }
   const candidate = found.chosen_model;
-  const other = findLaterChoice(ctx, env);
+  const other = findLaterChoice(ctx, env, facts);
   const { suffices, statement } = weighEvidence(found, {
     candidate,
     other,
@@ -97,9 +96,9 @@ const evaluatePattern: Slot = (ctx, env) => {
 };
 
 /** The model reference that the slots behind the fourth choose; null = none. */
-function findLaterChoice(ctx: TurnContext, env: RouteEnv): string | null {
+function findLaterChoice(ctx: TurnContext, env: RouteEnv, facts: RuleFacts): string | null {
   for (const policy of LATER_SLOTS) {
-    const { verdict, candidate_model, candidate_effort } = EVALUATE_SLOT[policy](ctx, env);
+    const { verdict, candidate_model, candidate_effort } = EVALUATE_SLOT[policy](ctx, env, facts);
     if (verdict === 'chose') return nameReference(candidate_model!, candidate_effort);
   }
   return null;
@@ -140,7 +139,9 @@ const evaluateGlobalDefault: Slot = (ctx, env) => {
   return propose('global_default', { candidate_model: model, reason }, ctx, env);
 };
 
-export const EVALUATE_SLOT: Readonly<Record<SlotName, Slot>> = {
+export type Slots = Readonly<Record<SlotName, Slot>>;
+
+export const EVALUATE_SLOT: Slots = {
   per_message_override: evaluateOverride,
   manual_sticky: evaluateSticky,
   rule: evaluateRules,

@@ -3,6 +3,7 @@
 import { Decimal } from 'decimal.js';
 import { type Pusd, toPusd, USD_DIGITS } from '#protocol/money.ts';
 import type { TurnContext } from '#protocol/route.ts';
+import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { createPatternSet, type PatternSet } from '../parsing/regular-expression.ts';
 import { isMapping } from '../parsing/yaml.ts';
@@ -23,12 +24,9 @@ const MAX_GLOB = 256;
 const LEADING_FLAGS = /^\(\?([ims]+)\)/;
 
 /** Inputs of the predicates, built once per decision. */
-interface Facts {
-  /** The message's first `MATCH_LIMIT` characters. */
-  readonly text: string;
-  readonly lowerText: () => string;
-  /** Which expressions of a file are found in the text. */
-  readonly findMatches: (patterns: PatternSet) => ReadonlySet<number>;
+export interface RuleFacts {
+  /** Whether the message has what the predicate searches for; answered once. */
+  readonly isFound: (predicate: TextPredicate) => boolean;
   readonly estimated_input_tokens: number;
   readonly message_has_images: boolean;
   readonly cost_today_pusd: Pusd;
@@ -37,7 +35,27 @@ interface Facts {
   readonly requested_model: string | null;
 }
 /** Never throws. */
-type Predicate = (facts: Facts) => boolean;
+type Predicate = (facts: RuleFacts) => boolean;
+
+/** A condition on the text of the message. */
+export interface TextPredicate {
+  /** Equal for equal conditions of any file. */
+  readonly key: string;
+  readonly isIn: (message: SearchedText) => boolean;
+}
+
+interface SearchedText {
+  readonly lowerText: () => string;
+  /** Which expressions of a file are found in the text. */
+  readonly findMatches: (patterns: PatternSet) => ReadonlySet<number>;
+}
+
+/** Digits of a predicate's key: a decision notes up to 64 of them. */
+const KEY_LENGTH = 8;
+
+function createKey(name: string, parts: readonly string[]): string {
+  return sha256Hex(JSON.stringify([name, ...parts])).slice(0, KEY_LENGTH);
+}
 type Compile = (value: unknown, at: string, errors: string[], scope: Scope) => Predicate;
 
 /** Position of a predicate. */
@@ -47,6 +65,8 @@ interface Scope {
   readonly spent: Spent;
   /** Expressions of the whole file. */
   readonly patterns: PatternSet;
+  /** Conditions on the text so far. */
+  readonly texts: TextPredicate[];
 }
 /** Cost so far of searching a message for all expressions and words of the file. */
 interface Spent {
@@ -58,15 +78,30 @@ interface Spent {
 
 /** The position of a file's outermost predicates. */
 export function fileScope(): Scope {
-  return { depth: 0, spent: { steps: 0, words: 0 }, patterns: createPatternSet() };
+  return { depth: 0, spent: { steps: 0, words: 0 }, patterns: createPatternSet(), texts: [] };
 }
 
-export function collectFacts(ctx: TurnContext): Facts {
-  const text = ctx.user_message_text.slice(0, MATCH_LIMIT);
+export function collectFacts(ctx: TurnContext): RuleFacts {
+  const message = searchText(ctx.user_message_text.slice(0, MATCH_LIMIT));
+  const found = new Map<TextPredicate, boolean>();
+  return {
+    isFound(predicate) {
+      const known = found.get(predicate) ?? predicate.isIn(message);
+      found.set(predicate, known);
+      return known;
+    },
+    estimated_input_tokens: ctx.estimated_input_tokens,
+    message_has_images: ctx.message_has_images,
+    cost_today_pusd: ctx.cost_today_pusd,
+    is_worker: ctx.is_worker,
+    requested_model: ctx.requested?.name ?? null,
+  };
+}
+
+function searchText(text: string): SearchedText {
   let lower: string | null = null;
   const found = new Map<PatternSet, ReadonlySet<number>>();
   return {
-    text,
     lowerText: () => {
       lower ??= text.toLowerCase();
       return lower;
@@ -76,11 +111,6 @@ export function collectFacts(ctx: TurnContext): Facts {
       found.set(patterns, known);
       return known;
     },
-    estimated_input_tokens: ctx.estimated_input_tokens,
-    message_has_images: ctx.message_has_images,
-    cost_today_pusd: ctx.cost_today_pusd,
-    is_worker: ctx.is_worker,
-    requested_model: ctx.requested?.name ?? null,
   };
 }
 
@@ -111,7 +141,7 @@ function isWordList(value: unknown): value is readonly string[] {
 }
 
 const COMPILERS: Readonly<Record<string, Compile>> = {
-  message_matches(value, at, errors, { spent, patterns }) {
+  message_matches(value, at, errors, { spent, patterns, texts }) {
     if (typeof value !== 'string') return reportFault(errors, `${at}: must be a regular expression as a string`);
     if (spent.steps > MAX_STEPS) return reportFault(errors, `${at}: ${TOO_LARGE}`);
     try {
@@ -119,18 +149,24 @@ const COMPILERS: Readonly<Record<string, Compile>> = {
       const pattern = patterns.add(value.slice(prefix.length), flags);
       spent.steps += pattern.steps;
       if (spent.steps > MAX_STEPS) return reportFault(errors, `${at}: ${TOO_LARGE}`);
-      return ({ findMatches: matched }) => matched(patterns).has(pattern.at);
+      return addText(texts, {
+        key: createKey('message_matches', [value]),
+        isIn: ({ findMatches }) => findMatches(patterns).has(pattern.at),
+      });
     } catch (thrown) {
       return reportFault(errors, `${at}: ${readErrorMessage(thrown)}`);
     }
   },
-  message_contains_any(value, at, errors, { spent }) {
+  message_contains_any(value, at, errors, { spent, texts }) {
     if (!isWordList(value)) return reportFault(errors, `${at}: must be a list of at least one non-empty string`);
     for (const word of value) spent.words += word.length;
     if (spent.words > MAX_WORDS)
       return reportFault(errors, `${at}: the words of the file have more than ${MAX_WORDS} characters together`);
     const lower = value.map((word) => word.toLowerCase());
-    return ({ lowerText }) => lower.some((word) => lowerText().includes(word));
+    return addText(texts, {
+      key: createKey('message_contains_any', [...new Set(lower)].sort()),
+      isIn: ({ lowerText }) => lower.some((word) => lowerText().includes(word)),
+    });
   },
   estimated_input_tokens_gt(value, at, errors) {
     if (!isInteger(value)) return reportFault(errors, `${at}: must be an integer`);
@@ -173,6 +209,11 @@ const COMPILERS: Readonly<Record<string, Compile>> = {
     return (facts) => !part(facts);
   },
 };
+
+function addText(texts: TextPredicate[], predicate: TextPredicate): Predicate {
+  texts.push(predicate);
+  return ({ isFound }) => isFound(predicate);
+}
 
 /** Whether the name has the parts in their order, the first at its start and the last at its end. */
 function matchesGlob(name: string, parts: readonly string[]): boolean {
@@ -217,6 +258,8 @@ export interface Rule {
   /** Canonical model id. */
   readonly use: string;
   readonly matches: Predicate;
+  /** Its conditions on the text. */
+  readonly texts: readonly TextPredicate[];
 }
 
 const RULE_KEYS = new Set(['name', 'when', 'use']);
@@ -253,10 +296,11 @@ export function compileRules(
     else names.add(name);
 
     if (entry.when == null) errors.push(`${path}.when: is required`);
+    const before = scope.texts.length;
     const matches = entry.when == null ? () => false : compilePredicate(entry.when, `${path}.when`, errors, scope);
     if (entry.use == null) errors.push(`${path}.use: is required`);
     const use = entry.use == null ? null : modelRef(entry.use, `${path}.use`);
     if (use === null) return [];
-    return [{ name: String(name), when: entry.when, use, matches }];
+    return [{ name: String(name), when: entry.when, use, matches, texts: scope.texts.slice(before) }];
   });
 }

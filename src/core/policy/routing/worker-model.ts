@@ -6,6 +6,12 @@ import { describeUnknownModel } from '../registry/find-model.ts';
 import type { ModelRegistry } from '../registry/model-registry.ts';
 import { type RoutingPolicies, tierModel } from './policy-file.ts';
 
+/** The tier that a worker's model is looked up by; null = its definition names the model. */
+export function findModelTier({ model, tier }: Pick<WorkerModelRequest, 'model' | 'tier'>): Tier | null {
+  if (model !== null) return null;
+  return tier;
+}
+
 export interface WorkerModelRequest {
   /** Of a definition, id or alias; null = the tier decides. */
   readonly model: string | null;
@@ -30,22 +36,25 @@ export function chooseWorkerModel(
   return ok(found);
 }
 
-/**
- * The model after these rungs: `tier:` puts another tier in the place of the model, `effort:` another effort, `retry`
- * neither. Each builds on the ones before it. The error is the reason why there is none.
- */
-export function chooseRungModel(
-  start: WorkerModelRequest,
-  rungs: readonly Rung[],
-  policies: RoutingPolicies,
-  registry: ModelRegistry,
-): Result<string | null, string> {
+/** What is wanted after these rungs: `tier:` puts another tier in the place of the model, `effort:` another effort, `retry` neither. */
+export function climbRungs(start: WorkerModelRequest, rungs: readonly Rung[]): WorkerModelRequest {
   let wanted = start;
   for (const rung of rungs) {
     const [kind, value] = rung.split(':') as [string, string];
     if (kind === 'tier') wanted = { model: null, tier: value as Tier, effort: wanted.effort };
     if (kind === 'effort') wanted = { ...wanted, effort: value as Effort };
   }
+  return wanted;
+}
+
+/** The model after these rungs. Each builds on the ones before it. The error is the reason why there is none. */
+export function chooseRungModel(
+  start: WorkerModelRequest,
+  rungs: readonly Rung[],
+  policies: RoutingPolicies,
+  registry: ModelRegistry,
+): Result<string | null, string> {
+  const wanted = climbRungs(start, rungs);
   const found = chooseWorkerModel(wanted, policies, registry);
   const needsModel = wanted.tier !== null || wanted.model !== null;
   if (found.ok && found.value === null && needsModel) return err(`no model serves the tier "${wanted.tier}"`);

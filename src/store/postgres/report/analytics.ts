@@ -6,6 +6,7 @@ import { listLedgerDays } from '#store/report/ledger-days.ts';
 import { savings } from '#store/report/savings-report.ts';
 import type { Read } from '#store/report/slices.ts';
 import { listVerified } from '#store/report/verified-report.ts';
+import { whatIf } from '#store/report/what-if-report.ts';
 import { createReads } from '../connection/patient-reads.ts';
 import type { Pool } from '../connection/pool.ts';
 
@@ -19,6 +20,7 @@ export function createAnalytics(pool: Pool): Analytics {
     reliability: (query) => ask((read) => reliability(read, query)),
     ledgerDays: (query) => ask((read) => listLedgerDays(read, query)),
     verified: (query, pricer) => ask((read) => listVerified(read, query, pricer)),
+    whatIf: (query, pricer) => ask((read) => whatIf(read, query, pricer)),
     quality: (query) => ask((read) => quality(read, query)),
   };
 }

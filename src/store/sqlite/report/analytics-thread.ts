@@ -58,6 +58,9 @@ function ask(question: Question): Promise<unknown> {
     case 'verified':
       if (pricer === null) throw new Error('the report needs prices');
       return analytics.verified(question.query, pricer);
+    case 'whatIf':
+      if (pricer === null) throw new Error('the report needs prices');
+      return analytics.whatIf(question.query, pricer);
     case 'quality':
       return analytics.quality(question.query);
   }

@@ -6,6 +6,7 @@ import { quality, reliability, routing } from '#store/report/event-reports.ts';
 import { listLedgerDays } from '#store/report/ledger-days.ts';
 import { savings } from '#store/report/savings-report.ts';
 import { listVerified } from '#store/report/verified-report.ts';
+import { whatIf } from '#store/report/what-if-report.ts';
 import { createReads } from '../connection/reads.ts';
 
 /** @param reader the `query_only` connection of the open database */
@@ -20,6 +21,7 @@ export function createAnalytics(reader: Database.Database): Analytics {
     reliability: (query) => reliability(read, query),
     ledgerDays: (query) => listLedgerDays(read, query),
     verified: (query, pricer) => listVerified(read, query, pricer),
+    whatIf: (query, pricer) => whatIf(read, query, pricer),
     quality: (query) => atOneMoment(() => quality(read, query)),
   };
 }

@@ -58,6 +58,7 @@ export function createThreadedAnalytics(program: string, setup: ThreadSetup, log
     reliability: (query) => ask({ report: 'reliability', query }, null),
     ledgerDays: (query) => ask({ report: 'ledgerDays', query }, null),
     verified: (query, pricer) => ask({ report: 'verified', query }, pricer),
+    whatIf: (query, pricer) => ask({ report: 'whatIf', query }, pricer),
     quality: (query) => ask({ report: 'quality', query }, null),
     async close() {
       await thread?.terminate();

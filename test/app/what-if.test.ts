@@ -1,0 +1,41 @@
+// `metis routing what-if` against a real server, for the turns that it ran (21 §2).
+import fs from 'node:fs';
+import path from 'node:path';
+import { expect, it } from 'vitest';
+import { doorHome, serveIn, usage } from '../support/doors.ts';
+import { run } from './metis.ts';
+
+const DEEP = 'scripted:deep';
+const FAST = 'scripted:fast';
+
+// Promise 21.2: the command shows both bounds, and exits 1 where the other bill is higher even at its lowest.
+it('prints what changes with its range, and exits by whether it would have cost more', async () => {
+  const home = doorHome([{ match: {}, times: 'inf', respond: { text: 'ok', usage } }]);
+  const { url, client } = await serveIn(home);
+  const file = (name: string, text: string) => {
+    fs.writeFileSync(path.join(home.workspace, name), text);
+    return path.join(home.workspace, name);
+  };
+  const ask = (...args: string[]) => run(['routing', 'what-if', '--server', url, ...args], { home: home.path });
+  const session = await client.createSession({ workspace_path: home.workspace });
+  const { chosen_model: chosen } = await client.explainRoute({ text: 'go', workspace_path: home.workspace });
+  for await (const _ of client.turn(session.id, { content: 'go' }));
+
+  const cheap = await ask(file('cheap.yaml', 'rules: [{ name: all, when: { is_worker: false }, use: "scripted:fast" }]'));
+  expect(cheap.code, cheap.stderr).toBe(0);
+  const [header, , row, , total] = cheap.stdout.split('\n').map((line) => line.trim().split(/ {2,}/));
+  expect(header).toEqual(['model', 'instead', 'rule', 'decisions', 'spent', 'low', 'high']);
+  const report = await client.askWhatIf({ models: { [chosen]: FAST } });
+  const { actual_usd, hypothetical_usd } = report;
+  const sums = [actual_usd, hypothetical_usd.low, hypothetical_usd.high].map((usd) => `$${usd}`);
+  expect(row).toEqual([chosen, FAST, 'all', '1', ...sums]);
+  expect(total).toEqual(['total', '1', ...sums]);
+  expect(cheap.stdout).toContain('1 of 1 decisions change. Basis: recorded tokens');
+
+  const dear = await ask('--model', `${chosen}=${DEEP}`, '--json');
+  expect(dear.code).toBe(1);
+  expect(JSON.parse(dear.stdout).changed).toMatchObject([{ to_model: DEEP }]);
+  expect(await ask('--model', 'deep')).toMatchObject({ code: 1, stderr: expect.stringContaining('MODEL=MODEL') });
+  expect(await ask()).toMatchObject({ code: 1, stderr: expect.stringContaining('at least one of') });
+  expect(await ask('none.yaml')).toMatchObject({ code: 1, stderr: expect.stringContaining('no such file') });
+});

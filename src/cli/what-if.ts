@@ -71,7 +71,7 @@ export async function showWhatIf(
     else {
       const width = getTableWidth(terminal);
       const [header, ...lines] = layOutWhatIf(report, width);
-      const remarks = [describeOutcome(report), describeSimulated(report.simulated)].filter((line) => line !== null);
+      const remarks = [describeDecisions(report), describeSimulated(report.simulated)].filter((line) => line !== null);
       const style = createTerminalStyle(terminal);
       stdout.write(`${[style.bold(header!), ...lines].join('\n')}\n`);
       for (const remark of remarks) stdout.write(`${wrapWords(toPrintable(remark), width - 1).join('\n')}\n`);
@@ -112,7 +112,7 @@ export function layOutWhatIf(report: WhatIfReport, width: number): string[] {
   return layOutTable(COLUMNS, rows, width);
 }
 
-function describeOutcome({ decisions, basis, window }: WhatIfReport): string {
+function describeDecisions({ decisions, basis, window }: WhatIfReport): string {
   const { same, changed, undecided } = decisions;
   const open = undecided === 0 ? '' : `, ${groupDigits(undecided)} undecided, at their price`;
   const days = `${window.start.slice(0, 10)} to ${window.end.slice(0, 10)}`;

@@ -269,7 +269,7 @@ function compareChanges(a: Change, b: Change): number {
   return compareText(`${a.from_model} ${a.to_model} ${a.rule_name}`, `${b.from_model} ${b.to_model} ${b.rule_name}`);
 }
 
-/** Token counts are those of the model that answered; where the other one counts by another tokenizer this says so. */
+/** Token counts are those of the model that answered; where the other one counts by another tokenizer, this names it. */
 function describeBasis(changed: readonly Change[], registry: ModelRegistry): string {
   const tokenizer = (reference: string) => {
     const id = registry.findReference(reference)?.id ?? reference;

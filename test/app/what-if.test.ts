@@ -21,7 +21,9 @@ it('prints what changes with its range, and exits by whether it would have cost 
   const { chosen_model: chosen } = await client.explainRoute({ text: 'go', workspace_path: home.workspace });
   for await (const _ of client.turn(session.id, { content: 'go' }));
 
-  const cheap = await ask(file('cheap.yaml', 'rules: [{ name: all, when: { is_worker: false }, use: "scripted:fast" }]'));
+  const cheap = await ask(
+    file('cheap.yaml', 'rules: [{ name: all, when: { is_worker: false }, use: "scripted:fast" }]'),
+  );
   expect(cheap.code, cheap.stderr).toBe(0);
   const [header, , row, , total] = cheap.stdout.split('\n').map((line) => line.trim().split(/ {2,}/));
   expect(header).toEqual(['model', 'instead', 'rule', 'decisions', 'spent', 'low', 'high']);

@@ -66,6 +66,27 @@ it('the tarball holds what runs and what is read, no tests, no sources, no leavi
   }
 });
 
+it('every library that the build imports is one that the package installs', () => {
+  const { dependencies } = JSON.parse(fs.readFileSync(path.join(ROOT, 'package.json'), 'utf8')) as {
+    dependencies: Record<string, string>;
+  };
+  const built = fs
+    .readdirSync(path.join(ROOT, 'dist'), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.js') && !name.startsWith('dashboard'));
+  const imported = built.flatMap((name) =>
+    [
+      ...fs
+        .readFileSync(path.join(ROOT, 'dist', name), 'utf8')
+        .matchAll(
+          /^(?:import|export|\} from|import .* from|export .* from) ?"([^".][^"]*)"|\bimport\("([^".][^"]*)"\)/gm,
+        ),
+    ].map(([, one, other]) => one ?? other!),
+  );
+  const names = new Set(imported.map((name) => /^(?:@[^/]+\/)?[^/]+/.exec(name)![0]));
+  expect(names).toContain('fastify');
+  expect([...names].filter((name) => !name.startsWith('node:') && !Object.hasOwn(dependencies, name))).toEqual([]);
+});
+
 describe('metis-server', () => {
   const main = path.join(ROOT, bin['metis-server']!);
 

@@ -18,7 +18,10 @@ import type { SessionStatus } from '#protocol/session.ts';
 
 export type NewSession = z.input<typeof CreateSessionBody>;
 export type SessionChange = z.input<typeof UpdateSessionBody>;
-export type NewFork = z.input<typeof ForkBodySchema>;
+export type NewFork = Omit<z.input<typeof ForkBodySchema>, 'at_message_id' | 'at_turn_id'> & {
+  readonly at_message_id?: string | null;
+  readonly at_turn_id?: string | null;
+};
 export type NewTurn = z.input<typeof SubmitTurnBody>;
 export type NewDelegation = z.input<typeof SubmitDelegationBody>;
 export type TurnScore = z.input<typeof ScoreTurnBody>;
@@ -80,6 +83,8 @@ export interface MessagesQuery {
   /** Messages after this id. */
   readonly after?: string | undefined;
   readonly limit?: number | undefined;
+  /** The messages that a fork begins with, in place of its own. */
+  readonly prefix?: boolean | undefined;
 }
 export interface EventsQuery extends Page {
   readonly types?: readonly EventType[] | undefined;

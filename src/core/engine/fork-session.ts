@@ -52,6 +52,7 @@ export async function forkSession(engine: Engine, id: string, body: ForkBody, cl
     first_call_usd: fromPusdOrNull(price.first_call),
     workspace_note: WORKSPACE_NOTES[body.workspace],
   };
+  if (body.workspace === 'worktree') await requireWorktrees(engine, origin);
   if (body.dry_run) return { session: null, turn_id: null, ...answer };
   const turn_id = body.message === null ? null : engine.ids.turn();
   const placed = await placeFork(engine, origin, session, body);
@@ -167,6 +168,16 @@ function priceFirstCall(
   return { model, first_call: price === null ? null : (price.cached?.cost ?? price.uncached) };
 }
 
+/** The folder of an original that worked in a worktree goes with its end. */
+function getCallerPath({ ended_at, tree_path, workspace_path }: SessionRecord): string {
+  return (ended_at === null ? tree_path : null) ?? workspace_path;
+}
+
+async function requireWorktrees({ worktrees }: Pick<Engine, 'worktrees'>, origin: SessionRecord): Promise<void> {
+  const obstacle = await worktrees.findObstacle(getCallerPath(origin));
+  if (obstacle !== null) throw validationError([{ path: 'workspace', message: obstacle }]);
+}
+
 /** Makes the worktree, where one is asked for. Throws `validation_error` with the reason where it cannot be made. */
 async function placeFork(
   engine: Engine,
@@ -175,12 +186,11 @@ async function placeFork(
   { workspace }: ForkBody,
 ): Promise<Placed> {
   if (workspace !== 'worktree') return { session, worktree: null };
-  // The folder of an original that worked in a worktree goes with its end.
-  const caller_path = (origin.ended_at === null ? origin.tree_path : null) ?? session.workspace_path;
-  const obstacle = await engine.worktrees.findObstacle(caller_path);
-  if (obstacle !== null) throw validationError([{ path: 'workspace', message: obstacle }]);
   try {
-    return await placeInWorktree(engine, session, { caller_path, signal: new AbortController().signal });
+    return await placeInWorktree(engine, session, {
+      caller_path: getCallerPath(origin),
+      signal: new AbortController().signal,
+    });
   } catch (error) {
     if (!(error instanceof WorktreeError)) throw error;
     throw validationError([{ path: 'workspace', message: error.message }]);

@@ -10,8 +10,10 @@ import { Markdown } from '#dashboard/parts/markdown.tsx';
 import { Clipped } from '#dashboard/parts/panels.tsx';
 import { isDelivery } from '#protocol/text/delivery.ts';
 import { nameReference } from '#protocol/text/model-reference.ts';
+import { BranchButton } from './branch.tsx';
 import { DelegationCard } from './delegation-card.tsx';
 import { executedInput } from './edited-call.ts';
+import { ForkOrigin } from './fork-origin.tsx';
 import { costWithWorkers, type LiveSession } from './live/live-node.ts';
 import type { Block, OpenMessage } from './live/open-message.ts';
 import { WhyModel } from './route-chain.tsx';
@@ -124,6 +126,7 @@ export function Conversation(props: {
             <Clipped text={live.session.task}>{(shown) => <div class="prose">{shown}</div>}</Clipped>
           </section>
         )}
+        {!live.hasOlder && live.session !== null && <ForkOrigin session={live.session} />}
         {storedItems(shown, turns, props.frame)}
         {open.map((message) => (
           <OpenMessageItem key={message.id} message={message} shown={shown} />
@@ -189,6 +192,7 @@ class StoredItem extends Component<ItemProps> {
         {delivered && <DeliveredResult message={message} />}
         {message.role === 'user' && !delivered && <UserMessage message={message} shown={shown} turn={turn} />}
         {message.role !== 'user' && <Blocks content={message.content} shown={shown} />}
+        {shown.live.session?.is_worker === false && <BranchButton sessionId={shown.live.id} messageId={message.id} />}
         {message.metadata.status === 'cancelled' && <p class="quiet">stopped by a cancellation</p>}
         {message.metadata.status === 'error' && <p class="field-error">stopped by an error</p>}
         {ends && turn !== undefined && turn.ended_at !== null && <TurnEnd turn={turn} />}

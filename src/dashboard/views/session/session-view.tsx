@@ -24,9 +24,11 @@ import { formatPlace, type Place } from '#dashboard/shell/place.ts';
 import { fromPusd, sumPusd, toPusd } from '#protocol/money.ts';
 import { nameReference } from '#protocol/text/model-reference.ts';
 import { Cap, findSufficientCap, Interrupted, RaiseCap, useMetCap } from './cap-controls.tsx';
+import { CompareView } from './compare-view.tsx';
 import { Composer, getAddressee } from './composer.tsx';
 import { Conversation } from './conversation.tsx';
 import { FailedTurn } from './failed-turn.tsx';
+import { ForkOrigin } from './fork-origin.tsx';
 import type { LiveNode, LiveSession } from './live/live-node.ts';
 import { findNodeTask, LiveTree } from './live-tree.tsx';
 import { Timeline } from './timeline.tsx';
@@ -74,6 +76,7 @@ const TABS = {
   conversation: 'Conversation',
   tree: 'Live tree',
   timeline: 'Timeline',
+  compare: 'Compare',
 } as const;
 type Tab = keyof typeof TABS;
 
@@ -82,6 +85,12 @@ function chooseTab(place: Place, session: Session): Tab {
   const named = place.query.get('tab');
   if (named !== null && Object.hasOwn(TABS, named)) return named as Tab;
   return getFirstTab(session);
+}
+
+/** Only a fork has a session to compare it with, unless the address names one. */
+function listTabs({ forked_from }: Session, open: Tab): readonly Tab[] {
+  const tabs = Object.keys(TABS) as Tab[];
+  return tabs.filter((tab) => tab !== 'compare' || tab === open || forked_from !== null);
 }
 
 function getFirstTab({ door }: Session): Tab {
@@ -135,14 +144,14 @@ export function SessionView({ sessionId, place }: { readonly sessionId: string; 
     <div class="view session-view">
       <Head session={session} live={live} sufficient={sufficient} onChanged={read.reload} />
       <nav class="tabs" aria-label="Parts of the session">
-        {(Object.keys(TABS) as Tab[]).map((id) => (
+        {listTabs(session, tab).map((id) => (
           <a key={id} href={formatTab(session, id)} aria-current={id === tab ? 'page' : undefined}>
             {TABS[id]}
           </a>
         ))}
       </nav>
       {error !== null && <Failure error={error} title="The live updates have stopped" />}
-      <Part tab={tab} session={session} followed={followed} turns={turns} running={running} />
+      <Part place={place} tab={tab} session={session} followed={followed} turns={turns} running={running} />
       <div class="session-foot">
         <WaitingLine waiting={session.waiting_on} nodes={live.nodes} />
         {live.confirmations.size > 0 && <OpenApprovals live={live} />}
@@ -173,6 +182,7 @@ export function SessionView({ sessionId, place }: { readonly sessionId: string; 
 }
 
 function Part(props: {
+  readonly place: Place;
   readonly tab: Tab;
   readonly session: Session;
   readonly followed: Live;
@@ -182,6 +192,10 @@ function Part(props: {
   const { tab, session, turns } = props;
   const { live, frame, loadOlder } = props.followed;
   if (tab === 'tree') return <LiveTree live={live} />;
+  if (tab === 'compare') {
+    const other = props.place.query.get('with') ?? session.forked_from?.session_id ?? null;
+    return <CompareView session={session} other={other} />;
+  }
   if (tab === 'timeline') {
     const label = live.nodes[0]?.label ?? 'planner';
     return <Timeline session={session} turns={turns} version={live.version} label={label} />;
@@ -190,7 +204,13 @@ function Part(props: {
     return <Conversation live={live} frame={frame} turns={turns} loadOlder={loadOlder} />;
   return (
     <div class="conversation">
-      <NoMessages session={session} />
+      {session.forked_from === null ? (
+        <NoMessages session={session} />
+      ) : (
+        <div class="conversation-inner">
+          <ForkOrigin session={session} />
+        </div>
+      )}
     </div>
   );
 }

@@ -208,6 +208,11 @@ describe('no order of attempts makes the result of a background worker vanish', 
       });
   });
 
+  // The worker that met the limit is cancelled, and the limit raised, before the server stops: the planner alone waits.
+  it('a tree whose limit was raised while it paused goes on after a stop', { timeout: 120_000 }, () =>
+    runOrder(['pause', 'cancel', 'kill', 'conclude', 'steer', 'disconnect'], 269),
+  );
+
   it.each(ATTEMPTS)('all six, %s first', { timeout: 900_000 }, async (first) => {
     const orders = permute(ATTEMPTS).map((order, number) => ({ order, number }));
     for (const { order, number } of orders.filter((one) => one.order[0] === first && one.number % STEP === 0))

@@ -1,6 +1,7 @@
 // The limits that cover a call, and the remainder of each: the only lookup of limits (14 §1).
 import type { SharedLimit } from '#core/ports/shared-limit.ts';
 import { AppError } from '#protocol/errors.ts';
+import type { AnyEvent } from '#protocol/event.ts';
 import type { SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
 import { fromPusd, limitFor, type Pusd, toPusd, type Usd, ZERO_PUSD } from '#protocol/money.ts';
 import type { OnReached } from '#protocol/scalars.ts';
@@ -187,9 +188,18 @@ async function findRefusingLimit(
   engine: Pick<Storage, 'store'>,
   turnId: TurnId,
 ): Promise<(Refused & RefusingLimit) | null> {
-  const events = await engine.store.events.listOfTurn(turnId, ['budget.exceeded']);
-  const last = events.findLast((event) => event.payload.scope === 'session');
-  if (!last) return null;
+  return findLastRefusal(await engine.store.events.listOfTurn(turnId, ['budget.exceeded']));
+}
+
+/** The tree's limit when it last refused a call of any of its sessions. */
+async function findTreeRefusal(engine: Pick<Storage, 'store'>, root: SessionId): Promise<RefusingLimit | null> {
+  const query = { session_id: root, include_workers: false, types: ['budget.exceeded'], after: null, until: null };
+  return findLastRefusal((await engine.store.events.list({ ...query, limit: 10_000 })).rows);
+}
+
+function findLastRefusal(events: readonly AnyEvent[]): (Refused & RefusingLimit) | null {
+  const last = events.findLast(({ payload }) => payload.scope === 'session');
+  if (last === undefined) return null;
   const { limit_usd, needed_usd } = last.payload;
   return { at: last.id, limit: toPusd(limit_usd as Usd), needed: toPusd(needed_usd as Usd) };
 }
@@ -265,8 +275,11 @@ export async function pauseWaitingTrees(engine: Storage & Budgets, open: readonl
     if (!session) continue;
     const root = session.root_session_id;
     const limit = await readTreeLimit(engine, root);
-    // A turn that waits because of another one was not refused itself.
-    const met = (await findRefusingLimit(engine, turn.id)) ?? (limit && { at: '', limit });
+    // A turn that waits because of another one was not refused itself, and that one may have been cancelled since.
+    const met =
+      (await findRefusingLimit(engine, turn.id)) ??
+      (await findTreeRefusal(engine, root)) ??
+      (limit && { at: '', limit });
     if (met && met.at >= (refusals.get(root)?.at ?? '')) refusals.set(root, met);
   }
   for (const [root, { limit }] of refusals) {

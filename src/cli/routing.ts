@@ -1,10 +1,10 @@
-// `metis routing`: a policy file checked, and the seven slots for a message as a table (17 §2).
+// `metis routing`: a policy file checked, a default written, and the seven slots for a message as a table (17 §2).
 import fs from 'node:fs';
 import path from 'node:path';
-import { createMetisClient, type RouteExplanation } from '#client/client.ts';
+import { createMetisClient, type RouteExplanation, type RoutingDefault } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
 import { nameReference } from '#protocol/text/model-reference.ts';
-import { toJsonLine, toPrintable } from './printable-text.ts';
+import { toJsonLine, toPrintable, toPrintableText } from './printable-text.ts';
 import {
   askServer,
   createTerminalStyle,
@@ -61,9 +61,56 @@ export async function explainRoute(
       model: flags.model,
     });
     terminal.stdout.write(flags.json ? toJsonLine(answer) : `${formatExplanation(terminal, answer).join('\n')}\n`);
+    const suggested = flags.json ? null : findSuggestion(answer);
+    if (suggested !== null) {
+      const place = flags.workspace === undefined ? '' : ` --workspace ${quoteWord(flags.workspace)}`;
+      terminal.stdout.write(`\nuse it for this workspace: metis routing use ${toPrintable(suggested)}${place}\n`);
+    }
     if (answer.refused === null) return 0;
     return 1;
   });
+}
+
+/** The model that was learned and only shown; null = none, or the message gets it anyway. */
+function findSuggestion({ chain, chosen_model, chosen_effort }: RouteExplanation): string | null {
+  const shown = chain.find(({ policy, verdict }) => policy === 'pattern' && verdict === 'deferred');
+  if (shown === undefined || shown.candidate_model === null) return null;
+  const suggested = nameReference(shown.candidate_model, shown.candidate_effort);
+  return suggested === nameReference(chosen_model, chosen_effort) ? null : suggested;
+}
+
+/** As a shell takes it for one word. */
+function quoteWord(text: string): string {
+  if (/^[\w./~@%+=:,-]+$/.test(text)) return text;
+  return `'${toPrintable(text).replaceAll("'", "'\\''")}'`;
+}
+
+/** Writes the default model of a workspace into its routing file. Exit code: 1 when it could not be written. */
+export async function setDefaultModel(
+  terminal: Terminal,
+  server: ServerAddress,
+  model: string,
+  flags: Pick<ServerFlags, 'json'> & { readonly workspace?: string; readonly dryRun?: boolean },
+): Promise<number> {
+  const { stdout, stderr } = terminal;
+  return askServer(terminal, server, async () => {
+    const client = createMetisClient(server);
+    const question = { workspace_path: path.resolve(terminal.cwd, flags.workspace ?? '.'), model };
+    const planned = await client.setDefaultModel({ ...question, dry_run: true });
+    const { previous_sha256 } = planned;
+    const answer = flags.dryRun ? planned : await client.setDefaultModel({ ...question, previous_sha256 });
+    for (const warning of answer.warnings) stderr.write(`metis: ${toPrintable(warning)}\n`);
+    if (flags.json) stdout.write(toJsonLine(answer));
+    else if (flags.dryRun) stdout.write(toPrintableText(answer.text));
+    else stdout.write(`${toPrintable(describeDefault(answer))}\n`);
+    return 0;
+  });
+}
+
+function describeDefault({ path: file, model, previous_model, written }: RoutingDefault): string {
+  if (!written) return `${file}: ${model} is the default already`;
+  if (previous_model === null) return `${file}: the default is ${model}`;
+  return `${file}: the default is ${model}, it was ${previous_model}`;
 }
 
 function formatExplanation(terminal: Terminal, answer: RouteExplanation): string[] {

@@ -21,6 +21,7 @@ import type {
   ModelListReply,
   PatternListReply,
   PricingReply,
+  RoutingDefaultReply,
   RoutingPolicyReply,
 } from '#protocol/api/model-bodies.ts';
 import type {
@@ -107,6 +108,7 @@ export type WorkerList = z.infer<typeof WorkerListReply>;
 export type ModelList = z.infer<typeof ModelListReply>;
 export type RoutingPolicy = z.infer<typeof RoutingPolicyReply>;
 export type RoutingCheck = z.infer<typeof CheckRoutingReply>;
+export type RoutingDefault = z.infer<typeof RoutingDefaultReply>;
 export type RouteExplanation = z.infer<typeof ExplainRouteReply>;
 export type Pricing = z.infer<typeof PricingReply>;
 

@@ -160,6 +160,9 @@ export function createMetisClient(server: ServerAddress) {
       send<A.RoutingCheck>('POST', '/routing/check', options, body),
     explainRoute: (body: Q.RouteQuestion, options?: Q.CallOptions) =>
       send<A.RouteExplanation>('POST', '/routing/explain', options, body),
+    /** With `dry_run` shows the change; without it writes what that showed, by its `previous_sha256`. */
+    setDefaultModel: (body: Q.NewDefaultModel, options?: Q.CallOptions) =>
+      send<A.RoutingDefault>('PUT', '/routing/default', options, body),
     /** How each model did with turns of a shape. */
     listPatterns: (query: Q.PatternsQuery, options?: Q.CallOptions) => get<A.PatternList>('/patterns', options, query),
     getPricing: (query: { readonly version?: string } = {}, options?: Q.CallOptions) =>

@@ -3,7 +3,7 @@ import type { z } from 'zod';
 import type { WhatIfBody } from '#protocol/api/analytics-bodies.ts';
 import type { AnswerConfirmationBody } from '#protocol/api/approval-bodies.ts';
 import type { ForkBodySchema } from '#protocol/api/fork-bodies.ts';
-import type { CheckRoutingBody, ExplainRouteBody } from '#protocol/api/model-bodies.ts';
+import type { CheckRoutingBody, ExplainRouteBody, SetDefaultModelBody } from '#protocol/api/model-bodies.ts';
 import type { PruneEventsBody } from '#protocol/api/server-bodies.ts';
 import type {
   CreateSessionBody,
@@ -30,6 +30,7 @@ export type ConfirmationAnswer = z.input<typeof AnswerConfirmationBody>;
 export type WhatIfQuestion = z.input<typeof WhatIfBody>;
 export type PolicyToCheck = z.input<typeof CheckRoutingBody>;
 export type RouteQuestion = z.input<typeof ExplainRouteBody>;
+export type NewDefaultModel = z.input<typeof SetDefaultModelBody>;
 export type NewWorker = z.input<typeof CreateWorkerBody>;
 export type WorkerReplacement = z.input<typeof ReplaceWorkerBody>;
 export type PruneOrder = z.input<typeof PruneEventsBody>;

@@ -130,7 +130,7 @@ With --verified: model, tier, worker_name or check.`,
   program.addCommand(
     createCommand(
       'routing',
-      'Check routing rules, and explain which model a message would get.',
+      'Check routing rules, explain which model a message would get, and set a default.',
       'metis routing explain "say hello"',
     )
       .addCommand(
@@ -156,6 +156,22 @@ With --verified: model, tier, worker_name or check.`,
             .option('--model <model>', 'model of the session, id or alias'),
         ).action((text: string, flags: ServerFlags & { workspace?: string; model?: string }) =>
           ask(flags, async (server) => (await import('#cli/routing.ts')).explainRoute(context, server, text, flags)),
+        ),
+      )
+      .addCommand(
+        withServerFlags(
+          createCommand(
+            'use',
+            'Write the default model of a workspace into its .metis/routing.yaml.',
+            'metis routing use haiku --workspace .',
+          )
+            .argument('<model>', 'id or alias, with or without an effort')
+            .option('--workspace <dir>', 'the workspace; default: the current folder')
+            .option('--dry-run', 'print the text that the file would have; write nothing'),
+        ).action((model: string, flags: ServerFlags & { workspace?: string; dryRun?: boolean }) =>
+          ask(flags, async (server) =>
+            (await import('#cli/routing.ts')).setDefaultModel(context, server, model, flags),
+          ),
         ),
       )
       .addCommand(createWhatIfCommand(context, ask)),

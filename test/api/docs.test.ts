@@ -27,7 +27,7 @@ const exampleOf = (id: string) => unescaped(/<pre>([\s\S]*?)<\/pre>/.exec(articl
 
 /** No confirmation is open, no worker has changes and the turn is over: those are answers to a good question. */
 function expectedStatus(operationId: string): readonly number[] {
-  if (/Confirmation$|Changes(Diff)?$/.test(operationId)) return [404];
+  if (/Confirmation$|Changes(Diff)?$|ChangedFiles$/.test(operationId)) return [404];
   return /^(cancel|resume|conclude)Turn$/.test(operationId) ? [409] : [200, 201, 202, 204];
 }
 

@@ -255,6 +255,7 @@ describe('what is sent', () => {
     await ask('DELETE', `/workers/kept?workspace_path=${server.workspace}`);
     await ask('POST', '/analytics/what-if', { from: 'all', models: { opus: 'haiku' }, group_by: 'day' });
     await ask('POST', '/routing/check', { policy_yaml: 'a: 1' });
+    await ask('PUT', '/routing/default', { model: 'haiku', dry_run: true, workspace_path: server.workspace });
     await ask('POST', '/maintenance/prune', { dry_run: true });
     await ask('DELETE', base);
     await ask('DELETE', `${base}?purge=true`);

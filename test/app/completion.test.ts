@@ -25,7 +25,7 @@ const OFFERS: readonly [string[], string[]][] = [
   [['ro'], ['rollups', 'routing']],
   [
     ['routing', ''],
-    ['check', 'explain', 'what-if'],
+    ['check', 'explain', 'use', 'what-if'],
   ],
   [['run', '--mo'], ['--model']],
   [

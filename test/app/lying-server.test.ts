@@ -6,7 +6,7 @@ import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { showCost } from '#cli/cost.ts';
 import { showEvents } from '#cli/events.ts';
-import { explainRoute } from '#cli/routing.ts';
+import { explainRoute, setDefaultModel } from '#cli/routing.ts';
 import { listSessions } from '#cli/sessions.ts';
 import type { Terminal } from '#cli/terminal.ts';
 import { checkWorkers, listWorkers, printWorker } from '#cli/worker-definitions.ts';
@@ -68,6 +68,8 @@ test('no command shows on a terminal what it would act on, wherever the server p
       'workers check': () => checkWorkers(terminal, target, { json }),
       'cost by session': () => showCost(terminal, target, { groupBy: 'session,model', since: '24h', json }),
       'routing explain': () => explainRoute(terminal, target, 'hello', { json }),
+      'routing use': () => setDefaultModel(terminal, target, 'haiku', { json }),
+      'routing use --dry-run': () => setDefaultModel(terminal, target, 'opus', { json, dryRun: true }),
       refused: () => showEvents(terminal, target, 'sess_nobody', { signal, json }),
     })) {
       shown = '';

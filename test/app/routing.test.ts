@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { checkRouting, explainRoute } from '#cli/routing.ts';
+import { checkRouting, explainRoute, setDefaultModel } from '#cli/routing.ts';
 import { tempFolder } from '../support/engine.ts';
 import { startServer } from '../support/http.ts';
 import { runHere } from './here.ts';
@@ -136,5 +136,42 @@ describe('metis routing check', () => {
     expect((await ask(server.base.replace('http://', ''))).code).toBe(0);
     for (const address of ['ftp://127.0.0.1:8420', 'http://[x', ''])
       expect(await ask(address)).toMatchObject({ code: 2, stderr: expect.stringContaining('an address like') });
+  });
+});
+
+describe('metis routing use', () => {
+  it('writes the default of the workspace, names the one before, and writes nothing with --dry-run', async () => {
+    const server = await startServer({ registry, files: { '.metis/routing.yaml': RULES } });
+    const file = path.join(server.workspace, '.metis/routing.yaml');
+    const use = async (model: string, flags: { dryRun?: boolean; json?: boolean } = {}) => {
+      const screen = terminal(server.workspace);
+      const code = await setDefaultModel(screen, { baseUrl: server.base }, model, flags);
+      return [code, screen.written.stdout, screen.written.stderr];
+    };
+    const whole = `${RULES}default: anthropic:claude-haiku-4-5\n`;
+    expect((await use('haiku', { dryRun: true }))[1]).toBe(whole);
+    expect(fs.readFileSync(file, 'utf8')).toBe(RULES);
+    expect(await use('haiku')).toEqual([
+      0,
+      '.metis/routing.yaml: the default is anthropic:claude-haiku-4-5\n',
+      expect.any(String),
+    ]);
+    expect(fs.readFileSync(file, 'utf8')).toBe(whole);
+    expect((await use('haiku'))[1]).toContain('is the default already');
+    expect((await use('opus'))[1]).toMatch(/the default is \S*opus\S*, it was anthropic:claude-haiku-4-5\n$/);
+    expect(JSON.parse(String((await use('opus', { json: true }))[1]))).toMatchObject({ written: false });
+    expect(await use('nobody')).toEqual([1, '', expect.stringContaining('nobody')]);
+    fs.writeFileSync(file, 'rules: 5');
+    expect(await use('haiku')).toEqual([1, '', expect.stringContaining('.metis/routing.yaml is not valid')]);
+    expect(fs.readFileSync(file, 'utf8')).toBe('rules: 5');
+  });
+
+  it('is reached through the command line', async () => {
+    const server = await startServer();
+    const args = ['routing', 'use', 'haiku', '--workspace', server.workspace, '--server', server.base];
+    expect(await run(args, { home: tempFolder() })).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('haiku'),
+    });
   });
 });

@@ -136,6 +136,15 @@ export interface Workspaces {
   /** The workspace's and the global routing file; parsed results are cached by the caller on `stamp`. */
   routingFiles(root: string): Promise<{ readonly workspace: RoutingFile; readonly global: RoutingFile }>;
   globalRoutingFile(): Promise<RoutingFile>;
+  /**
+   * Replaces the workspace's routing file in one step, and only while it is what `next` was given; an error of
+   * `next` is passed on. The error explains why the file cannot be written.
+   * @param next the new text made of the file's bytes, null = no file; null leaves it as it is
+   */
+  changeRoutingFile(
+    root: string,
+    next: (before: Buffer | null) => Promise<string | null>,
+  ): Promise<Result<null, string>>;
 }
 
 /** A text file of the workspace as it was read. */

@@ -162,6 +162,7 @@ const VALUES: Readonly<Record<string, unknown>> = {
   policy_yaml: 'schema_version: 1\nrules: []\ndefault: haiku\n',
   yaml: 'name: checker\ninstructions: Say whether the tests pass.\n',
   tier: 'fast',
+  model: 'haiku',
   task: 'List the exported functions without a test.',
   decision: 'approve',
   dry_run: true,

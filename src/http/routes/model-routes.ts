@@ -3,6 +3,7 @@
 import { z } from 'zod';
 import type { Engine } from '#core/engine/create-engine.ts';
 import { checkPolicy, describePolicy, explainRoute, listPatterns } from '#core/engine/inspect-routing.ts';
+import { setDefaultModel } from '#core/engine/manage-routing.ts';
 import { type AvailabilitySnapshot, describeAvailability, snapshot } from '#core/policy/registry/availability.ts';
 import { listEfforts } from '#core/policy/registry/model-efforts.ts';
 import {
@@ -13,7 +14,9 @@ import {
   ModelListReply,
   PatternListReply,
   PricingReply,
+  RoutingDefaultReply,
   RoutingPolicyReply,
+  SetDefaultModelBody,
 } from '#protocol/api/model-bodies.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { Model, ModelEntry } from '#protocol/model.ts';
@@ -169,6 +172,29 @@ export function routingRoutes(app: HttpApp, { engine }: RouteDeps): void {
       const { policy_yaml, workspace_path } = request.body;
       return reply.send(await checkPolicy(engine, policy_yaml, workspace_path));
     },
+  );
+
+  app.put(
+    '/routing/default',
+    {
+      schema: {
+        body: SetDefaultModelBody,
+        ...operation({
+          id: 'setDefaultModel',
+          tag: 'models',
+          summary: 'Write the default model of a workspace into its routing file. Everything else in the file stays.',
+          results: { 200: RoutingDefaultReply },
+          errors: [
+            'not_found',
+            'workspace_not_allowed',
+            'workspace_not_shared',
+            'model_not_configured',
+            'unknown_alias',
+          ],
+        }),
+      },
+    },
+    async (request, reply) => reply.send(await setDefaultModel(engine, request.body)),
   );
 
   app.post(

@@ -54,6 +54,38 @@ export const ExplainRouteBody = z.strictObject({
   model: z.string().min(1).nullable().default(null),
 });
 
+export const SetDefaultModelBody = z
+  .strictObject({
+    workspace_path: WorkspacePathSchema,
+    model: z.string().min(1).max(200).describe('Id or alias, with or without an effort.'),
+    dry_run: z.boolean().default(false).describe('Answer with the text that the file would have; write nothing.'),
+    previous_sha256: Sha256Schema.nullable()
+      .optional()
+      .describe('SHA-256 of the file as dry_run showed it; null: there was no file.'),
+  })
+  .refine((body) => body.dry_run || body.previous_sha256 !== undefined, {
+    path: ['previous_sha256'],
+    message: 'is required, null where there is no file; a request with dry_run: true answers it',
+  });
+export type SetDefaultModelBody = z.infer<typeof SetDefaultModelBody>;
+/** The workspace's routing file before and after. */
+export const RoutingDefaultReply = z.object({
+  /** Relative to the workspace. */
+  path: z.string(),
+  /** As it is written: an id, with its effort where one was named. */
+  model: z.string(),
+  previous_model: Model,
+  /** Null without a file, likewise below. */
+  previous_sha256: Sha256Schema.nullable(),
+  previous_text: z.string().nullable(),
+  sha256: Sha256Schema,
+  text: z.string(),
+  /** False after `dry_run`, and where the file has this default already. */
+  written: z.boolean(),
+  warnings: z.array(z.string()),
+});
+export type RoutingDefault = z.infer<typeof RoutingDefaultReply>;
+
 const rates = {
   input_per_mtok_usd: UsdSchema,
   output_per_mtok_usd: UsdSchema,

@@ -7,33 +7,19 @@ import { faultOfSize, imageType, MAX_IMAGE_BYTES } from '#core/policy/context/im
 import { OUTSIDE } from '#core/policy/parsing/text-limits.ts';
 import { utf8Head } from '#core/policy/tools/tool-output.ts';
 import type { Logger } from '#core/ports/logger.ts';
-import type { RoutingFile, WorkerLibrary, WorkspaceFiles, Workspaces } from '#core/ports/workspace.ts';
+import type { WorkerLibrary, WorkspaceFiles, Workspaces } from '#core/ports/workspace.ts';
 import type { ImageBlock } from '#protocol/message.ts';
-import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { ToolError } from '#protocol/tool.ts';
 import { readLinkedFolders } from '../worktree/linked-files.ts';
 import { createWorkspaceFiles } from './confined-files.ts';
 import { describeProblem, isMissing, readStart } from './descriptors.ts';
 import { changeMemory, memoryText } from './memory-files.ts';
 import { createOnceLogger } from './once-logger.ts';
+import { changeRoutingFile, findRoutingFile, readRoutingFile } from './routing-files.ts';
 import { createSkills } from './skill-folders.ts';
 import { persistTrust, readTrust } from './trust-yaml.ts';
 import { protectDefinitions } from './worker-files.ts';
 import { createSandboxFiles, openSandboxes } from './worker-sandboxes.ts';
-
-// The two routing files as bytes; the routing policy parses them (03 §6.4).
-
-/** Far above any file a person writes; a larger one is cut and then fails to parse, with a message. */
-const MAX_ROUTING_FILE_BYTES = 1024 * 1024;
-
-/** One file as it is now; one that cannot be read counts as absent. */
-async function readRoutingFile(path: string, realPath: string, log: Logger): Promise<RoutingFile> {
-  const bytes = await readStart(realPath, MAX_ROUTING_FILE_BYTES).catch((error: unknown) => {
-    log.warn({ path, problem: describeProblem(error) }, 'a routing file cannot be read');
-    return null;
-  });
-  return { path, bytes, stamp: bytes === null ? '' : sha256Hex(bytes) };
-}
 
 // Instructions of the project for every agent: the first instruction file that exists (10 §2).
 
@@ -127,11 +113,12 @@ export function createWorkspaces({
     skillFile: skills.file,
     readImage: (root, path) => readImage(createWorkspaceFiles(root, hidden), path),
     async routingFiles(root) {
-      const path = `${root}/.metis/routing.yaml`;
+      const path = findRoutingFile(root);
       const [workspace, global] = await Promise.all([readRoutingFile(path, path, log), globalRoutingFile()]);
       return { workspace, global };
     },
     globalRoutingFile,
+    changeRoutingFile,
   };
 }
 

@@ -5,6 +5,7 @@ import { modelName } from '#dashboard/format/format.ts';
 import { Icon } from '#dashboard/parts/labels.tsx';
 import { nameReference } from '#protocol/text/model-reference.ts';
 import type { Route } from './live/live-node.ts';
+import { UseSuggestion } from './use-suggestion.tsx';
 
 /** What the seven places are called. */
 export const SLOT_NAMES: Readonly<Record<string, string>> = {
@@ -50,17 +51,29 @@ export function WhyModel(props: {
         <span class="why-model">{props.model === null ? 'no model' : modelName(props.model)}</span>
         <span class="quiet">why this model</span>
       </summary>
-      {route !== null && <Chain route={route} />}
+      {route !== null && <Chain route={route} sessionId={props.sessionId} />}
       {route === null && <p class="quiet">{notice ?? 'Loading…'}</p>}
     </details>
   );
 }
 
-export function Chain({ route }: { readonly route: Route }) {
+/** The reason of slot 4 in a worker, whose model its planner chose (03 §8). */
+const IN_WORKER = 'delegate_request_in_flight';
+
+/** The model that was learned and only shown; null = none, or the turn got it anyway. */
+function findSuggestion({ chosen_model, chosen_effort }: Route, slot: Route['chain'][number]): string | null {
+  if (slot.policy !== 'pattern' || slot.verdict !== 'deferred' || slot.reason === IN_WORKER) return null;
+  if (slot.candidate_model === null) return null;
+  const suggested = nameReference(slot.candidate_model, slot.candidate_effort);
+  return suggested === nameReference(chosen_model, chosen_effort) ? null : suggested;
+}
+
+export function Chain({ route, sessionId }: { readonly route: Route; readonly sessionId: string }) {
   return (
     <ol class="chain">
       {route.chain.map((slot, i) => {
         const won = i === route.winner_index && route.refused === null;
+        const suggested = findSuggestion(route, slot);
         return (
           <li key={slot.policy} class={won ? 'won' : slot.verdict} aria-current={won ? 'true' : undefined}>
             <span class="chain-mark" aria-hidden="true">
@@ -90,6 +103,7 @@ export function Chain({ route }: { readonly route: Route }) {
                   <code>{other.model}</code> scored {other.score.toFixed(2)} over {other.sample_size}.
                 </span>
               ))}
+              {suggested !== null && <UseSuggestion sessionId={sessionId} model={suggested} />}
             </span>
           </li>
         );

@@ -110,7 +110,7 @@ function Content(props: {
   const { client, reportFailure } = useApi();
   const [shown, setShown] = useState<TrustedFileInfo | null>(null);
   const [failure, setFailure] = useState<unknown>(null);
-  const load = async () => {
+  const loadContent = async () => {
     if (shown !== null) return;
     try {
       const [found] = (await client.listTrustedFiles({ workspace_path: workspace, path: file.path })).files;
@@ -122,7 +122,7 @@ function Content(props: {
   };
   const isChanged = file.trusted_sha256 !== null && !file.trusted;
   return (
-    <details onToggle={(event) => event.currentTarget.open && void load()}>
+    <details onToggle={(event) => event.currentTarget.open && void loadContent()}>
       <summary>{isChanged ? 'What changed' : 'Content'}</summary>
       {shown === null && failure === null && <p class="quiet">Loading…</p>}
       {failure !== null && <p class="field-error">{explain(failure)}</p>}

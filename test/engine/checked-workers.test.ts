@@ -94,6 +94,7 @@ describe('a worker with a check', () => {
     expect(leftovers(t)).toEqual([]);
   });
 
+  // Promise 20.22: `on_fail` climbs its rungs in order within one delegation, whose cost is that of all its attempts.
   it('goes on with the output of the check, on the model of the rung, until it passes', async () => {
     const rungs = { on_fail: ['retry', 'tier:balanced'], max_cost_usd: '5' };
     const t = await startInRepository(files, {
@@ -269,6 +270,7 @@ describe('a worker with a check', () => {
     expect((await texts(second, session)).at(-1)).toContain('.metis/checks.yaml has changed since it was trusted.');
   });
 
+  // Promise 20.23: a check that forks, floods its output, hangs or wants a key gets what the shell gets.
   it('gets from its check what the shell gets: an end, an end of its output, and no credential', async () => {
     const checkOf = (command: string) => ({ command, timeout_seconds: 2, protect: [], paths: null });
     const checks = {
@@ -319,6 +321,7 @@ describe('a worker with a check', () => {
     expect(closing(t)).toMatchObject({ verified: true, attempts: 2, applied: true, isolation: 'worktree' });
   });
 
+  // Promise 20.24: a failed check scores its turn 0 whatever the heuristics report, and a person's score replaces it.
   it('teaches what its check found, whatever the heuristics say, and less than a person', async () => {
     const t = await startInRepository(files, {
       config,

@@ -1,11 +1,15 @@
 // Slot 4 over turns that really ran: one model is better for one shape of task, or none is (12 §12.4, 03 §8).
 import { describe, expect, it } from 'vitest';
-import { scoreTurn } from '#core/engine/control-turn.ts';
+import { cancelTurn, concludeTurn, scoreTurn } from '#core/engine/control-turn.ts';
 import { explainRoute } from '#core/engine/inspect-routing.ts';
 import { purgeSession } from '#core/engine/manage-session.ts';
 import type { AnyEvent, PayloadOf } from '#protocol/event.ts';
+import { toPusd } from '#protocol/money.ts';
+import { toolText } from '#protocol/tool.ts';
 import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';
-import { delegate } from '../support/scenario.ts';
+import { gate } from '../support/moments.ts';
+import { call, delegate } from '../support/scenario.ts';
+import { tool } from '../support/tools.ts';
 
 const HAIKU = 'anthropic:claude-haiku-4-5';
 const SONNET = 'anthropic:claude-sonnet-4-6';
@@ -97,6 +101,43 @@ describe('slot 4 by default', () => {
     expect(cut.chosen_model).toBe(HAIKU);
     const rows = t.db.db.prepare('SELECT sample_size AS n, cost_count AS costed FROM pattern_outcomes').all();
     expect(rows).toEqual([{ n: 2, costed: 1 }]);
+  });
+
+  // Promise 12.28: a turn that ran out of its budget, or was concluded, counts in the sample and not in the cost; a cancelled one in neither.
+  it('learns no cost from turns that a limit or a person cut short', async () => {
+    const door = gate();
+    const slow = tool('slow', { execute: () => door.opened.then(() => toolText('ok')) });
+    const rules = [
+      when({ user_contains: 'slow', call: 1 }, { tool_calls: [call('slow', {})], usage }),
+      when({ user_contains: 'endless' }, { tool_calls: [call('slow', {})], usage: { ...usage, output_tokens: 4000 } }),
+    ];
+    const t = await start(rules, { tools: [slow] });
+    const whole = await turn(t, 'fix the bug', HAIKU);
+    const outcome = () =>
+      t.db.db
+        .prepare(`SELECT sum(sample_size) AS n, sum(cost_count) AS costed, CAST(sum(sum_cost_pusd) AS TEXT) AS cost
+          FROM pattern_outcomes`)
+        .get();
+    const learned = (id: string) => t.event('eval.completed', (e) => e.turn_id === id);
+    const cost = String(toPusd((await t.ended(whole.id)).total_cost_usd));
+    expect(outcome()).toEqual({ n: 1, costed: 1, cost });
+
+    const session = await t.session({ initial_active_model: HAIKU });
+    const concluded = await t.submit(session, 'fix the slow bug');
+    await t.event('tool.called', (e) => e.turn_id === concluded);
+    await concludeTurn(t.engine, session.id, concluded);
+    const other = await t.session({ initial_active_model: HAIKU });
+    const cancelled = await t.submit(other, 'fix the slow bug');
+    await t.event('tool.called', (e) => e.turn_id === cancelled);
+    await cancelTurn(t.engine, other.id, cancelled, null);
+    door.open();
+    await learned(concluded);
+    expect((await t.ended(cancelled)).status).toBe('cancelled');
+    const poor = await t.session({ initial_active_model: HAIKU, max_cost_usd: '0.05', on_reached: 'stop' });
+    const over = await t.run(poor, 'fix the endless bug');
+    expect(over.stop_reason).toBe('budget_exceeded');
+    await learned(over.id);
+    expect(outcome()).toEqual({ n: 3, costed: 1, cost });
   });
 
   // Promise 12.26: `enabled: false` is read as `mode: off`.

@@ -27,6 +27,7 @@ const listed = async (t: TestServer, query = ''): Promise<Parsed[]> =>
   (await t.call('GET', `/workspaces/trust?workspace_path=${t.workspace}${query}`)).body.files;
 
 describe('a worker whose file lets a command run without an approval', () => {
+  // Promise 20.23: A worker's file that widens waits for trust; a changed byte ends it.
   // Promise 13.44: A hostile repository's worker runs nothing without a question until a person has trusted its bytes.
   it('runs nothing until a person trusts the file, and nothing again once a byte of it has changed', async () => {
     const t = await startServer(hostile({ [FILE]: `instructions: x\n${UNASKED}` }));

@@ -169,7 +169,7 @@ describe('metis routing use', () => {
   it('is reached through the command line', async () => {
     const server = await startServer();
     const args = ['routing', 'use', 'haiku', '--workspace', server.workspace, '--server', server.base];
-    expect(await run(args, { home: tempFolder() })).toMatchObject({
+    expect(await runHere(args, { home: tempFolder() })).toMatchObject({
       code: 0,
       stdout: expect.stringContaining('haiku'),
     });

@@ -93,6 +93,8 @@ export interface RunFlags extends Pick<ServerFlags, 'json'> {
   readonly worker?: string;
   /** Decimal US dollars. */
   readonly budget?: string;
+  /** The same under another name. */
+  readonly maxCost?: string;
   readonly approve?: boolean;
 }
 
@@ -128,7 +130,9 @@ export async function runTask(
       printMessage(terminal.stderr, describeRefusal(error));
       return EXIT.usage;
     }
+    const limit = flags.budget ?? flags.maxCost ?? null;
     try {
+      if (limit !== null) await warnAboutForecast(terminal, client, session, { task, limit });
       return await runTurn(terminal, client, session, { task, json: flags.json ?? false });
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
@@ -139,6 +143,27 @@ export async function runTask(
       return EXIT.budget;
     }
   });
+}
+
+/** Before anything is spent: earlier tasks like this one have cost more than the limit (21 §1). */
+async function warnAboutForecast(
+  { stderr }: Pick<Terminal, 'stderr'>,
+  client: MetisClient,
+  session: Session,
+  { task, limit }: { readonly task: string; readonly limit: string },
+): Promise<void> {
+  const history = await client.estimateTurn(session.id, { content: task }).then(
+    (estimate) => estimate.history,
+    // The turn is refused for the same reason, and reports it.
+    () => null,
+  );
+  if (history === null || toPusd(history.p90_usd) <= toPusd(limit)) return;
+  const place = history.basis === 'workspace' ? 'in this workspace' : 'on this server';
+  printMessage(
+    stderr,
+    `the limit of ${formatDollars(limit)} may be too small: of ${history.n} tasks like this one ${place}, ` +
+      `half cost more than ${formatDollars(history.p50_usd)} and one in ten more than ${formatDollars(history.p90_usd)}`,
+  );
 }
 
 /** A session whose only message was refused is of no use. */
@@ -156,7 +181,7 @@ function composeSession({ stdin, stderr }: RunTerminal, flags: RunFlags): NewSes
     workspace_path: flags.workspace,
     initial_active_model: flags.model ?? null,
     worker: flags.worker ?? null,
-    max_cost_usd: flags.budget ?? null,
+    max_cost_usd: flags.budget ?? flags.maxCost ?? null,
     on_reached: 'stop',
     approval_mode,
   };

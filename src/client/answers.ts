@@ -59,6 +59,7 @@ import type {
   KeptWorktreesReply,
   PrunedWorktreesSchema,
 } from '#protocol/api/worker-bodies.ts';
+import type { ForecastCheckSchema } from '#protocol/what-if/forecast.ts';
 import type { LoggedEvent } from './stream-items.ts';
 
 export type { TrustedFileInfo } from '#protocol/api/approval-bodies.ts';
@@ -118,6 +119,7 @@ export type CostReport<G extends string = string> = Omit<z.infer<typeof CostRepo
 };
 export type SavingsReport = z.infer<typeof SavingsReportSchema>;
 export type RoutingReport = z.infer<typeof RoutingReportSchema>;
+export type ForecastCheck = z.infer<typeof ForecastCheckSchema>;
 export type QualityReport = z.infer<typeof QualityReportSchema>;
 export type WhatIfReport = z.infer<typeof WhatIfReportSchema>;
 export type VerifiedReport = z.infer<typeof VerifiedReportSchema>;

@@ -214,6 +214,7 @@ export function createMetisClient(server: ServerAddress) {
     getLedgerDays: (query: Q.LedgerReportQuery = {}, options?: Q.CallOptions) =>
       get<A.LedgerReport>('/analytics/ledger', options, query),
     /** Shapes of task that a cheaper model does as well. */
+    getForecastCheck: (options?: Q.CallOptions) => get<A.ForecastCheck>('/analytics/forecast', options),
     getQuality: (query: { readonly workspace_path: string }, options?: Q.CallOptions) =>
       get<A.QualityReport>('/analytics/quality', options, query),
     /** What the same work would have cost under other rules, tiers or models. */

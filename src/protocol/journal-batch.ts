@@ -17,6 +17,7 @@ import type { OnReached } from './scalars.ts';
 import type { Disposition, SessionRecord } from './session.ts';
 import type { ToolCallStatus } from './tool.ts';
 import type { TurnInputRecord, TurnRecord, UserScore } from './turn.ts';
+import type { TreeCost } from './what-if/forecast.ts';
 import type { SessionWorker, TrustedText } from './worker-definition.ts';
 
 /** How a turn ended: the columns written with its terminal event. */
@@ -236,6 +237,8 @@ export type Write =
       readonly is_verified: boolean;
       readonly at: number;
     }
+  /** The work has ended in the same batch. */
+  | { readonly kind: 'tree_cost.insert'; readonly cost: TreeCost }
   /** Of a shape without outcomes nothing stays. */
   | {
       readonly kind: 'pattern.forget';

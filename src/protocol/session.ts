@@ -18,6 +18,7 @@ import {
   WorkerOriginSchema,
 } from './scalars.ts';
 import { TurnErrorCodeSchema } from './turn.ts';
+import { ForecastSchema } from './what-if/forecast.ts';
 import type { WorkerSnapshot } from './worker-definition.ts';
 
 export const SessionStatusSchema = z.enum(['idle', 'running', 'interrupted', 'ended']);
@@ -124,6 +125,8 @@ export const SessionSchema = z.object({
   max_cost_usd: UsdSchema.nullable(),
   on_reached: OnReachedSchema,
   budget: BudgetViewSchema.nullable(),
+  /** What the running turn is expected to cost with its workers, never below what it has cost; null without enough earlier turns. */
+  forecast_usd: ForecastSchema.nullable(),
   /** Of the newest turn; null where that is open or did not fail. */
   failure: SessionFailureSchema.nullable(),
   /** Of the session and its descendants, oldest first. */
@@ -178,6 +181,9 @@ export interface SessionRecord {
   readonly share: Share;
   readonly max_cost_pusd: Pusd | null;
   readonly on_reached: Session['on_reached'];
+  /** Delegations of one message that may cost more, or are more, are confirmed before the first starts; null = no limit (21 §1). */
+  readonly confirm_above_pusd: Pusd | null;
+  readonly confirm_above_workers: number | null;
   readonly created_at: number;
   readonly updated_at: number;
 }

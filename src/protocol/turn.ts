@@ -15,6 +15,7 @@ import {
   UlidSchema,
   UsdSchema,
 } from './scalars.ts';
+import type { Forecast } from './what-if/forecast.ts';
 
 export const TurnStatusSchema = z.enum(['in_flight', 'cancelling', 'interrupted', 'completed', 'cancelled', 'failed']);
 export type TurnStatus = z.infer<typeof TurnStatusSchema>;
@@ -140,6 +141,10 @@ export interface TurnRecord {
   readonly conclusion_message_id: MessageId | null;
   /** Id of the token that sent its message; of a worker's turn, that of the turn which spawned it. */
   readonly submitted_by: string | null;
+  /** Of its fingerprint without the workspace; null where nothing is learned of it. */
+  readonly shape_sig: string | null;
+  /** What it was expected to cost with its workers when it started; of top-level turns alone (21 §1). */
+  readonly forecast: Forecast | null;
 }
 
 export const OPEN_TURN_STATUSES = ['in_flight', 'cancelling', 'interrupted'] as const satisfies readonly TurnStatus[];

@@ -249,10 +249,12 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       gatewayFolder,
       library,
       recommender: learning.recommender,
+      forecasts: learning.forecasts,
       dayLimit: storage.dayLimit,
       secrets,
       trees,
     });
+    await learning.forecasts.load();
     // No other process writes: open turns are from the last run of this server.
     if (!trees.several) {
       const recovery = await recover(engine);
@@ -302,6 +304,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       await Promise.all([...providers.values()].map((adapter) => adapter.close()));
       await relays.flush();
       await notify?.close();
+      await learning.forecasts.close();
       await loop.close();
       await mcpClosed;
       await telemetry?.close();

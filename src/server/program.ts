@@ -157,6 +157,7 @@ export function createProgram(context: CommandContext, ended: (code: number) => 
         .addOption(
           new Option('--budget <usd>', 'limit of the cost of the task with all its workers').argParser(parseUsd),
         )
+        .addOption(new Option('--max-cost <usd>', 'the same as --budget').argParser(parseUsd).conflicts(['budget']))
         .option('--approve', 'approve every tool call; the server must allow it')
         .option('--json', 'print every event as a line of JSON instead of the answer')
         .addOption(createServerOption())

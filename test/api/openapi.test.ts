@@ -218,6 +218,7 @@ describe('what is sent', () => {
       '/analytics/ledger?from=all',
       '/analytics/verified?from=all&group_by=check',
       `/analytics/quality?workspace_path=${server.workspace}`,
+      '/analytics/forecast',
     ]) {
       await ask('GET', path);
     }

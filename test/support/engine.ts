@@ -259,10 +259,12 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
     workspaces: options.still ? await readOnce(workspaces, workspace, config) : workspaces,
     library,
     recommender: learning?.recommender ?? null,
+    forecasts: learning?.forecasts ?? null,
     dayLimit: options.dayLimit ?? null,
     secrets: [],
     trees: createOwnTrees({ version: '0.0.0-test', id: () => 'alone', open: async () => 0 }),
   });
+  await learning?.forecasts.load();
   const loop = learning?.start() ?? null;
   let open = true;
   const abandon = () => {
@@ -273,6 +275,7 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
     if (!open) return;
     mcp?.stopWaiting();
     await drain(engine);
+    await learning?.forecasts.close();
     await loop?.close();
     abandon();
   };

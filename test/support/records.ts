@@ -57,6 +57,8 @@ export function sessionRecord(of: Source, over: Partial<SessionRecord> = {}): Se
     record_case: false,
     max_cost_pusd: null,
     on_reached: 'pause',
+    confirm_above_pusd: null,
+    confirm_above_workers: null,
     created_at: of.time.now,
     updated_at: of.time.now,
     ...over,
@@ -109,6 +111,8 @@ export function turnRecord(of: Source, session: SessionRecord, over: Partial<Tur
     concluded_at: null,
     conclusion_message_id: null,
     submitted_by: null,
+    shape_sig: null,
+    forecast: null,
     ...over,
   };
 }

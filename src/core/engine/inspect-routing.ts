@@ -6,8 +6,11 @@ import type { PatternConfig, PatternOutcome, Quality, StoredPattern } from '#pro
 import { fromPusd, type Usd } from '#protocol/money.ts';
 import type { PolicyEvaluation, Refusal } from '#protocol/route.ts';
 import type { Effort, Tier } from '#protocol/scalars.ts';
+import type { SessionRecord } from '#protocol/session.ts';
 import { NO_TOKENS } from '#protocol/usage.ts';
+import type { CostHistory } from '#protocol/what-if/forecast.ts';
 import { viewHistory } from '../policy/context/shown-history.ts';
+import { nameModel, signShape } from '../policy/learning/forecast.ts';
 import { listEfforts } from '../policy/registry/model-efforts.ts';
 import {
   type PolicyKind,
@@ -25,10 +28,10 @@ import { computeLeft, listLimits, readReserved, requireBudget } from './money/bu
 import { computeCeiling, resolvePricingId } from './money/call-price.ts';
 import { readVolatilePrompt, selectOfferedTools } from './prompt/model-input.ts';
 import { readPolicies, readRoutingFiles } from './routing/route-environment.ts';
-import { routeTurn } from './routing/route-turn.ts';
+import { type RoutedTurn, routeTurn } from './routing/route-turn.ts';
 import { readCheckpoints, readHistory } from './session/read-history.ts';
 import { buildSession, requireOpenTopLevelSession, resolveWorkspace } from './session/session-records.ts';
-import type { Engine, ModelCatalog, WorkspaceAccess } from './state/engine.ts';
+import type { CostHistories, Engine, ModelCatalog, WorkspaceAccess } from './state/engine.ts';
 import { type BudgetScope, forkMemory } from './state/memory.ts';
 import { type IntakeBlock, newUserMessage, prepareMessage } from './turn/incoming-message.ts';
 
@@ -209,6 +212,8 @@ interface CostEstimate {
   /** Reservation of the first call. Tool cycles are not included. */
   readonly cost_ceiling_usd: Usd;
   readonly fits_budget: boolean;
+  /** What earlier turns like it have cost with their workers; null without enough of them (21 §1). */
+  readonly history: CostHistory | null;
   readonly limits: readonly CoveringLimit[];
 }
 
@@ -230,7 +235,7 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
     newUserMessage(apart, session, { turn_id: turnId, content: message.content, now }),
   ];
   const toolset = await loadKnownToolset(apart, session);
-  const { decision, refusal, context, tools } = await routeTurn(apart, {
+  const { decision, refusal, context, tools, fingerprint } = await routeTurn(apart, {
     session,
     turn_id: turnId,
     history,
@@ -275,6 +280,7 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
     cost_floor_usd: fromPusd(least),
     cost_ceiling_usd: fromPusd(most),
     fits_budget: limits.every((l) => l.left >= most),
+    history: await findCostHistory(apart, session, { fingerprint, decision }),
     limits: limits.map((l) => ({
       scope: l.scope,
       limit_usd: fromPusd(l.limit),
@@ -283,6 +289,17 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
       remaining_usd: fromPusd(l.left),
     })),
   };
+}
+
+/** What earlier turns of this shape have cost on the chosen model. */
+async function findCostHistory(
+  { forecasts }: CostHistories,
+  { workspace_path, is_worker }: SessionRecord,
+  { fingerprint, decision }: Pick<RoutedTurn, 'fingerprint' | 'decision'>,
+): Promise<CostHistory | null> {
+  if (fingerprint === null || forecasts === null) return null;
+  const model = nameModel(decision.chosen_model, decision.chosen_effort);
+  return forecasts.read({ workspace_path, is_worker, shape_sig: signShape(fingerprint), model });
 }
 
 // The learned patterns of a workspace (12 §12.7).

@@ -242,6 +242,7 @@ export async function purgeSession(
   for (const worktree of worktrees) await withClosedTree(engine, worktree, () => discardTree(engine, worktree));
   const purged_session_count = await engine.journal.purge(session.id);
   engine.recommender?.forget(session.workspace_path);
+  await engine.forecasts?.refresh();
   return { id: session.id, ended_at: ended.ended_at, purged: true, purged_session_count };
 }
 

@@ -26,6 +26,7 @@ import { requireBudget } from './money/budget-limits.ts';
 import { requireOpenSession, requireOpenTopLevelSession, sessionEndedError } from './session/session-records.ts';
 import { takeOver, throwIfLost } from './state/concurrency.ts';
 import type { Engine, LiveSessions, Storage, TurnEngine } from './state/engine.ts';
+import { newDelegationTree } from './state/turn-run.ts';
 import { admitTurn } from './turn/admit-turn.ts';
 import { endOpenTurn } from './turn/end-turn.ts';
 import {
@@ -195,7 +196,7 @@ async function startTurn(engine: TurnEngine, session: SessionRecord, message: Re
     conclusion: createScope(),
     worker: null,
     clocks: [],
-    tree: { delegations: 0 },
+    tree: newDelegationTree(),
     caps: [],
     before: null,
     parent_event: null,

@@ -9,6 +9,7 @@ import type { Journal } from '../ports/journal-writer.ts';
 import type { Recommender } from '../ports/learned-turns.ts';
 import type { LiveBus, Published } from '../ports/live-bus.ts';
 import type { Logger } from '../ports/logger.ts';
+import { createForecastMemory, type ForecastMemory } from './forecast-memory.ts';
 import { deriveLessons, LEARNED_TYPES, type LearnDeps, type ObservedTurn, type Occasion } from './lessons.ts';
 import { createPatternMemory, type PatternMemory } from './pattern-memory.ts';
 
@@ -277,6 +278,7 @@ interface LearningDeps extends Omit<LoopDeps, 'maxOutcomes'> {
 
 interface Learning {
   readonly recommender: Recommender;
+  readonly forecasts: ForecastMemory;
   /** Call once, when the journal accepts commits. */
   start(): LearningLoop;
 }
@@ -285,6 +287,7 @@ export function createLearning(deps: LearningDeps): Learning {
   const { store, clock, alone } = deps;
   const memory = createPatternMemory(store, alone ? null : { clock, ms: READ_AGAIN_MS });
   return {
+    forecasts: createForecastMemory(deps),
     recommender: {
       recommend: async ({ workspace_path, fingerprint, config, is_worker }) => {
         const patterns = memory.peek(workspace_path) ?? (await memory.load(workspace_path));

@@ -22,6 +22,7 @@ import type { Quality } from '#protocol/learned-pattern.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import type { Effort, Tier } from '#protocol/scalars.ts';
 import type { Term } from '#protocol/usage.ts';
+import type { ForecastCheck } from '#protocol/what-if/forecast.ts';
 
 /** Question about one workspace; its path as it is stored. */
 export interface QualityQuery {
@@ -122,4 +123,6 @@ export interface Analytics {
   whatIf(query: WhatIfQuery, pricer: CallPricer): Promise<WhatIf & { readonly unpriced_calls: number }>;
   /** Which shapes of task a cheaper model does as well (07 §7.3). */
   quality(query: QualityQuery): Promise<Quality>;
+  /** How the newest forecasts compare with what their turns cost (21 §1). */
+  forecast(): Promise<ForecastCheck>;
 }

@@ -16,6 +16,7 @@ import type { Session, SessionRecord, SessionStatus } from '#protocol/session.ts
 import type { ToolCallStatus } from '#protocol/tool.ts';
 import type { Turn, TurnInputRecord, TurnRecord } from '#protocol/turn.ts';
 import type { SessionWorker, TrustedFile, TrustedText } from '#protocol/worker-definition.ts';
+import type { TreeCostReader } from './forecasts.ts';
 import type { ConfirmationRow, IdempotencyRow } from './journal-writer.ts';
 import type { PatternReader } from './learned-turns.ts';
 
@@ -120,6 +121,10 @@ export interface TurnReader {
   toolCall(id: string): Promise<ToolCallState | null>;
   /** Sums of the ledger for one turn. */
   totals(turnId: TurnId): Promise<TurnTotals>;
+  /** The session's first turn. */
+  first(sessionId: SessionId): Promise<TurnRecord | null>;
+  /** Money of the workers that the turn opened, and of those below them. */
+  workersCost(sessionId: SessionId, turnId: TurnId): Promise<Pusd>;
 }
 
 export interface TurnTotals {
@@ -361,6 +366,7 @@ export interface Store {
   readonly calls: CallReader;
   readonly comparisons: ComparisonReader;
   readonly patterns: PatternReader;
+  readonly treeCosts: TreeCostReader;
   idempotency(method: string, path: string, tokenHash: string, key: string): Promise<IdempotencyRow | null>;
   /** Session, messages, open approvals and workers of one moment (06 §4.1). */
   snapshot(

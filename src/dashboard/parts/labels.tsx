@@ -158,13 +158,34 @@ function chooseTone(share: number): Tone {
   return 'ok';
 }
 
-/** How much of a limit is spent. */
-export function BudgetBar({ spent, limit }: { readonly spent: string; readonly limit: string }) {
+/** Where the running turn is expected to end: in half of the earlier turns like it, and in nine of ten. */
+export interface BudgetMarks {
+  readonly p50: string;
+  readonly p90: string;
+}
+
+/** How much of a limit is spent. Marks stand where the running turn is expected to end. */
+export function BudgetBar(props: {
+  readonly spent: string;
+  readonly limit: string;
+  readonly marks?: BudgetMarks | null | undefined;
+}) {
+  const { spent, limit, marks = null } = props;
   const share = computeShare(spent, limit);
+  const expected =
+    marks === null
+      ? ''
+      : `; the running turn is expected to end at ${exactUsd(marks.p50)} (9 of 10: ${exactUsd(marks.p90)})`;
   return (
-    <span class="budget" title={`${exactUsd(spent)} of ${exactUsd(limit)} spent`}>
+    <span class="budget" title={`${exactUsd(spent)} of ${exactUsd(limit)} spent${expected}`}>
       <span class="budget-track">
         <span class={`budget-fill ${chooseTone(share)}`} style={{ width: `${share * 100}%` }} />
+        {marks !== null && (
+          <>
+            <span class="budget-mark" data-mark="p50" style={{ left: `${computeShare(marks.p50, limit) * 100}%` }} />
+            <span class="budget-mark" data-mark="p90" style={{ left: `${computeShare(marks.p90, limit) * 100}%` }} />
+          </>
+        )}
       </span>
       <span class="number quiet">{exactUsd(limit)}</span>
     </span>

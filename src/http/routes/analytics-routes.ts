@@ -34,6 +34,7 @@ import { isoTime } from '#protocol/clock.ts';
 import { type Issue, validationError } from '#protocol/errors.ts';
 import type { Result } from '#protocol/result.ts';
 import { WorkspacePathSchema } from '#protocol/scalars.ts';
+import { ForecastCheckSchema } from '#protocol/what-if/forecast.ts';
 import type { HttpApp } from '../http-app.ts';
 import { operation } from '../operation.ts';
 
@@ -258,6 +259,23 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
       const { unpriced_calls: _, ...answer } = report;
       return reply.send({ ...envelope(window, warnings), ...answer });
     },
+  );
+
+  app.get(
+    '/analytics/forecast',
+    {
+      schema: {
+        querystring: z.strictObject({}),
+        ...operation({
+          id: 'getForecastCheck',
+          tag: 'analytics',
+          summary: 'Compare the newest 200 forecasts with what their turns cost.',
+          results: { 200: ForecastCheckSchema },
+          errors: ['validation_error'],
+        }),
+      },
+    },
+    async (_request, reply) => reply.send(await analytics.forecast()),
   );
 
   function envelope({ from, to }: TimeWindow, warnings: readonly string[]) {

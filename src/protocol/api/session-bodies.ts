@@ -24,6 +24,7 @@ import { SessionSchema } from '../session.ts';
 import { plainText } from '../text/plain-text.ts';
 import { TurnSchema, UserScoreSchema } from '../turn.ts';
 import { billFields, UsageSchema } from '../usage.ts';
+import { CostHistorySchema } from '../what-if/forecast.ts';
 import { WorkerNameSchema } from '../worker-definition.ts';
 
 const PRINTABLE = /^[\x20-\x7e]{1,200}$/;
@@ -109,6 +110,8 @@ export const EstimateTurnReply = z.object({
   cost_floor_usd: UsdSchema,
   cost_ceiling_usd: UsdSchema,
   fits_budget: z.boolean(),
+  /** What earlier turns like it have cost with their workers; null without enough of them. */
+  history: CostHistorySchema.nullable(),
   limits: z.array(
     z.object({
       scope: z.enum(['session', 'delegation', 'day']),

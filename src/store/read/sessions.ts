@@ -1,11 +1,12 @@
 // Sessions: records for the engine, wire objects with their derived fields for clients (01 §7.1).
 
 import type { SessionStamp } from '#core/policy/journal/prepare.ts';
+import { raiseToSpent } from '#core/policy/learning/forecast.ts';
 import { firstLine, type SessionFacts, type Spent, sessionView } from '#core/policy/session/session-view.ts';
 import type { SessionReader } from '#core/ports/store-reader.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { SessionId } from '#protocol/ids.ts';
-import type { Pusd } from '#protocol/money.ts';
+import { type Pusd, sumPusd } from '#protocol/money.ts';
 import type { Session, SessionRecord, Waiting } from '#protocol/session.ts';
 import { compareText } from '#protocol/text/compare-text.ts';
 import type { TurnRecord, TurnStatus } from '#protocol/turn.ts';
@@ -15,7 +16,7 @@ import type { CachedSession, ReadCaches } from './caches.ts';
 import { type ReadDatabase, type Reads, toPage } from './read-database.ts';
 import { findSessions, SELECT_SESSIONS } from './session-search.ts';
 import type { Spend } from './spend.ts';
-import { parseAnswerText } from './turns.ts';
+import { parseAnswerText, WORKERS_OF_TURN } from './turns.ts';
 
 // The open calls and approvals that the turns of a tree wait for, from rows alone (20 §6).
 
@@ -128,7 +129,7 @@ export const BY_ID = `${SELECT_SESSIONS} WHERE s.id = ?`;
 /** With the limit of the last budget warning. */
 export const KNOWN = `SELECT *, ${LIMIT_AS_TEXT}, CAST(budget_warned_pusd AS TEXT) AS warned_text FROM sessions WHERE id = ?`;
 export type KnownRow = SessionRow & { readonly warned_text: string | null };
-export const OPEN_TURN = `SELECT id, status FROM turns WHERE session_id = ? AND ${TURN_IS_OPEN}`;
+export const OPEN_TURN = `SELECT id, status, forecast_json FROM turns WHERE session_id = ? AND ${TURN_IS_OPEN}`;
 export const DELEGATION = `SELECT ${LIMIT_AS_TEXT}, request_json FROM delegations WHERE worker_session_id = ?`;
 export const DESCENDANTS = `${WITH_TREE} SELECT id FROM tree WHERE depth > 0 ORDER BY depth DESC, id`;
 export const LINEAGE = `
@@ -142,6 +143,7 @@ export const ACTIVE_TURNS = `SELECT count(*) AS n FROM turns WHERE ${TURN_IS_OPE
 export const LAST_TURN = `
   SELECT id, status, chosen_model, chosen_effort AS last_effort, provider, error_code, error_class, error_message, retryable, ended_at
   FROM turns WHERE session_id = ? ORDER BY id DESC LIMIT 1`;
+type OpenTurnRow = NonNullable<SessionFacts['open_turn']> & { readonly forecast_json: string | null };
 type LastTurnRow = Pick<
   TurnRecord,
   'id' | 'status' | 'chosen_model' | 'provider' | 'error_code' | 'error_class' | 'error_message' | 'ended_at'
@@ -237,13 +239,23 @@ export function createSessionReader(reads: Reads, { spend, cache, together }: Se
     return { last_model, last_effort, failure: describeFailure(turn) };
   }
 
+  const ids = (rows: readonly { readonly id: SessionId }[]) => rows.map(({ id }) => id);
+
+  /** The forecast of a running turn: at least what it has cost with its workers. */
+  async function readForecast(id: string, open: OpenTurnRow): Promise<SessionFacts['forecast']> {
+    if (open.forecast_json === null) return null;
+    const workers = await all<{ id: SessionId }>(WORKERS_OF_TURN, id, open.id);
+    const [own, below] = await Promise.all([spend.sumTurn(open.id), spend.sumSubtrees(ids(workers))]);
+    return raiseToSpent(JSON.parse(open.forecast_json), sumPusd([own.cost_pusd, below]));
+  }
+
   async function viewSession(row: SessionRow): Promise<Session> {
     const record = sessionRecord(row);
     const { is_worker: isWorker } = record;
     const delegation = isWorker ? await get<DelegationRow>(DELEGATION, row.id) : undefined;
     const [own, open, others, last, descendants, title] = await Promise.all([
       spend.sumSession(row.id),
-      get<NonNullable<SessionFacts['open_turn']>>(OPEN_TURN, row.id),
+      get<OpenTurnRow>(OPEN_TURN, row.id),
       isWorker ? spend.sumDescendants(row.id) : spend.sumTree(row.id),
       readLastTurn(record),
       get<SessionFacts['descendants']>(isWorker ? WORKERS_BELOW : WORKERS_OF_TREE, row.id),
@@ -251,7 +263,7 @@ export function createSessionReader(reads: Reads, { spend, cache, together }: Se
     ]);
     return sessionView(record, {
       owner_name: row.person_name ?? null,
-      open_turn: open ?? null,
+      open_turn: open === undefined ? null : { id: open.id, status: open.status },
       own,
       workers: isWorker ? others : subtractOwn(others, own),
       ...last,
@@ -260,9 +272,9 @@ export function createSessionReader(reads: Reads, { spend, cache, together }: Se
       title,
       // A worker runs only under a turn that is open.
       waiting_on: open === undefined ? [] : await waitingOn(row),
+      forecast: open === undefined ? null : await readForecast(row.id, open),
     });
   }
-  const ids = (rows: readonly { readonly id: SessionId }[]) => rows.map(({ id }) => id);
   const countRows = async (text: string, ...values: unknown[]) => (await get<{ n: number }>(text, ...values))?.n ?? 0;
 
   return {

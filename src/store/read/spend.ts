@@ -3,7 +3,7 @@
 import { DAY_MS, HOUR_MS } from '#core/policy/analytics/rollup.ts';
 import type { Spent } from '#core/policy/session/session-view.ts';
 import type { SpendReader, TurnTotals } from '#core/ports/store-reader.ts';
-import type { Pusd } from '#protocol/money.ts';
+import { type Pusd, sumPusd } from '#protocol/money.ts';
 import { SIMULATED_PROVIDER } from '#protocol/text/simulated.ts';
 import { TOKEN_COUNTS } from '../schema/rollups.ts';
 import { sumIntegers, WITH_TREE } from '../schema/words.ts';
@@ -75,6 +75,8 @@ export interface Spend {
   sumTree(rootSessionId: string): Promise<Spent>;
   /** Descendants of a session that need not be a root. */
   sumDescendants(sessionId: string): Promise<Spent>;
+  /** Sessions with everything below them. */
+  sumSubtrees(sessionIds: readonly string[]): Promise<Pusd>;
   sumTurn(turnId: string): Promise<TurnTotals>;
   /** Calls of one session as the ledger has them. */
   calls(sessionId: string): Promise<TurnTotals>;
@@ -84,10 +86,16 @@ export interface Spend {
 export function createSpend({ get, getExact }: Reads): Spend {
   const spent = (text: string) => async (id: string) => toSpent((await getExact<SpentRow>(text, id))!);
   const totals = (text: string) => async (id: string) => toTurnTotals((await getExact<SumsRow>(text, id))!);
+  const sumSession = spent(OF_SESSION);
+  const sumDescendants = spent(OF_DESCENDANTS);
   return {
-    sumSession: spent(OF_SESSION),
+    sumSession,
     sumTree: spent(OF_TREE),
-    sumDescendants: spent(OF_DESCENDANTS),
+    sumDescendants,
+    sumSubtrees: async (ids) => {
+      const sums = await Promise.all(ids.flatMap((id) => [sumSession(id), sumDescendants(id)]));
+      return sumPusd(sums.map(({ cost_pusd }) => cost_pusd));
+    },
     sumTurn: totals(OF_TURN),
     calls: totals(CALLS),
     lastCall: async (id) => (await get<LastCall>(LAST_CALL, id)) ?? null,
@@ -99,10 +107,7 @@ export function createSpendReader({ getExact }: Reads, spend: Spend): SpendReade
     (await getExact<{ pusd: bigint }>(text, ...values))!.pusd;
   return {
     sumSession: async (sessionId) => (await spend.sumSession(sessionId)).cost_pusd,
-    sumSubtree: async (sessionId) => {
-      const [own, below] = await Promise.all([spend.sumSession(sessionId), spend.sumDescendants(sessionId)]);
-      return (own.cost_pusd + below.cost_pusd) as Pusd;
-    },
+    sumSubtree: (sessionId) => spend.sumSubtrees([sessionId]),
     sumTree: async (rootSessionId) => (await spend.sumTree(rootSessionId)).cost_pusd,
     sumCaller: async (caller, from) => (await getExact<{ pusd: Pusd }>(OF_CALLER, from / HOUR_MS, caller))!.pusd,
     sumOwner: async (owner, from) => (await getExact<{ pusd: Pusd }>(OF_OWNER, owner, from / DAY_MS))!.pusd,

@@ -17,6 +17,7 @@ import { createPeopleReader } from './people.ts';
 import type { ReadDatabase, Reads } from './read-database.ts';
 import { createSessionReader } from './sessions.ts';
 import { createSpend, createSpendReader, type Spend } from './spend.ts';
+import { createTreeCostReader } from './tree-costs.ts';
 import { createMessageReader, createTurnReader } from './turns.ts';
 
 const PRICE_VERSION =
@@ -97,6 +98,7 @@ function createReaders(
     comparisons: createComparisonReader(reads),
     patterns: createPatternReader(reads),
     people: createPeopleReader(reads),
+    treeCosts: createTreeCostReader(reads),
     workers: {
       get: async (root, name) => {
         const row = await reads.get<WorkerRow>(WORKER, root, name);

@@ -43,6 +43,7 @@ const SHOWN = `SELECT turns.*, ${selectPersonName('turns.submitted_by')} FROM tu
 const BY_ID = `${SHOWN} WHERE session_id = ? AND id = ?`;
 const OPEN = `SELECT * FROM turns WHERE session_id = ? AND ${TURN_IS_OPEN}`;
 const PAGE = `${SHOWN} WHERE session_id = ? AND id < ? ORDER BY id DESC LIMIT ?`;
+const FIRST = 'SELECT * FROM turns WHERE session_id = ? ORDER BY id LIMIT 1';
 const COUNT = 'SELECT count(*) AS n FROM turns WHERE session_id = ?';
 const ALL_OPEN = `${OPEN_WITH_SESSION} ${DEEPEST_FIRST}`;
 const OPEN_OF_TREE = `${OPEN_WITH_SESSION} AND s.root_session_id = ? ${DEEPEST_FIRST}`;
@@ -55,7 +56,8 @@ const RESULTS = `SELECT e.id AS delivery_id, e.created_at AS closed_at, d.*, ${L
   FROM deliveries e JOIN delegations d ON d.worker_session_id = e.worker_session_id
   WHERE e.turn_id = ? AND e.delivered_at IS NULL ORDER BY e.id`;
 const ANSWERS = "SELECT content_json FROM messages WHERE turn_id = ? AND role = 'assistant' ORDER BY id DESC";
-const WORKERS = `SELECT worker_session_id AS id FROM delegations
+/** Workers that a turn opened. */
+export const WORKERS_OF_TURN = `SELECT worker_session_id AS id FROM delegations
   WHERE parent_session_id = ? AND parent_turn_id = ? AND worker_session_id IS NOT NULL ORDER BY worker_session_id`;
 /** A worker's output belongs to its last turn. */
 const HANDED_BACK = `SELECT output_json FROM delegations WHERE worker_session_id = ? AND status = 'completed'
@@ -105,7 +107,7 @@ interface TurnFacts {
   /** In the order in which they came. */
   readonly inputs: readonly TurnInput[];
   readonly workers: readonly SessionId[];
-  readonly workers_cost: bigint;
+  readonly workers_cost: Pusd;
   /** Of an open turn. */
   readonly settled_calls: number;
   /** Of an ended turn. */
@@ -114,7 +116,8 @@ interface TurnFacts {
 }
 
 function turnView(row: TurnRow, { totals, workers, workers_cost, settled_calls, output, ...facts }: TurnFacts): Turn {
-  const { tools, resume_attempts, concluded_at, conclusion_message_id, submitted_by, ...turn } = turnRecord(row);
+  const { tools, resume_attempts, concluded_at, conclusion_message_id, submitted_by, shape_sig, forecast, ...turn } =
+    turnRecord(row);
   const open = isOpen(row);
   return {
     ...turn,
@@ -126,7 +129,7 @@ function turnView(row: TurnRow, { totals, workers, workers_cost, settled_calls, 
     total_cache_creation_input_tokens: totals.cache_creation_input_tokens,
     total_output_tokens: totals.output_tokens,
     total_cost_usd: fromPusd(totals.cost_pusd),
-    workers_cost_usd: fromPusd(workers_cost as Pusd),
+    workers_cost_usd: fromPusd(workers_cost),
     started_at: isoTime(turn.started_at),
     ended_at: isoOrNull(turn.ended_at),
     output: open ? null : output,
@@ -167,23 +170,20 @@ export function createTurnReader({ all, get }: Reads, spend: Spend): TurnReader 
     return parseBudgetRefusal(last?.payload_json);
   }
 
-  async function sumCost(workers: readonly SessionId[]): Promise<bigint> {
-    const sums = await Promise.all(workers.flatMap((id) => [spend.sumSession(id), spend.sumDescendants(id)]));
-    return sums.reduce((sum, { cost_pusd }) => sum + cost_pusd, 0n);
-  }
+  const listOpened = async (sessionId: string, turnId: string) =>
+    (await all<{ id: SessionId }>(WORKERS_OF_TURN, sessionId, turnId)).map(({ id }) => id);
 
   async function viewTurn(row: TurnRow): Promise<Turn> {
     const open = isOpen(row);
-    const [totals, inputs, opened, settled_calls, output, budget_refusal] = await Promise.all([
+    const [totals, inputs, workers, settled_calls, output, budget_refusal] = await Promise.all([
       spend.sumTurn(row.id),
       listUnread(row.id),
-      all<{ id: SessionId }>(WORKERS, row.session_id, row.id),
+      listOpened(row.session_id, row.id),
       open ? countRows(SETTLED_CALLS, row.id) : 0,
       open ? null : readOutput(row),
       readRefusal(row),
     ]);
-    const workers = opened.map(({ id }) => id);
-    const workers_cost = await sumCost(workers);
+    const workers_cost = await spend.sumSubtrees(workers);
     return turnView(row, { totals, inputs, workers, workers_cost, settled_calls, output, budget_refusal });
   }
   const recordOrNull = (row: TurnRow | undefined) => (row === undefined ? null : turnRecord(row));
@@ -202,6 +202,7 @@ export function createTurnReader({ all, get }: Reads, spend: Spend): TurnReader 
       const page = toPage(rows, limit, (row) => row.id, viewTurn);
       return { rows: await Promise.all(page.rows), next: page.next };
     },
+    first: async (sessionId) => recordOrNull(await get<TurnRow>(FIRST, sessionId)),
     count: (sessionId) => countRows(COUNT, sessionId),
     allOpen: async (root) =>
       (root === undefined ? await all<TurnRow>(ALL_OPEN) : await all<TurnRow>(OPEN_OF_TREE, root)).map(turnRecord),
@@ -213,6 +214,7 @@ export function createTurnReader({ all, get }: Reads, spend: Spend): TurnReader 
       return toolCallState(row);
     },
     totals: (turnId) => spend.sumTurn(turnId),
+    workersCost: async (sessionId, turnId) => spend.sumSubtrees(await listOpened(sessionId, turnId)),
   };
 }
 

@@ -85,6 +85,8 @@ export const sessions = sqliteTable(
     forked_from_message_id: text(),
     has_workspace: integer().notNull().default(1),
     record_case: integer().notNull().default(0),
+    confirm_above_usd: text(),
+    confirm_above_workers: integer(),
   },
   (t) => [
     index('sessions_parent').on(t.parent_session_id).where(sql`parent_session_id IS NOT NULL`),
@@ -146,6 +148,8 @@ export const turns = sqliteTable(
     concluded_at: integer(),
     conclusion_message_id: text(),
     submitted_by: text(),
+    shape_sig: text(),
+    forecast_json: text(),
   },
   (t) => [
     index('turns_session').on(t.session_id, t.id),

@@ -162,6 +162,28 @@ export const delegation_attempts = sqliteTable(
   ],
 );
 
+/** What turns cost with all their workers, and what delegations did: the history of forecasts (21 §1). */
+export const tree_costs = sqliteTable(
+  'tree_costs',
+  {
+    // The turn, or the worker's session.
+    id: text().primaryKey().notNull(),
+    workspace_path: text().notNull(),
+    is_worker: integer().notNull(),
+    shape_sig: text().notNull(),
+    model: text().notNull(),
+    cost_pusd: integer().notNull(),
+    // Of a turn that had one.
+    forecast_json: text(),
+    ended_at: integer().notNull(),
+  },
+  (t) => [
+    index('tree_costs_shape').on(t.shape_sig, t.model, t.is_worker, t.ended_at),
+    index('tree_costs_newest').on(t.ended_at),
+    check('tree_costs_worker', sql`is_worker IN (0, 1)`),
+  ],
+);
+
 export const pattern_fingerprints = sqliteTable(
   'pattern_fingerprints',
   {

@@ -10,7 +10,7 @@ import type { DelegationRecord, DeliveryRecord } from '#protocol/delegate.ts';
 import type { AnyEvent } from '#protocol/event.ts';
 import { NO_CHANGES, type WorkerChanges, type WorktreeRecord } from '#protocol/file-change.ts';
 import type { Message, StoredMessage } from '#protocol/message.ts';
-import type { Pusd } from '#protocol/money.ts';
+import { type Pusd, toPusdOrNull } from '#protocol/money.ts';
 import { toPersonRef } from '#protocol/people/person.ts';
 import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import type { SessionRecord } from '#protocol/session.ts';
@@ -73,6 +73,7 @@ export function sessionRecord(row: SessionRow): SessionRecord {
     worker_definition_json,
     max_cost_text,
     budget_warned_pusd,
+    confirm_above_usd,
     person_name: _,
     ...rest
   } = row;
@@ -85,13 +86,15 @@ export function sessionRecord(row: SessionRow): SessionRecord {
     allow_workers: parsedOrNull(allow_workers_json),
     worker_definition: parsedOrNull(worker_definition_json),
     max_cost_pusd: pusdOrNull(max_cost_text),
+    confirm_above_pusd: toPusdOrNull(confirm_above_usd),
   } as SessionRecord;
 }
 
 export function turnRecord(row: TurnRow): TurnRecord {
-  const { tools_json, fingerprint_json, user_score_json, person_name: _, ...rest } = row;
+  const { tools_json, fingerprint_json, user_score_json, forecast_json, person_name: _, ...rest } = row;
   return {
     ...rest,
+    forecast: parsedOrNull(forecast_json),
     retryable: row.retryable === null ? null : row.retryable === 1,
     tools: parseColumn(tools_json),
   } as TurnRecord;

@@ -97,6 +97,18 @@ function kindColumns(checkpoint: Checkpoint) {
   return { message_ids_json: null, ...checkpoint };
 }
 
+const COST_COLUMNS = [
+  'id',
+  'workspace_path',
+  'is_worker',
+  'shape_sig',
+  'model',
+  'cost_pusd',
+  'forecast_json',
+  'ended_at',
+] as const;
+
+const insertCost = insertRow('tree_costs', COST_COLUMNS);
 const insertCheckpoint = insertRow('compaction_checkpoints', CHECKPOINT_COLUMNS);
 const insertWorker = insertRow('worker_definitions', WORKER_COLUMNS);
 const insertKey = insertRow('idempotency_keys', KEY_COLUMNS);
@@ -104,6 +116,7 @@ const insertKey = insertRow('idempotency_keys', KEY_COLUMNS);
 type Kinds =
   | 'checkpoint.insert'
   | 'meta.set'
+  | 'tree_cost.insert'
   | 'idempotency.insert'
   | `worktree.${string}`
   | 'attempt.put'
@@ -112,6 +125,8 @@ type Kinds =
 
 const otherWrites: Appliers<Extract<keyof Appliers, Kinds>> = {
   'checkpoint.insert': ({ checkpoint }, { tx }) => insertCheckpoint(tx, checkpointRow(checkpoint)),
+  'tree_cost.insert': ({ cost: { forecast, is_worker, ...cost } }, { tx }) =>
+    insertCost(tx, { ...cost, is_worker: bit(is_worker), forecast_json: json(forecast) }),
   'worker.insert': ({ worker }, { tx }) => insertWorker(tx, { ...worker, edited_by_user: bit(worker.edited_by_user) }),
   'trusted_file.put': ({ file }, { tx }) => tx.run(PUT_TRUSTED_FILE, file),
   'trusted_file.remove': (write, { tx }) => tx.run(REMOVE_TRUSTED_FILE, write),

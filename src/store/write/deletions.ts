@@ -25,6 +25,8 @@ const DELETIONS = [
   ['idempotency_keys', 'session_id {in_list}'],
   ['turn_inputs', 'session_id {in_list}'],
   ['messages', 'session_id {in_list}'],
+  ['tree_costs', 'id IN (SELECT id FROM turns WHERE session_id {in_list})'],
+  ['tree_costs', 'id {in_list}'],
   ['turns', 'session_id {in_list}'],
   ['sessions', 'id {in_list}'],
 ].map(([table, where]) => `DELETE FROM ${table} WHERE ${where}`);

@@ -2,6 +2,7 @@
 
 import { checkSessionLinks, type ParentLinks } from '#core/policy/journal/conditions.ts';
 import { JournalConflict } from '#core/ports/journal-writer.ts';
+import { fromPusdOrNull } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { bit, json } from '../schema/words.ts';
 import { type Appliers, insertRow, type Step } from './transaction.ts';
@@ -46,6 +47,8 @@ export const COLUMNS = [
   'forked_from_message_id',
   'has_workspace',
   'record_case',
+  'confirm_above_usd',
+  'confirm_above_workers',
 ] as const;
 
 export function sessionRow(session: SessionRecord) {
@@ -57,6 +60,7 @@ export function sessionRow(session: SessionRecord) {
     record_case: bit(session.record_case),
     allow_workers_json: json(session.allow_workers),
     worker_definition_json: json(session.worker_definition),
+    confirm_above_usd: fromPusdOrNull(session.confirm_above_pusd),
   };
 }
 

@@ -42,6 +42,8 @@ export const TURN_COLUMNS = [
   'concluded_at',
   'conclusion_message_id',
   'submitted_by',
+  'shape_sig',
+  'forecast_json',
 ] as const;
 export const MESSAGE_COLUMNS = [
   'id',
@@ -110,9 +112,15 @@ export const SETTLE_CALL = `
 export const ANSWER_CALL = 'UPDATE tool_calls SET result_message_id = @result_message_id WHERE id = @id';
 export const CALL_ANSWERED = 'SELECT session_id, message_id, result_message_id FROM tool_calls WHERE id = ?';
 
-export function turnRow({ retryable, ...turn }: TurnRecord, fingerprint: Fingerprint | null) {
+export function turnRow({ retryable, forecast, ...turn }: TurnRecord, fingerprint: Fingerprint | null) {
   const shape = fingerprint === null ? null : toStoredFingerprint(fingerprint);
-  return { ...turn, retryable: bit(retryable), tools_json: json(turn.tools), fingerprint_json: json(shape) };
+  return {
+    ...turn,
+    retryable: bit(retryable),
+    tools_json: json(turn.tools),
+    fingerprint_json: json(shape),
+    forecast_json: json(forecast),
+  };
 }
 
 /** The row of a message, the message as readers return it, and the length of its texts. */

@@ -45,7 +45,7 @@ test('a missing folder is created, and the file has every table of the model, al
   const tables = await world.rows(
     "SELECT name, strict, wr FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite_%'",
   );
-  expect(tables).toHaveLength(33);
+  expect(tables).toHaveLength(38);
   expect(tables.filter((table) => table.strict !== 1n)).toEqual([]);
   expect(
     tables

@@ -1,5 +1,6 @@
 // Closes a delegation: its worker's session ends, its record gets the outcome, one `delegate.*` event is published (04 §5.4).
 import { type DelegateOutcome, reportTreeChanges, summariseChanges } from '#core/policy/delegation/worker-outcome.ts';
+import { nameModel } from '#core/policy/learning/forecast.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
 import type { WorkerUsage } from '#core/ports/store-reader.ts';
 import type { Cancelled } from '#protocol/abort.ts';
@@ -9,6 +10,7 @@ import { type CheckReport, NO_CHANGES, type WorkerChanges } from '#protocol/file
 import type { ToolUseId, TurnId } from '#protocol/ids.ts';
 import { fromPusd } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
+import type { TreeCost } from '#protocol/what-if/forecast.ts';
 import { forgetLimit } from '../money/budget-limits.ts';
 import {
   type DelegationEngine,
@@ -92,8 +94,11 @@ export async function closeDelegation(
         created_at: at,
       },
     });
+  const cost = outcome.success && session ? await readWorkerCost(engine, session, at) : null;
+  if (cost !== null) writes.push({ kind: 'tree_cost.insert', cost });
   emit.push(draftClosingEvent(engine, spawned, outcome, { message, used, seconds, changes }));
   await engine.journal.commit({ writes, emit });
+  if (cost !== null) engine.forecasts?.add(cost);
   forgetLimit(engine, 'delegation', delegation.tool_use_id);
   if (session) {
     engine.starts.delete(session.id);
@@ -110,6 +115,19 @@ export async function closeDelegation(
     tool_call_count: used?.tool_call_count ?? 0,
   };
   return { usage, changes };
+}
+
+/** What the worker cost with everything below it, by the shape of its first turn; null where nothing is learned of it (21 §1). */
+async function readWorkerCost(
+  { store }: Pick<Storage, 'store'>,
+  { id, workspace_path }: SessionRecord,
+  ended_at: number,
+): Promise<TreeCost | null> {
+  const { shape_sig = null, chosen_model = null, chosen_effort = null } = (await store.turns.first(id)) ?? {};
+  if (shape_sig === null || chosen_model === null) return null;
+  const cost_pusd = await store.spend.sumSubtree(id);
+  const model = nameModel(chosen_model, chosen_effort);
+  return { id, workspace_path, is_worker: true, shape_sig, model, cost_pusd, forecast: null, ended_at };
 }
 
 async function readChanges(

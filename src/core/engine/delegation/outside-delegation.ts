@@ -17,6 +17,7 @@ import { sessionEndedError } from '../session/session-records.ts';
 import { FAULT, Interrupted, throwIfLost } from '../state/concurrency.ts';
 import type { Caller, OutsideCall } from '../state/delegation-runs.ts';
 import type { DelegationEngine, Runtime, WorkspaceAccess } from '../state/engine.ts';
+import { newDelegationTree } from '../state/turn-run.ts';
 import { endUnfinishedDelegation } from './close-delegation.ts';
 import { isWorkerRunning } from './continue-worker.ts';
 import { InvalidOptions, resolveNamedRequest } from './resolve-named-request.ts';
@@ -46,7 +47,7 @@ export async function createOutsideCaller(
     scope,
     signal: scope.signal,
     clocks: [],
-    tree: { delegations: 0 },
+    tree: newDelegationTree(),
     caps: [],
     call_event_id: null,
     turn: null,

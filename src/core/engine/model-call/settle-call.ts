@@ -52,13 +52,13 @@ export async function settleSuccess(engine: ModelCallEngine, call: Call): Promis
   const tally = addToTally(run.tally, charged.usage, charged.cost);
   const stopReason = findTurnEnd(call, message, complete.stop_reason);
   let ending = stopReason && ({ status: 'completed', stop_reason: stopReason } as const);
-  const store = () => {
+  const store = async () => {
     const closing = ending && buildTurnEnd(engine, { ...run, tally, final_message_id: message.id }, ending, 0);
-    return engine.journal.commit({
+    const stored = await engine.journal.commit({
       writes: [
         ...messageWrites(engine, call, message, 'pending'),
         ...invalidInputWrites(engine, settled),
-        ...(closing ? [closing.write] : []),
+        ...(closing?.writes ?? []),
       ],
       emit: [
         messageCompleteDelta(engine, call, complete, { stop: complete.stop_reason, usage: charged.usage }),
@@ -72,6 +72,8 @@ export async function settleSuccess(engine: ModelCallEngine, call: Call): Promis
         ...(closing ? [closing.event] : []),
       ],
     });
+    if (closing?.cost) engine.forecasts?.add(closing.cost);
+    return stored;
   };
   const events = await store().catch((error: unknown) => {
     if (!isInputsWaiting(error)) throw error;

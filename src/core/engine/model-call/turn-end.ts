@@ -1,15 +1,17 @@
 // Builds the end of a turn: its row and its one terminal event. Every end of every turn is built here.
 
 import { DAY_MS } from '#core/policy/analytics/rollup.ts';
+import { nameModel } from '#core/policy/learning/forecast.ts';
 import type { TurnOutcome, Write } from '#core/ports/journal-writer.ts';
 import type { Cancelled } from '#protocol/abort.ts';
 import type { LlmCallCompleted } from '#protocol/event/turn-events.ts';
 import { type AnyEvent, draft, type EventDraft } from '#protocol/event.ts';
 import { type SessionId, type TurnId, ulidFloor, ulidTime } from '#protocol/ids.ts';
-import { fromPusd } from '#protocol/money.ts';
+import { fromPusd, sumPusd } from '#protocol/money.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnErrorCode, TurnStopReason } from '#protocol/turn.ts';
+import type { TreeCost } from '#protocol/what-if/forecast.ts';
 import { closeOpenApprovals } from '../approval/approve-call.ts';
 import { type Delegations, type Runtime, type Storage, safeText } from '../state/engine.ts';
 import type { TurnBase, TurnCounts, TurnPlan, TurnProgress } from '../state/turn-run.ts';
@@ -104,16 +106,11 @@ export type Ending =
     };
 
 /**
- * The write and the event that end the turn, for one batch.
+ * The writes and the event that end the turn, for one batch.
  * @param run its figures as they are once that batch is stored
  * @param unread messages for the turn that it has not read
  */
-export function buildTurnEnd(
-  engine: Runtime,
-  run: TurnBase,
-  ending: Ending,
-  unread: number,
-): { readonly write: Write; readonly event: EventDraft } {
+export function buildTurnEnd(engine: Runtime, run: TurnBase, ending: Ending, unread: number): TurnEnding {
   const seconds = Math.max(0, Math.round(engine.clock.monotonic() - run.started_monotonic) / 1000);
   const outcome: TurnOutcome = {
     status: ending.status,
@@ -135,9 +132,40 @@ export function buildTurnEnd(
     final_message_id: run.final_message_id,
     ended_at: engine.clock.now(),
   };
+  const cost = describeTreeCost(run, outcome);
   return {
-    write: { kind: 'turn.end', turn_id: run.turn.id, session_id: run.session.id, outcome, unread_inputs: unread },
+    writes: [
+      { kind: 'turn.end', turn_id: run.turn.id, session_id: run.session.id, outcome, unread_inputs: unread },
+      ...(cost === null ? [] : [{ kind: 'tree_cost.insert' as const, cost }]),
+    ],
     event: terminalEvent(run, ending, outcome, unread),
+    cost,
+  };
+}
+
+interface TurnEnding {
+  readonly writes: readonly Write[];
+  readonly event: EventDraft;
+  /** What the turn cost with its workers, for the forecasts of later ones; null for a turn that teaches nothing. */
+  readonly cost: TreeCost | null;
+}
+
+/** Of a completed top-level turn; its workers have ended before it (21 §1). */
+function describeTreeCost(
+  { session, turn, tally, tree }: TurnBase,
+  { status, ended_at }: TurnOutcome,
+): TreeCost | null {
+  const { shape_sig, chosen_model, chosen_effort, forecast } = turn;
+  if (status !== 'completed' || session.is_worker || shape_sig === null || chosen_model === null) return null;
+  return {
+    id: turn.id,
+    workspace_path: session.workspace_path,
+    is_worker: false,
+    shape_sig,
+    model: nameModel(chosen_model, chosen_effort),
+    cost_pusd: sumPusd([tally.cost_pusd, tree.workers_pusd]),
+    forecast,
+    ended_at,
   };
 }
 

@@ -119,7 +119,7 @@ interface TurnToRoute extends TurnToShape {
   readonly now: number;
 }
 
-interface RoutedTurn {
+export interface RoutedTurn {
   readonly decision: RouteDecision;
   readonly facts: RouteFacts;
   /** The error of a refused decision; null when a model was chosen. */

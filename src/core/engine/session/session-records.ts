@@ -117,6 +117,8 @@ export function buildBlankRoot(engine: Runtime, workspace: string, version: stri
     share: 'read',
     max_cost_pusd: toPusdOrNull(budgets.session_default_usd),
     on_reached: budgets.on_reached,
+    confirm_above_pusd: null,
+    confirm_above_workers: null,
     created_at: now,
     updated_at: now,
   };

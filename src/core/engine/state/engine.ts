@@ -5,6 +5,7 @@ import type { Prompt } from '#core/policy/pricing/prompt-tokens.ts';
 import type { ModelRegistry } from '#core/policy/registry/model-registry.ts';
 import type { BodyParser, Tokenizer } from '#core/ports/body-parser.ts';
 import type { CheckRunner } from '#core/ports/check-runner.ts';
+import type { Forecasts } from '#core/ports/forecasts.ts';
 import type { Relays } from '#core/ports/gateway-relay.ts';
 import type { Journal } from '#core/ports/journal-writer.ts';
 import type { Recommender } from '#core/ports/learned-turns.ts';
@@ -64,6 +65,11 @@ export interface ModelCatalog {
 export interface RoutingState {
   readonly routes: RouteMemory;
   readonly recommender: Recommender | null;
+}
+
+/** What earlier work has cost (21 §1). */
+export interface CostHistories {
+  readonly forecasts: Forecasts | null;
 }
 
 /** Tools, named workers and output schemas. */
@@ -136,6 +142,7 @@ export interface Engine
     Storage,
     ModelCatalog,
     RoutingState,
+    CostHistories,
     Toolbox,
     WorkspaceAccess,
     Budgets,
@@ -167,10 +174,10 @@ export type ApprovalEngine = Runtime & Storage & WorkspaceAccess & Approvals;
 export type DefinitionsEngine = Runtime & Storage & ModelCatalog & Toolbox;
 export type RoutingEngine = Runtime & Storage & ModelCatalog & RoutingState & WorkspaceAccess;
 export type SessionEngine = RoutingEngine & Toolbox;
-export type AdmissionEngine = SessionEngine;
+export type AdmissionEngine = SessionEngine & CostHistories;
 export type ToolCallEngine = ApprovalEngine & DefinitionsEngine & Budgets & Delegations;
-export type ModelCallEngine = RoutingEngine & MoneyEngine & Cluster;
-export type TurnEndEngine = DefinitionsEngine & Delegations;
+export type ModelCallEngine = RoutingEngine & MoneyEngine & Cluster & CostHistories;
+export type TurnEndEngine = DefinitionsEngine & Delegations & CostHistories;
 export type TurnLoopEngine = ModelCallEngine & ToolCallEngine;
 export type TurnEngine = TurnLoopEngine & LiveSessions;
 /** A delegation runs its worker's turns. */

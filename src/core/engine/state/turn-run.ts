@@ -11,7 +11,7 @@ import type { EventId, MessageId, ToolUseId } from '#protocol/ids.ts';
 import type { RoutingDecisionRecord, StopReason, StoredMessage, ToolResultBlock } from '#protocol/message.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import type { CanonicalRequest, WireTool } from '#protocol/model-call.ts';
-import { type Pusd, ZERO_PUSD } from '#protocol/money.ts';
+import { type Pusd, sumPusd, ZERO_PUSD } from '#protocol/money.ts';
 import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import type { Effort, Tier } from '#protocol/scalars.ts';
 import type { SessionRecord } from '#protocol/session.ts';
@@ -98,6 +98,12 @@ export interface StartedCall {
 /** Shared by the delegations of one top-level turn, descendants' included (04 §10). */
 export interface DelegationTree {
   delegations: number;
+  /** Money of the workers of the turn, descendants' included. */
+  workers_pusd: Pusd;
+}
+
+export function newDelegationTree(): DelegationTree {
+  return { delegations: 0, workers_pusd: ZERO_PUSD };
 }
 
 /** Shared by a worker's turns. */
@@ -257,6 +263,7 @@ export function addToTally(tally: TurnTally, usage: Usage, cost: Pusd): TurnTall
 /** Adds a settled model call to the turn's figures; they equal the ledger's because both come from the same usage. */
 export function countModelCall(run: TurnRun, usage: Usage, cost: Pusd): void {
   Object.assign(run.tally, addToTally(run.tally, usage, cost));
+  if (run.worker !== null) run.tree.workers_pusd = sumPusd([run.tree.workers_pusd, cost]);
   if (run.worker?.output_tokens_left != null) run.worker.output_tokens_left -= usage.output_tokens;
 }
 

@@ -1,6 +1,7 @@
 // Admits a turn: routes it, then stores it in one transaction (00 §3 step 2, 03 §10).
 import { extendHistory, measureHistory } from '#core/policy/context/session-history.ts';
 import { viewHistory } from '#core/policy/context/shown-history.ts';
+import { nameModel, signShape } from '#core/policy/learning/forecast.ts';
 import { routingRecord } from '#core/policy/routing/chain.ts';
 import type { Batch, Write } from '#core/ports/journal-writer.ts';
 import type { AppError } from '#protocol/errors.ts';
@@ -17,9 +18,9 @@ import { isCrowded, owesSummary } from '../model-call/call-model.ts';
 import { buildModelRequest, callStartedEvent } from '../model-call/model-request.ts';
 import { selectOfferedTools, toWireTool, warnAboutMissingTools } from '../prompt/model-input.ts';
 import { routeDecidedEvent } from '../routing/route-environment.ts';
-import { routeTurn } from '../routing/route-turn.ts';
+import { type RoutedTurn, routeTurn } from '../routing/route-turn.ts';
 import { readCheckpoints, readHistory } from '../session/read-history.ts';
-import type { AdmissionEngine } from '../state/engine.ts';
+import type { AdmissionEngine, CostHistories } from '../state/engine.ts';
 import type { DelegationCap } from '../state/memory.ts';
 import { type DelegationTree, newTally, type TurnRun, type WorkerClock, type WorkerRun } from '../state/turn-run.ts';
 import { newUserMessage } from './incoming-message.ts';
@@ -129,6 +130,7 @@ export async function admitTurn(engine: AdmissionEngine, request: AdmissionReque
     concluded_at: null,
     conclusion_message_id: null,
     submitted_by: null,
+    ...noteForecast(engine, session, routed),
   };
   const writes: Write[] = [...(before?.writes ?? [])];
   if (environment.version !== session.routing_policy_version)
@@ -215,4 +217,18 @@ export async function admitTurn(engine: AdmissionEngine, request: AdmissionReque
       refusal: null,
     },
   };
+}
+
+/** The shape of the turn, and of a top-level one what it is expected to cost: one look into memory (21 §1). */
+function noteForecast(
+  { forecasts }: CostHistories,
+  { workspace_path, is_worker }: SessionRecord,
+  { fingerprint, decision }: Pick<RoutedTurn, 'fingerprint' | 'decision'>,
+): Pick<TurnRecord, 'shape_sig' | 'forecast'> {
+  if (fingerprint === null) return { shape_sig: null, forecast: null };
+  const shape_sig = signShape(fingerprint);
+  if (is_worker || forecasts === null) return { shape_sig, forecast: null };
+  const model = nameModel(decision.chosen_model, decision.chosen_effort);
+  const history = forecasts.look({ workspace_path, is_worker, shape_sig, model });
+  return { shape_sig, forecast: history && { p50_usd: history.p50_usd, p90_usd: history.p90_usd } };
 }

@@ -18,10 +18,18 @@ import { buildTurnEnd, closeOpenParts, type Ending, readOpenCallOutcomes } from 
 import { toWireTool } from '../prompt/model-input.ts';
 import { readCheckpoints, readHistory } from '../session/read-history.ts';
 import { FAULT, type InterruptReason, isHandOver } from '../state/concurrency.ts';
-import { type ModelCatalog, type Runtime, type Storage, safeText, type TurnEndEngine } from '../state/engine.ts';
+import {
+  type CostHistories,
+  type ModelCatalog,
+  type Runtime,
+  type Storage,
+  safeText,
+  type TurnEndEngine,
+} from '../state/engine.ts';
 import type { DelegationCap } from '../state/memory.ts';
 import {
   type DelegationTree,
+  newDelegationTree,
   recordMessages,
   type ToolResults,
   type TurnBase,
@@ -47,7 +55,7 @@ import { type Closing, closeCalls } from './close-calls.ts';
  * @param text the answer for a tool call without a result
  */
 export async function endTurn(
-  engine: Runtime & Storage,
+  engine: Runtime & Storage & CostHistories,
   run: TurnBase,
   ending: Ending,
   text = ending.status === 'cancelled' ? CANCELLED_TEXT : FAILED_TEXT,
@@ -75,7 +83,7 @@ async function countUnread({ store }: Pick<Storage, 'store'>, { turn }: TurnPlan
 
 /** Ends a turn whose model has finished. Null when a message for the turn or a worker's result arrived at the last moment. */
 export async function completeTurn(
-  engine: Runtime & Storage,
+  engine: Runtime & Storage & CostHistories,
   run: TurnBase,
   stopReason: TurnStopReason,
 ): Promise<TurnEnd | null> {
@@ -87,7 +95,7 @@ export async function completeTurn(
 
 /** False when the number of waiting messages is not `unread`. */
 async function storeEnd(
-  engine: Runtime & Storage,
+  engine: Runtime & Storage & CostHistories,
   run: TurnBase,
   ending: Ending,
   { closing, unread }: { readonly closing: Closing; readonly unread: number },
@@ -95,14 +103,15 @@ async function storeEnd(
   const { messages, writes, failed } = closing;
   // A fault may have occurred between an announcement and its call.
   const calls = await readOpenCallOutcomes(engine, run.turn.id);
-  const { write, event } = buildTurnEnd(engine, run, ending, unread);
-  const emit = [...calls, ...failed, ...messages.map((m) => messageAppended(engine, run, m)), event];
+  const end = buildTurnEnd(engine, run, ending, unread);
+  const emit = [...calls, ...failed, ...messages.map((m) => messageAppended(engine, run, m)), end.event];
   try {
-    await engine.journal.commit({ writes: [...writes, write], emit });
+    await engine.journal.commit({ writes: [...writes, ...end.writes], emit });
   } catch (error) {
     if (isInputsWaiting(error)) return false;
     throw error;
   }
+  if (end.cost !== null) engine.forecasts?.add(end.cost);
   recordMessages(run, messages);
   return true;
 }
@@ -244,7 +253,7 @@ export async function endUnfinishedTurn(
   scope.abort(reason);
   const toolset = engine.tools.knownTools(session.workspace_path);
   const conclusion = createScope();
-  const alone = { scope, conclusion, toolset, worker: null, clocks: [], tree: { delegations: 0 }, caps: [] };
+  const alone = { scope, conclusion, toolset, worker: null, clocks: [], tree: newDelegationTree(), caps: [] };
   const { run } = await rebuildRun(engine, session, turn, alone);
   // The effect of a call whose process died is unknown.
   const text = reason.reason === 'shutdown' && reason !== FAULT ? RESTART_TEXT : CANCELLED_TEXT;

@@ -8,7 +8,7 @@ import type { TurnRecord } from '#protocol/turn.ts';
 import { loadToolset } from '../definitions/find-workers.ts';
 import { isWaitingForMoney } from '../money/budget-limits.ts';
 import { cancelScope } from '../state/concurrency.ts';
-import type { Delegations, LiveSessions, Runtime, Storage, TurnEngine } from '../state/engine.ts';
+import type { CostHistories, Delegations, LiveSessions, Runtime, Storage, TurnEngine } from '../state/engine.ts';
 import type { ToolResults, TurnBase, TurnCounts, TurnEnd, TurnPlan, TurnRun } from '../state/turn-run.ts';
 import { endTurn, endUnfinishedTurn, rebuildRun } from './end-turn.ts';
 import { runTurn } from './run-turn.ts';
@@ -38,7 +38,10 @@ export async function announceResumed(engine: Storage & LiveSessions, run: TurnP
 }
 
 /** Ends a turn whose model is gone, its workers first. */
-export async function failModelGone(engine: Runtime & Storage & Delegations, run: TurnBase): Promise<TurnEnd> {
+export async function failModelGone(
+  engine: Runtime & Storage & Delegations & CostHistories,
+  run: TurnBase,
+): Promise<TurnEnd> {
   await engine.workers.closeUnder(run.turn.id, new Cancelled('shutdown'));
   return endTurn(engine, run, {
     status: 'failed',
@@ -117,7 +120,10 @@ export async function resumeTopLevelTurn(engine: TurnEngine, session: SessionRec
       toolset: await loadToolset(engine, session),
       worker: null,
       clocks: [],
-      tree: { delegations: await countWorkers(engine, turn) },
+      tree: {
+        delegations: await countWorkers(engine, turn),
+        workers_pusd: await engine.store.turns.workersCost(session.id, turn.id),
+      },
       caps: [],
     });
     if (served === null) {

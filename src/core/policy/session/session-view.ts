@@ -51,6 +51,8 @@ export interface SessionFacts {
   readonly title: string | null;
   readonly waiting_on: Waiting[];
   readonly failure: Session['failure'];
+  /** Of the open turn. */
+  readonly forecast: Session['forecast_usd'];
 }
 
 const NOTHING_SPENT: Spent = { cost_pusd: ZERO_PUSD, unpriced: false, simulated: false };
@@ -68,6 +70,7 @@ export const NOTHING_YET: SessionFacts = {
   title: null,
   waiting_on: [],
   failure: null,
+  forecast: null,
 };
 
 export function sessionView(record: SessionRecord, facts: SessionFacts): Session {
@@ -120,6 +123,7 @@ export function sessionView(record: SessionRecord, facts: SessionFacts): Session
     max_cost_usd: fromPusdOrNull(record.max_cost_pusd),
     on_reached: record.on_reached,
     budget: limit === null ? null : viewBudget(limit, own.cost_pusd, workers.cost_pusd),
+    forecast_usd: facts.forecast,
     failure: facts.failure,
     waiting_on: facts.waiting_on,
   };

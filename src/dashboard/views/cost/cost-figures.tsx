@@ -160,6 +160,23 @@ function SpentNote({ totals }: { readonly totals: CostTotals }) {
   );
 }
 
+const FORECASTS_EVERY_MS = 60_000;
+
+/** How the newest forecasts compare with what their turns cost; nothing where no turn had one (21 §1). */
+export function ForecastCheck() {
+  const { client } = useApi();
+  const { data } = usePolled((signal) => client.getForecastCheck({ signal }), 'forecasts', FORECASTS_EVERY_MS);
+  if (data === null || data.within_p50 === null || data.within_p90 === null) return null;
+  return (
+    <section class="panel" aria-label="Forecasts">
+      <p class="panel-foot">
+        Forecasts: of the last {formatCount(data.n, 'turn')} with a forecast, {percent(data.within_p50)} cost at most
+        the p50 (half were expected to) and {percent(data.within_p90)} at most the p90.
+      </p>
+    </section>
+  );
+}
+
 /** Calls that a script answered: alone they are the figures, beside real calls they are in none of them. */
 export function SimulatedNote({ simulated }: Pick<CostAnswer['groups'], 'simulated'>) {
   if (simulated.call_count === 0) return null;

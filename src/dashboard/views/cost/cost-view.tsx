@@ -11,7 +11,7 @@ import { Icon, SOURCE_NAMES } from '#dashboard/parts/labels.tsx';
 import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
 import { goTo, type Place } from '#dashboard/shell/place.ts';
 import { systemClock } from '#protocol/clock.ts';
-import { CostStats, csvName, formatCsv, offerFile } from './cost-figures.tsx';
+import { CostStats, csvName, ForecastCheck, formatCsv, offerFile } from './cost-figures.tsx';
 import {
   askCost,
   type CostAnswer,
@@ -167,6 +167,7 @@ export function CostView({ place }: { readonly place: Place }) {
             onMore={() => setLimit(Math.min(MOST_ROWS, limit * 2))}
           />
         )}
+        <ForecastCheck />
       </div>
     </div>
   );

@@ -5,9 +5,9 @@ import { useApi } from '#dashboard/data/api.ts';
 import { useRequest } from '#dashboard/data/use-request.ts';
 import { exactUsd } from '#dashboard/format/format.ts';
 import { CapField, parseCap } from '#dashboard/parts/fields.tsx';
-import { BudgetBar } from '#dashboard/parts/labels.tsx';
+import { BudgetBar, type BudgetMarks } from '#dashboard/parts/labels.tsx';
 import { Dialog, RequestError } from '#dashboard/parts/panels.tsx';
-import { limitFor, sumPusd, toPusd } from '#protocol/money.ts';
+import { fromPusd, limitFor, sumPusd, toPusd } from '#protocol/money.ts';
 import type { Refusal } from './live/live-node.ts';
 
 /** A worker's limit is its delegation's: it is shown and cannot be changed. */
@@ -15,12 +15,16 @@ export function Cap(props: {
   readonly session: Session;
   /** The cap that lets a refused call pass; null: no call was refused. */
   readonly sufficient: string | null;
+  readonly turns: ReadonlyMap<string, Turn>;
   readonly onChanged: () => void;
 }) {
   const { session } = props;
   const [open, setOpen] = useState(false);
   const { budget } = session;
-  const bar = budget?.max_cost_usd == null ? null : <BudgetBar spent={budget.spent_usd} limit={budget.max_cost_usd} />;
+  const bar =
+    budget?.max_cost_usd == null ? null : (
+      <BudgetBar spent={budget.spent_usd} limit={budget.max_cost_usd} marks={placeForecast(session, props.turns)} />
+    );
   if (session.is_worker || session.status === 'ended') return bar;
   return (
     <>
@@ -31,6 +35,20 @@ export function Cap(props: {
       {open && <CapDialog {...props} onClose={() => setOpen(false)} />}
     </>
   );
+}
+
+/** The forecast of the running turn, behind what the session spent before it; null without one. */
+function placeForecast(
+  { forecast_usd, current_turn_id }: Session,
+  turns: ReadonlyMap<string, Turn>,
+): BudgetMarks | null {
+  if (forecast_usd === null) return null;
+  const earlier = [...turns.values()].filter(({ id }) => id !== current_turn_id);
+  const before = sumPusd(
+    earlier.flatMap(({ total_cost_usd, workers_cost_usd }) => [toPusd(total_cost_usd), toPusd(workers_cost_usd)]),
+  );
+  const addEarlier = (usd: string) => fromPusd(sumPusd([before, toPusd(usd)]));
+  return { p50: addEarlier(forecast_usd.p50_usd), p90: addEarlier(forecast_usd.p90_usd) };
 }
 
 function CapDialog(props: Parameters<typeof Cap>[0] & { readonly onClose: () => void }) {

@@ -142,7 +142,7 @@ export function SessionView({ sessionId, place }: { readonly sessionId: string; 
   const running = session.status === 'running' || root?.state === 'running';
   return (
     <div class="view session-view">
-      <Head session={session} live={live} sufficient={sufficient} onChanged={read.reload} />
+      <Head session={session} live={live} turns={turns} sufficient={sufficient} onChanged={read.reload} />
       <nav class="tabs" aria-label="Parts of the session">
         {listTabs(session, tab).map((id) => (
           <a key={id} href={formatTab(session, id)} aria-current={id === tab ? 'page' : undefined}>
@@ -282,10 +282,11 @@ function renderRequester(live: LiveSession, sessionId: string) {
 function Head(props: {
   readonly session: Session;
   readonly live: LiveSession;
+  readonly turns: ReadonlyMap<string, Turn>;
   readonly sufficient: string | null;
   readonly onChanged: () => void;
 }) {
-  const { session, live, sufficient, onChanged } = props;
+  const { session, live, turns, sufficient, onChanged } = props;
   const [own, workers] = computeCosts(session, live);
   return (
     <header class="view-head session-head">
@@ -327,7 +328,7 @@ function Head(props: {
           </dd>
         </div>
       </dl>
-      <Cap session={session} sufficient={sufficient} onChanged={onChanged} />
+      <Cap session={session} sufficient={sufficient} turns={turns} onChanged={onChanged} />
     </header>
   );
 }

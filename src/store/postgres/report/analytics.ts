@@ -2,6 +2,7 @@
 import type { Analytics } from '#core/ports/report-reader.ts';
 import { isSliced, slicedCost, stampedCost } from '#store/report/cost-report.ts';
 import { quality, reliability, routing } from '#store/report/event-reports.ts';
+import { checkNewestForecasts } from '#store/report/forecast-report.ts';
 import { listLedgerDays } from '#store/report/ledger-days.ts';
 import { savings } from '#store/report/savings-report.ts';
 import type { Read } from '#store/report/slices.ts';
@@ -22,5 +23,6 @@ export function createAnalytics(pool: Pool): Analytics {
     verified: (query, pricer) => ask((read) => listVerified(read, query, pricer)),
     whatIf: (query, pricer) => ask((read) => whatIf(read, query, pricer)),
     quality: (query) => ask((read) => quality(read, query)),
+    forecast: () => ask(checkNewestForecasts),
   };
 }

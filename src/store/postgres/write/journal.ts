@@ -110,6 +110,7 @@ function findPlaceInWrite(write: Write): Place {
     case 'trusted_file.put':
     case 'trusted_file.remove':
     case 'idempotency.insert':
+    case 'tree_cost.insert':
     case 'pattern.record':
     case 'pattern.score':
     case 'pattern.forget':

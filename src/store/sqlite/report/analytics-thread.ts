@@ -63,6 +63,8 @@ function ask(question: Question): Promise<unknown> {
       return analytics.whatIf(question.query, pricer);
     case 'quality':
       return analytics.quality(question.query);
+    case 'forecast':
+      return analytics.forecast();
   }
 }
 

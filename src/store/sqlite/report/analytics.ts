@@ -3,6 +3,7 @@ import type Database from 'better-sqlite3';
 import type { Analytics } from '#core/ports/report-reader.ts';
 import { isSliced, slicedCost, stampedCost } from '#store/report/cost-report.ts';
 import { quality, reliability, routing } from '#store/report/event-reports.ts';
+import { checkNewestForecasts } from '#store/report/forecast-report.ts';
 import { listLedgerDays } from '#store/report/ledger-days.ts';
 import { savings } from '#store/report/savings-report.ts';
 import { listVerified } from '#store/report/verified-report.ts';
@@ -23,6 +24,7 @@ export function createAnalytics(reader: Database.Database): Analytics {
     verified: (query, pricer) => listVerified(read, query, pricer),
     whatIf: (query, pricer) => whatIf(read, query, pricer),
     quality: (query) => atOneMoment(() => quality(read, query)),
+    forecast: () => checkNewestForecasts(read),
   };
 }
 

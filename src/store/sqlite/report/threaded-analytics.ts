@@ -60,6 +60,7 @@ export function createThreadedAnalytics(program: string, setup: ThreadSetup, log
     verified: (query, pricer) => ask({ report: 'verified', query }, pricer),
     whatIf: (query, pricer) => ask({ report: 'whatIf', query }, pricer),
     quality: (query) => ask({ report: 'quality', query }, null),
+    forecast: () => ask({ report: 'forecast', query: undefined }, null),
     async close() {
       await thread?.terminate();
     },

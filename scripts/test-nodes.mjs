@@ -1,5 +1,5 @@
 // Runs the suite on each supported line of Node.js, fetched from the package registry into a temporary folder.
-// `--short` runs what depends on the runtime most: native parts, sockets, processes. `--only 22` one line alone, `--retry` gives a test that fails a second try.
+// `--short` runs what depends on the runtime most, native parts, sockets, processes, on the lines other than that of this process. `--only 22` one line alone, `--retry` gives a test that fails a second try.
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -16,7 +16,9 @@ const root = path.resolve(import.meta.dirname, '..');
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'metis-nodes-'));
 const failed = [];
 try {
-  for (const line of values.only ? [values.only] : LINES) {
+  const own = process.versions.node.split('.')[0];
+  const lines = LINES.filter((line) => !values.short || line !== own);
+  for (const line of values.only ? [values.only] : lines) {
     const name = `node-${process.platform}-${process.arch}`;
     const prefix = path.join(folder, line);
     fs.mkdirSync(prefix);

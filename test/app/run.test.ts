@@ -4,6 +4,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createMetisClient, type LoggedEvent } from '#client/client.ts';
 import { isOwned } from '#store/sqlite/connection/database-file.ts';
+import { runHere } from './here.ts';
 import {
   address,
   HAS_TERMINAL,
@@ -52,7 +53,8 @@ const WRITES = [
   { match: { call: 2 }, respond: { text: 'The tool said: {{last_tool_result}}', usage } },
 ];
 const written = () => fs.existsSync(path.join(home.path, 'note.txt'));
-const once = (...args: string[]) => run(['run', ...args], { home: home.path });
+const once = (...args: string[]) => runHere(['run', ...args], { home: home.path });
+const onceAsProcess = (...args: string[]) => run(['run', ...args], { home: home.path });
 function atTerminal(...args: string[]): OnTerminal {
   const started = startOnTerminal(['run', ...args], { home: home.path });
   running.push(started);
@@ -79,7 +81,7 @@ describe('where no server answers', () => {
   // Promise 17.9: with no server running it starts one and leaves none behind.
   it('one runs for the task alone, on the same data folder, says so in a line and leaves none behind', async () => {
     models({ match: {}, respond: { text: 'Forty-two.', usage } });
-    const { code, stdout, stderr } = await once('How many?');
+    const { code, stdout, stderr } = await onceAsProcess('How many?');
     expect(stdout).toBe('Forty-two.\n');
     expect(stderr).toContain(
       `metis: no server answers at http://127.0.0.1:1, so one runs for this task alone, data in ${data()}\n`,
@@ -103,7 +105,7 @@ describe('where no server answers', () => {
   it('an answer reaches a pipe to the byte, and a terminal without what it would act on', async () => {
     const hostile = 'one\n\ttwo\u001b]52;c;cm0=\u0007 \u009b2J\u202ethree';
     models({ match: {}, respond: { text: hostile, usage } });
-    expect((await once('How many?')).stdout).toBe(`${hostile}\n`);
+    expect((await onceAsProcess('How many?')).stdout).toBe(`${hostile}\n`);
     if (!HAS_TERMINAL) return;
     const terminal = atTerminal('How many?');
     expect(await terminal.ended).toBe(0);
@@ -145,7 +147,7 @@ describe('where no server answers', () => {
     const found = await once('How many?');
     expect(found).toMatchObject({ code: 0, stdout: 'Forty-two.\n' });
     expect(found.stderr).not.toContain('runs for this task alone');
-    expect(await run(['prune', '--days', '30'], { home: home.path })).toMatchObject({ code: 0, stderr: '' });
+    expect(await runHere(['prune', '--days', '30'], { home: home.path })).toMatchObject({ code: 0, stderr: '' });
     fs.rmSync(path.join(data(), 'server.json'));
     const refused = await once('How many?');
     expect([refused.code, refused.stdout]).toEqual([1, '']);
@@ -213,7 +215,7 @@ describe('metis models', () => {
   it('lists the models that can be used, with tier, price and what is simulated', async () => {
     models({ match: {}, respond: { text: 'x' } });
     const { url } = await serve();
-    const { code, stdout } = await run(['models', '--server', url], { home: home.path });
+    const { code, stdout } = await runHere(['models', '--server', url], { home: home.path });
     expect(code).toBe(0);
     expect(stdout).toMatch(/^scripted:fast +fast +\$1 +\$5 +simulated$/m);
     expect(stdout).toMatch(/^Simulated models answer from a script; their prices are examples\.$/m);
@@ -248,7 +250,7 @@ describe('what needs approval', () => {
   // Promise 17.9: without a terminal a write is denied and nothing hangs.
   it('is denied where nobody is at a terminal, and nothing hangs', async () => {
     models(...WRITES);
-    const { code, stdout, stderr } = await once('Write a note.');
+    const { code, stdout, stderr } = await onceAsProcess('Write a note.');
     expect(stdout).toBe("The tool said: Strict mode: tool 'write_file' not pre-approved\n");
     expect([code, written()]).toEqual([5, false]);
     expect(stderr).toMatch(
@@ -439,7 +441,7 @@ describe('exit codes', () => {
     expect(stderr).toMatch(/^metis: the turn failed: .+$/m);
     expect(stderr).toMatch(/^metis: scripted rejected the key .*restart the server.*metis doctor --online$/m);
     // The list of sessions names it too.
-    const failed = await run(['sessions', '--failed', '--server', url], { home: home.path });
+    const failed = await runHere(['sessions', '--failed', '--server', url], { home: home.path });
     expect(failed.stdout).toMatch(/^sess_\w+ +How many\? +failed /m);
   });
 
@@ -472,6 +474,6 @@ it('ends when the background workers of its turn have ended and been read', asyn
     { match: { role: 'planner', user_contains: 'completed]' }, times: 'inf', respond: { text: 'all seen', usage } },
     { match: { role: 'planner' }, times: 'inf', respond: { text: 'under way', usage } },
   );
-  const { code, stdout } = await once('go', '--model', 'scripted:deep');
+  const { code, stdout } = await onceAsProcess('go', '--model', 'scripted:deep');
   expect([code, stdout.trim().endsWith('all seen')], stdout).toEqual([0, true]);
 });

@@ -11,7 +11,6 @@ import { ownSchema, postgresService } from '../support/services.ts';
 
 const { url, missing } = await postgresService();
 
-/** Commands are processes, which start slowly on a machine that has much else to do. */
 describe.skipIf(url === null)(`maintenance of a cluster${missing && `, skipped: ${missing}`}`, () => {
   async function twoNodes() {
     const schema = await ownSchema(url!);

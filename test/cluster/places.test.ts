@@ -19,7 +19,6 @@ import { until } from '../support/until.ts';
 
 const { url, missing } = await postgresService();
 
-/** A request for a node that is gone is held for 20 s. */
 async function emptySchema(): Promise<Schema> {
   const schema = await ownSchema(url!);
   onTestFinished(() => schema.drop());

@@ -19,7 +19,6 @@ import { tool } from '../support/tools.ts';
 import { until } from '../support/until.ts';
 import { initRepository, leftovers, startInRepository } from '../support/worktrees.ts';
 
-/** Each worktree takes dozens of processes, which a busy machine starts slowly. */
 const auto = { per_tool: { delegate: 'auto', write_file: 'auto', edit_file: 'auto', shell: 'auto' } } as const;
 const test = { command: 'sh test.sh', timeout_seconds: 60, protect: ['test.sh'], paths: null };
 const config = { tool_confirmation: auto, checks: { test } } as ConfigOver;

@@ -24,7 +24,6 @@ import {
   write,
 } from '../support/worktrees.ts';
 
-/** Each worktree takes dozens of processes, which a busy machine starts slowly. */
 const FILES = { 'a.txt': 'one\n', 'b.txt': 'b\n', 'c.txt': 'c\n' };
 const kept = (task: string) => isolated(task, { apply: 'never' });
 const keepJob = [

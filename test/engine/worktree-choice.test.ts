@@ -6,7 +6,6 @@ import { startEngine, type TestEngine } from '../support/engine.ts';
 import { call, delegate, planner, scenario } from '../support/scenario.ts';
 import { closings, FREE_TOOLS, git, readFile, resultTexts, startInRepository, step } from '../support/worktrees.ts';
 
-/** Each worktree takes dozens of processes, which a busy machine starts slowly. */
 const per_tool = { ...FREE_TOOLS.tool_confirmation.per_tool, coder: 'auto', reader: 'auto', alone: 'auto' } as const;
 const auto = { tool_confirmation: { per_tool }, delegation: { isolation: 'auto' } } as const;
 const named = (name: string) => call(name, { input: name });

@@ -18,7 +18,6 @@ import {
   step,
 } from '../support/worktrees.ts';
 
-/** Each worktree takes dozens of processes, which a busy machine starts slowly. */
 const FILE = '.metis/server.yaml';
 const job = (...calls: unknown[]) =>
   scenario(planner(step(...(calls.length > 0 ? calls : [isolated('job')])), { text: 'ok' }), [

@@ -26,7 +26,6 @@ import {
   write,
 } from '../support/worktrees.ts';
 
-/** Each worktree takes dozens of processes, which a busy machine starts slowly. */
 const joined = (task: string, over: object = {}) => isolated(task, { apply: 'together', ...over });
 
 describe('workers that are applied together', () => {

@@ -33,7 +33,6 @@ import {
   write,
 } from '../support/worktrees.ts';
 
-/** Each worktree takes dozens of processes, which a busy machine starts slowly. */
 describe('a worker in a worktree', () => {
   it('works on a copy of the workspace as it is now, whose changes are merged when it succeeds', async () => {
     const inside = gate();

@@ -8,7 +8,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 import { type FakeAnswer, type FakeCall, startFakeProvider } from '../support/fake-provider.ts';
 import { freePort } from '../support/free-port.ts';
 import { until } from '../support/until.ts';
-import { ROOT } from './metis.ts';
+import { NODE_FLAGS, ROOT } from './metis.ts';
 
 // The pages build, serve and run the demo.
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 60_000 });
@@ -101,7 +101,7 @@ async function freshCheckout(): Promise<Checkout> {
   for (const made of [bin, home]) fs.mkdirSync(made);
   // Another port than the printed one, which may be taken: the only thing that differs from the page.
   const asks = `case "$1" in routing|workers|run|sessions|cost|models) set -- "$@" --server http://127.0.0.1:${port};; esac`;
-  const metis = `#!/bin/sh\n${asks}\nexec "${process.execPath}" "${path.join(folder, 'dist/main.js')}" "$@"\n`;
+  const metis = `#!/bin/sh\n${asks}\nexec "${process.execPath}" ${NODE_FLAGS.join(' ')} "${path.join(folder, 'dist/main.js')}" "$@"\n`;
   fs.writeFileSync(path.join(bin, 'metis'), metis, { mode: 0o755 });
   const PATH = `${bin}:${path.dirname(process.execPath)}:${process.env.PATH}`;
   return {

@@ -6,7 +6,7 @@ import path from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { acpIn, clientOf, doorHome, type Home, mcpOverHttp, mcpOverStdio, serveIn, usage } from '../support/doors.ts';
 import { until } from '../support/until.ts';
-import { MAIN } from './metis.ts';
+import { MAIN, NODE_FLAGS } from './metis.ts';
 
 const ALWAYS = [{ match: {}, times: 'inf', respond: { text: 'done', usage } }];
 const HANGS = [{ match: { role: 'worker' }, respond: { hang: true } }];
@@ -71,7 +71,7 @@ describe('several doors on one data folder', () => {
 
 /** Writes the lines, ends stdin once `enough` says so, and waits for the end. */
 async function talk(home: Home, args: string[], lines: readonly string[], enough = (_: string) => true) {
-  const child = spawn(process.execPath, [MAIN, ...args], { cwd: home.path, env: home.env });
+  const child = spawn(process.execPath, [...NODE_FLAGS, MAIN, ...args], { cwd: home.path, env: home.env });
   onTestFinished(() => void child.kill('SIGKILL'));
   let stdout = '';
   let stderr = '';
@@ -149,7 +149,7 @@ describe('stdin', () => {
     ['acp', ACP_HELLO],
   ])('a line without end of metis %s is not read to its end', async (door, hello) => {
     const home = doorHome(ALWAYS);
-    const child = spawn(process.execPath, [MAIN, door], { cwd: home.path, env: home.env });
+    const child = spawn(process.execPath, [...NODE_FLAGS, MAIN, door], { cwd: home.path, env: home.env });
     onTestFinished(() => void child.kill('SIGKILL'));
     child.stdin.on('error', () => {});
     child.stdout.resume();

@@ -13,6 +13,9 @@ export const PASSED_ON = {
   ...(process.env.NODE_COMPILE_CACHE ? { NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE } : {}),
 };
 
+/** Much of a short process is its start: it takes a sixth less time with fewer collections and fewer threads. */
+export const NODE_FLAGS = ['--min-semi-space-size=16', '--max-semi-space-size=16', '--v8-pool-size=1'];
+
 export interface Finished {
   readonly code: number | null;
   readonly stdout: string;
@@ -40,7 +43,7 @@ export function start(
   args: readonly string[],
   options: { home: string; env?: Readonly<Record<string, string>>; main?: string },
 ): Started {
-  const child = spawn(process.execPath, [options.main ?? MAIN, ...args], {
+  const child = spawn(process.execPath, [...NODE_FLAGS, options.main ?? MAIN, ...args], {
     cwd: options.home,
     env: { ...PASSED_ON, HOME: options.home, ...options.env },
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -104,7 +107,7 @@ interface TerminalOptions {
 }
 
 export function startOnTerminal(args: readonly string[], options: TerminalOptions): OnTerminal {
-  return programOnTerminal([process.execPath, MAIN, ...args], options);
+  return programOnTerminal([process.execPath, ...NODE_FLAGS, MAIN, ...args], options);
 }
 
 export function programOnTerminal(program: readonly string[], options: TerminalOptions): OnTerminal {

@@ -12,6 +12,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { CommandContext } from '#server/context.ts';
 import { createProgram } from '#server/program.ts';
 import { until } from '../support/until.ts';
+import { runHere } from './here.ts';
 import { address, getJson, MAIN, PASSED_ON, ROOT, run, type Started, start, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
@@ -30,6 +31,8 @@ function serve(args: readonly string[] = [], env: Record<string, string> = {}): 
   return server;
 }
 const refused = (args: readonly string[], env: Record<string, string> = {}) => run(args, { home: home.path, env });
+/** In this process: what is refused with its configuration, and what only looks. */
+const asked = (args: readonly string[], env: Record<string, string> = {}) => runHere(args, { home: home.path, env });
 /** What is written for people: without the log's JSON lines. */
 const lines = (text: string) => text.split('\n').filter((line) => line !== '' && !line.startsWith('{'));
 async function post(url: string, body: unknown, headers: Record<string, string> = {}) {
@@ -262,13 +265,13 @@ describe('what keeps it from starting is one clear line each, without a stack tr
   it('broken YAML', async () => {
     const file = path.join(home.path, 'server.yaml');
     fs.writeFileSync(file, 'server: [\n');
-    expectRefusal(await refused(['serve', '--config', file]), /server\.yaml: malformed YAML: .*line \d/);
+    expectRefusal(await asked(['serve', '--config', file]), /server\.yaml: malformed YAML: .*line \d/);
   });
 
   it('a list that is no JSON, with how one is written', async () => {
     const token = { METIS_SERVER_AUTH_TOKENS: 't'.repeat(32) };
     expectRefusal(
-      await refused(['serve', '--port', '0'], token),
+      await asked(['serve', '--port', '0'], token),
       /environment METIS_SERVER_AUTH_TOKENS: server\.auth_tokens: must be .*; a list is written as JSON, like '\["one"/,
     );
   });
@@ -288,18 +291,18 @@ describe('what keeps it from starting is one clear line each, without a stack tr
 
   // Promise 17.5: a missing key of a chosen provider is one clear line.
   it('a missing key of a provider that was asked for', async () => {
-    expectRefusal(await refused(['demo', '--provider', 'anthropic']), /--provider anthropic: set ANTHROPIC_API_KEY/);
+    expectRefusal(await asked(['demo', '--provider', 'anthropic']), /--provider anthropic: set ANTHROPIC_API_KEY/);
   });
 
   // Promise 05.20: a reachable address needs tokens and workspace roots, one line says so.
   it('a reachable address without tokens or without workspace roots', async () => {
     const tokens = { METIS_SERVER_AUTH_TOKENS: JSON.stringify(['t'.repeat(32)]) };
     expectRefusal(
-      await refused(['serve', '--host', '0.0.0.0', '--port', '0']),
+      await asked(['serve', '--host', '0.0.0.0', '--port', '0']),
       /server\.auth_tokens and server\.workspace_roots/,
     );
     expectRefusal(
-      await refused(['serve', '--host', '0.0.0.0', '--port', '0'], tokens),
+      await asked(['serve', '--host', '0.0.0.0', '--port', '0'], tokens),
       /set server\.workspace_roots first/,
     );
   });
@@ -308,11 +311,11 @@ describe('what keeps it from starting is one clear line each, without a stack tr
   it('several faults of the configuration, one line each', async () => {
     const file = path.join(home.path, 'server.yaml');
     fs.writeFileSync(file, 'delegation: { max_dept: 2, max_depth: 9 }\nrecovery: { on_start: mark }\n');
-    const result = await refused(['serve', '--config', file], { METIS_NOPE: '1' });
+    const result = await asked(['serve', '--config', file], { METIS_NOPE: '1' });
     expectRefusal(result, /METIS_NOPE/, 4);
     expect(result.stderr).toMatch(/delegation\.max_dept: unknown key; did you mean "delegation\.max_depth"/);
     fs.writeFileSync(file, 'delegation: { max_depth: 2, delegate_depth: 3 }\n');
-    expectRefusal(await refused(['serve', '--config', file]), /delegation\.delegate_depth: must not be above/);
+    expectRefusal(await asked(['serve', '--config', file]), /delegation\.delegate_depth: must not be above/);
   });
 
   // Promise 11.19: unknown adapter key, inline api_key and duplicate alias stop the start, naming the path.
@@ -393,13 +396,13 @@ it('SIGTERM ends it with exit code 0, and the next start finds everything', asyn
 
 describe('metis config check', () => {
   it('accepts what the server would accept and names the files', async () => {
-    const result = await refused(['config', 'check']);
+    const result = await asked(['config', 'check']);
     expect(result).toMatchObject({ code: 0, stderr: '' });
     expect(result.stdout).toMatch(/configuration ok/);
     expect(result.stdout).toMatch(/registry ok: .*config\/registry\.yaml/);
   });
   it('refuses what the server would refuse', async () => {
-    const result = await refused(['config', 'check', '--set', 'server.port=x']);
+    const result = await asked(['config', 'check', '--set', 'server.port=x']);
     expect(result.code).toBe(1);
     expect(result.stderr).toMatch(/--set: server\.port: /);
   });
@@ -407,7 +410,7 @@ describe('metis config check', () => {
 
 describe('metis doctor', () => {
   it('tells for every part whether it is in order and what to do, and never shows a key', async () => {
-    const result = await refused(['doctor', '--port', '0'], { ANTHROPIC_API_KEY: 'sk-ant-0123456789abcdef0123' });
+    const result = await asked(['doctor', '--port', '0'], { ANTHROPIC_API_KEY: 'sk-ant-0123456789abcdef0123' });
     expect(result.code).toBe(0);
     expect(result.stdout).toMatch(/^ok +anthropic: key found$/m);
     expect(result.stdout).toMatch(/^ok +openai: not used, OPENAI_API_KEY is not set$/m);
@@ -442,7 +445,7 @@ describe('metis doctor', () => {
   it('warns that commands can read the keys where there are keys and no sandbox', async () => {
     const warning = /^warning +commands of the shell tool .*tools\.shell\.sandbox to "required"$/m;
     const doctor = async (args: readonly string[], env = {}) =>
-      (await refused(['doctor', '--port', '0', ...args], env)).stdout;
+      (await asked(['doctor', '--port', '0', ...args], env)).stdout;
     const keys = { OPENAI_API_KEY: 'some-key' };
     expect(await doctor([], keys)).toMatch(warning);
     expect(await doctor([])).not.toMatch(warning);
@@ -456,7 +459,7 @@ describe('metis doctor', () => {
       off: { transport: 'stdio', command: 'metis-no-such-program', enabled: false },
     };
     const set = ['--set', `mcp_servers=${JSON.stringify(servers)}`, '--set', 'mcp.project_files=true'];
-    const { stdout, code } = await refused(['doctor', '--port', '0', ...set]);
+    const { stdout, code } = await asked(['doctor', '--port', '0', ...set]);
     expect(code).toBe(0);
     expect(stdout).toMatch(/^ok +MCP server node runs .*node$/m);
     expect(stdout).toMatch(
@@ -469,7 +472,7 @@ describe('metis doctor', () => {
   });
   it('names the field of an MCP server that is wrong', async () => {
     const wrong = async (server: unknown) =>
-      (await refused(['doctor', '--set', `mcp_servers=${JSON.stringify({ fix: server })}`])).stderr;
+      (await asked(['doctor', '--set', `mcp_servers=${JSON.stringify({ fix: server })}`])).stderr;
     expect(await wrong({ transport: 'stdio' })).toContain('mcp_servers.fix.command: is required');
     expect(await wrong({ transport: 'pigeon' })).toContain('mcp_servers.fix.transport: must be one of "stdio", ');
     expect(await wrong({ transport: 'stdio', command: 'x', url: 'https://x' })).toContain(
@@ -481,7 +484,7 @@ describe('metis doctor', () => {
     const data = path.join(home.path, '.metis');
     fs.mkdirSync(data);
     fs.writeFileSync(path.join(data, 'registry.yaml'), 'models: []\n');
-    expect((await refused(['doctor', '--port', '0'])).code).toBe(1);
+    expect((await asked(['doctor', '--port', '0'])).code).toBe(1);
   });
 });
 

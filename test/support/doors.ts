@@ -14,7 +14,7 @@ import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/cli
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { afterAll, onTestFinished } from 'vitest';
 import { createMetisClient, type MetisClient } from '#client/client.ts';
-import { address, MAIN, PASSED_ON, type Started, start, temporaryHome } from '../app/metis.ts';
+import { address, MAIN, NODE_FLAGS, PASSED_ON, type Started, start, temporaryHome } from '../app/metis.ts';
 import { until } from './until.ts';
 
 /** The revisions that clients speak: with a connection, and stateless. */
@@ -129,7 +129,7 @@ export async function mcpOverStdio(home: Home, options: McpOptions = {}) {
   const client = mcpClient(home, options);
   const transport = new StdioClientTransport({
     command: process.execPath,
-    args: [MAIN, 'mcp', '--workspace', home.workspace, ...(options.args ?? [])],
+    args: [...NODE_FLAGS, MAIN, 'mcp', '--workspace', home.workspace, ...(options.args ?? [])],
     env: { ...home.env, ...options.env },
     cwd: home.path,
     stderr: 'pipe',
@@ -171,7 +171,7 @@ export interface AcpOptions {
 
 /** `metis acp` behind the official client; what it was told so far, in order. */
 export async function acpIn(home: Home, { args = [], permission }: AcpOptions = {}) {
-  const child = spawn(process.execPath, [MAIN, 'acp', ...args], { cwd: home.path, env: home.env });
+  const child = spawn(process.execPath, [...NODE_FLAGS, MAIN, 'acp', ...args], { cwd: home.path, env: home.env });
   const updates: SessionNotification[] = [];
   let stdout = '';
   let stderr = '';

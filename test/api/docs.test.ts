@@ -84,14 +84,14 @@ describe('/docs', () => {
   test('each example is a command that the server takes', async () => {
     const server = await startServer({ scenario: scenario(planner({ text: 'done' })) });
     const { workspace } = server;
-    const session = (
-      await server.call('POST', '/sessions', { workspace_path: workspace, initial_active_model: 'opus' })
-    ).body.id;
+    const create = () => server.call('POST', '/sessions', { workspace_path: workspace, initial_active_model: 'opus' });
+    const session = (await create()).body.id;
     const { body: turn } = await server.call('POST', `/sessions/${session}/turns`, { content: 'go' });
     await server.ended(turn.turn_id);
     const env = {
       PATH: process.env.PATH ?? '',
       SESSION_ID: session,
+      OTHER_SESSION_ID: (await create()).body.id,
       WORKER_SESSION_ID: session,
       TURN_ID: turn.turn_id,
       CONFIRMATION_ID: turn.turn_id,

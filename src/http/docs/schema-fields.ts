@@ -172,9 +172,17 @@ const VALUES: Readonly<Record<string, unknown>> = {
   baseline: 'planner',
   path: '.metis/workers/checker.yaml',
   sha256: '0'.repeat(64),
+  routing: 'schema_version: 1\nrules: []\ndefault: haiku\n',
+  with: '$OTHER_SESSION_ID',
+  workspace: 'current',
+  at_turn_id: '$TURN_ID',
 };
+const VARIABLE = /\$[A-Z_]+/g;
 /** Fields that may be left out and yet say most about what the operation is for. */
-const SHOWN = new Set(['max_cost_usd', 'policy_yaml', 'yaml', 'dry_run', 'group_by', 'from', 'tier', 'task']);
+const SHOWN = new Set([
+  ...['max_cost_usd', 'policy_yaml', 'yaml', 'dry_run', 'group_by', 'from', 'tier', 'task'],
+  ...['routing', 'at_turn_id'],
+]);
 
 /** Ids stand as shell variables: `$SESSION_ID`. */
 export function buildExample({ method, url, parameters, body, isSocket }: Call): string {
@@ -182,13 +190,18 @@ export function buildExample({ method, url, parameters, body, isSocket }: Call):
   if (isSocket) return `wscat -c "ws://${ORIGIN}${path}?preset=chat"`;
   const query = parameters
     .filter(({ name, required, in: place }) => place === 'query' && (required === true || SHOWN.has(name)))
-    .map(({ name, schema }) => `${name}=${encodeURIComponent(String(exampleValue(name, schema)))}`)
+    .map(({ name, schema }) => `${name}=${encodeValue(String(exampleValue(name, schema)))}`)
     .join('&');
   const target = `"http://${ORIGIN}${path}${query === '' ? '' : `?${query}`}"`;
   const verb = method === (body === null ? 'GET' : 'POST') ? '' : ` -X ${method}`;
   if (body === null) return `curl -s${verb} ${target}`;
-  const value = JSON.stringify(exampleValue('', body)).replaceAll("'", "'\\''");
+  const value = JSON.stringify(exampleValue('', body)).replaceAll("'", "'\\''").replace(VARIABLE, `'"$&"'`);
   return `curl -s${verb} ${target} \\\n  -H 'content-type: application/json' \\\n  -d '${value}'`;
+}
+
+/** A shell variable stays one. */
+function encodeValue(value: string): string {
+  return value.replace(VARIABLE, '') === '' ? value : encodeURIComponent(value);
 }
 
 function exampleValue(name: string, schema: Schema): unknown {

@@ -59,6 +59,13 @@ import type {
   KeptWorktreesReply,
   PrunedWorktreesSchema,
 } from '#protocol/api/worker-bodies.ts';
+import type {
+  AuditListReply,
+  MadeTokenReply,
+  OwnTokenReply,
+  TokenListReply,
+  TokenSchema,
+} from '#protocol/people/api.ts';
 import type { ForecastCheckSchema } from '#protocol/what-if/forecast.ts';
 import type { LoggedEvent } from './stream-items.ts';
 
@@ -132,3 +139,9 @@ export type SettingsReport = z.infer<typeof SettingsReply>;
 export type Node = z.infer<typeof NodeReply>;
 export type Readiness = z.infer<typeof ReadinessReply>;
 export type PrunedEvents = z.infer<typeof PruneEventsReply>;
+
+export type Token = z.infer<typeof TokenSchema>;
+export type OwnToken = z.infer<typeof OwnTokenReply>;
+export type TokenList = z.infer<typeof TokenListReply>;
+export type MadeToken = z.infer<typeof MadeTokenReply>;
+export type AuditList = z.infer<typeof AuditListReply>;

@@ -224,6 +224,16 @@ export function createMetisClient(server: ServerAddress) {
     pruneEvents: (body: Q.PruneOrder = {}, options?: Q.CallOptions) =>
       send<A.PrunedEvents>('POST', '/maintenance/prune', options, body),
 
+    /** The token of these requests and its role. */
+    getOwnToken: (options?: Q.CallOptions) => get<A.OwnToken>('/tokens/self', options),
+    listTokens: (options?: Q.CallOptions) => get<A.TokenList>('/tokens', options),
+    /** The answer holds the secret, once. */
+    createToken: (body: Q.NewTokenOrder, options?: Q.CallOptions) =>
+      send<A.MadeToken>('POST', '/tokens', options, body),
+    revokeToken: (nameOrId: string, options?: Q.CallOptions) =>
+      request<A.Token>(server, 'DELETE', `/tokens/${encodeURIComponent(nameOrId)}`, { signal: options?.signal }),
+    listAudit: (query: Q.AuditQuery = {}, options?: Q.CallOptions) => get<A.AuditList>('/audit', options, query),
+
     stream: (sessionId: string, options?: StreamOptions) => streamSession(server, sessionId, options),
 
     turn: (sessionId: string, body: Q.NewTurn, options: TurnOptions = {}) => {

@@ -14,6 +14,7 @@ import type {
 } from '#protocol/api/session-bodies.ts';
 import type { CreateWorkerBody, ReplaceWorkerBody, SubmitDelegationBody } from '#protocol/api/worker-bodies.ts';
 import type { EventType } from '#protocol/event.ts';
+import type { NewTokenBody } from '#protocol/people/api.ts';
 import type { SessionStatus } from '#protocol/session.ts';
 
 export type NewSession = z.input<typeof CreateSessionBody>;
@@ -33,6 +34,7 @@ export type RouteQuestion = z.input<typeof ExplainRouteBody>;
 export type NewDefaultModel = z.input<typeof SetDefaultModelBody>;
 export type NewWorker = z.input<typeof CreateWorkerBody>;
 export type WorkerReplacement = z.input<typeof ReplaceWorkerBody>;
+export type NewTokenOrder = z.input<typeof NewTokenBody>;
 export type PruneOrder = z.input<typeof PruneEventsBody>;
 
 /** Options of every method. */
@@ -58,7 +60,10 @@ export interface ComparisonQuery {
   /** The other session. */
   readonly with: string;
 }
+export type AuditQuery = Page;
 export interface SessionsQuery extends Page {
+  /** Sessions of this token, by name or id; `me` = of the caller. */
+  readonly owner?: string | undefined;
   readonly workspace_path?: string | undefined;
   readonly include_workers?: boolean | undefined;
   readonly status?: readonly SessionStatus[] | undefined;

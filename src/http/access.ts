@@ -1,6 +1,4 @@
 // Which callers are let in: the Host and Origin rules against DNS rebinding and foreign pages, and bearer tokens (05 §1.2 to §1.4).
-import { createHash, timingSafeEqual } from 'node:crypto';
-
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]']);
 const HTTP_PORT = 80;
 
@@ -81,42 +79,6 @@ export function isForeignLoad(headers: Readonly<Record<string, unknown>>): boole
   const site = headers['sec-fetch-site'];
   if (site === undefined || site === 'same-origin' || site === 'none') return false;
   return headers['sec-fetch-mode'] !== 'navigate' || headers['sec-fetch-dest'] !== 'document';
-}
-
-// Tokens are compared as SHA-256 digests in constant time, and are never stored or logged (05 §1.3).
-
-export interface TokenCheck {
-  /** False = no caller needs a token. */
-  readonly required: boolean;
-  /** The token's SHA-256 in hex when it is one of ours, else null. */
-  accept(token: string): string | null;
-}
-
-export function createTokenCheck(tokens: readonly string[]): TokenCheck {
-  return buildTokenCheck(tokens.map(digest));
-}
-
-/** The same for tokens of which only the SHA-256, in hex, is known. */
-export function createDigestCheck(digests: readonly string[]): TokenCheck {
-  return buildTokenCheck(digests.map((hex) => Buffer.from(hex, 'hex')));
-}
-
-function buildTokenCheck(known: readonly Buffer[]): TokenCheck {
-  return {
-    required: known.length > 0,
-    accept(token) {
-      const given = digest(token);
-      let match = false;
-      // Every digest is compared, so that the time does not depend on which one matches.
-      for (const one of known) match = timingSafeEqual(one, given) || match;
-      if (match) return given.toString('hex');
-      return null;
-    },
-  };
-}
-
-function digest(token: string): Buffer {
-  return createHash('sha256').update(token).digest();
 }
 
 /** The token of an `Authorization: Bearer` header; null when there is none or it has another form. */

@@ -3,20 +3,15 @@ import type { Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
 import type { z } from 'zod';
 import { shuttingDownError } from '#core/engine/lifecycle.ts';
+import type { People } from '#core/engine/manage-people.ts';
 import type { Config } from '#protocol/config.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
-import {
-  createHostRule,
-  createOriginRule,
-  isForeignLoad,
-  isLoopback,
-  parseAuthority,
-  parseBearer,
-  type TokenCheck,
-} from './access.ts';
+import { NAMELESS_ADMIN } from '#protocol/people/person.ts';
+import { createHostRule, createOriginRule, isForeignLoad, isLoopback, parseAuthority, parseBearer } from './access.ts';
 import { MAX_TARGET_BYTES, notFound, uriTooLong } from './error-handler.ts';
 import { markNotTaken } from './forward/headers.ts';
 import type { HttpApp } from './http-app.ts';
+import { getOperationRole, requireRole } from './roles.ts';
 
 // The route table: paths and methods as 405, preflights and the body gate need them.
 
@@ -77,9 +72,11 @@ const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?$/i;
 
 interface GateSettings {
   readonly server: Config['server'];
-  readonly tokens: TokenCheck;
-  /** Of the gateway: sets the caller. Throws `unauthorized`. */
-  readonly admitClient: (request: FastifyRequest) => void;
+  readonly people: People;
+  /** Of the gateway: sets the person. Throws `unauthorized` and `forbidden`. */
+  readonly admitClient: (request: FastifyRequest) => Promise<void>;
+  /** Records a token that was refused. */
+  readonly noteRefusal: (request: FastifyRequest) => void;
   readonly draining: () => boolean;
   /** Whether the connection exceeds the limit. */
   readonly isSpare: (socket: Socket) => boolean;
@@ -91,7 +88,7 @@ interface GateSettings {
 export function installGates(app: HttpApp, settings: GateSettings): void {
   const table = trackRoutes(app);
   app.decorateRequest('tokenHash', '');
-  app.decorateRequest('caller', '');
+  app.decorateRequest('person');
   app.decorateRequest('authorised', true);
   app.after(() => {
     app.addHook('onRequest', callerGates(settings, table));
@@ -109,16 +106,18 @@ export function installGates(app: HttpApp, settings: GateSettings): void {
 }
 
 /** Gates 1 to 4: they look at the caller, not at what is asked. */
-function callerGates({ server, tokens, isSpare, admitClient, draining, nodeUrl }: GateSettings, table: RouteTable) {
+function callerGates(settings: GateSettings, table: RouteTable) {
+  const { server, people, isSpare, admitClient, draining, nodeUrl } = settings;
   const hostIsOurs = createHostRule(server);
   const isNode = (host: string | undefined) => nodeUrl() !== '' && new URL(nodeUrl()).host === host?.toLowerCase();
   const judgeOrigin = createOriginRule(server.cors_allowed_origins);
   const onLoopback = isLoopback(server.host);
   const needsToken = ({ routeOptions: { config } }: FastifyRequest) =>
-    tokens.required && config.open !== 'everywhere' && !(onLoopback && config.open === 'on_loopback');
+    people.isRequired() && config.open !== 'everywhere' && !(onLoopback && config.open === 'on_loopback');
 
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> => {
     reply.headers(ANSWER_HEADERS);
+    request.person = NAMELESS_ADMIN;
     const { headers } = request;
     const { origin } = headers;
     const host = parseAuthority(request.originalUrl) ?? headers.host;
@@ -143,8 +142,8 @@ function callerGates({ server, tokens, isSpare, admitClient, draining, nodeUrl }
       reply.header('access-control-expose-headers', 'Retry-After, Idempotency-Replayed, Location');
       if (isPreflight(request)) return answerPreflight(reply, table);
     }
-    if (request.routeOptions.config.gateway !== undefined) admitClient(request);
-    else if (needsToken(request)) authenticate(request, tokens);
+    if (request.routeOptions.config.gateway !== undefined) await admitClient(request);
+    else if (needsToken(request)) await authenticate(request, settings);
     return undefined;
   };
 }
@@ -167,7 +166,7 @@ function answerPreflight(reply: FastifyReply, table: RouteTable): FastifyReply {
     .send();
 }
 
-function authenticate(request: FastifyRequest, tokens: TokenCheck): void {
+async function authenticate(request: FastifyRequest, { people, noteRefusal }: GateSettings): Promise<void> {
   const { config } = request.routeOptions;
   // Node takes the first of two, a proxy in front may have judged the other.
   const header = isRepeated(request, 'authorization') ? '' : request.headers.authorization;
@@ -176,9 +175,15 @@ function authenticate(request: FastifyRequest, tokens: TokenCheck): void {
     return;
   }
   const token = parseBearer(header);
-  const hash = token === null ? null : tokens.accept(token);
-  if (hash === null) throw new AppError('unauthorized', 'send a valid token as Authorization: Bearer <token>');
-  request.tokenHash = hash;
+  const caller = token === null ? null : await people.recognize(token);
+  if (caller === null) {
+    if (token !== null) noteRefusal(request);
+    throw new AppError('unauthorized', 'send a valid token as Authorization: Bearer <token>');
+  }
+  request.tokenHash = caller.digest;
+  request.person = caller.person;
+  const role = getOperationRole(request);
+  if (role !== null) requireRole(caller.person, role);
 }
 
 /** Gate 5, as a hook of the root, so that unknown paths count as well. */

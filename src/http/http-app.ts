@@ -15,7 +15,7 @@ import type { Analytics } from '#core/ports/report-reader.ts';
 import type { SettingsReport } from '#protocol/api/server-bodies.ts';
 import type { ClientWire } from '#protocol/client-wire.ts';
 import type { TurnId } from '#protocol/ids.ts';
-import type { TokenCheck } from './access.ts';
+import type { Person } from '#protocol/people/person.ts';
 import type { Owners, Patience, Reach } from './forward/other-nodes.ts';
 import type { StreamHub } from './stream/hub.ts';
 import type { Idempotency } from './submissions.ts';
@@ -54,8 +54,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** SHA-256 (hex) of the caller's token; '' without one. */
     tokenHash: string;
-    /** Name of the gateway's key that came with the call; '' without one. */
-    caller: string;
+    /** Who the request comes from. */
+    person: Person;
     /** False only on an upgrade whose token is still to come by frame. */
     authorised: boolean;
   }
@@ -93,6 +93,8 @@ export interface HttpDeps {
   readonly settings: () => SettingsReport;
   /** The text of `/metrics`. */
   readonly metrics: (now: MetricGauges) => string;
+  /** A new secret of 256 bits for a token. */
+  readonly makeSecret: () => string;
   /** Version of the package. */
   readonly version: string;
   /** What is served at `/`; nothing where the package was not built. */
@@ -107,7 +109,6 @@ export interface HttpDeps {
 
 export interface RouteDeps extends HttpDeps {
   readonly hub: StreamHub;
-  readonly tokens: TokenCheck;
   readonly idempotency: Idempotency;
   readonly owners: Owners;
   readonly reach: Reach;

@@ -5,7 +5,7 @@ import websocket from '@fastify/websocket';
 import fastify, { type FastifyRequest } from 'fastify';
 import { readBody } from '#core/policy/parsing/json.ts';
 import { validationError } from '#protocol/errors.ts';
-import { createTokenCheck, toOriginForm } from './access.ts';
+import { toOriginForm } from './access.ts';
 import { createBodyDiscard, createParserErrorAnswer, trackConnections } from './connections.ts';
 import { createErrorHandler } from './error-handler.ts';
 import { createReach, NO_NODES, PATIENCE } from './forward/other-nodes.ts';
@@ -18,6 +18,7 @@ import { registerRoutes } from './register-routes.ts';
 import { createRecentCounts } from './routes/meta-routes.ts';
 import { createStreamHub } from './stream/hub.ts';
 import { createIdempotency } from './submissions.ts';
+import { createRefusalNotes, installVisibility } from './visibility.ts';
 
 const MAX_HEADER_BYTES = 16_384;
 const MAX_FRAME_BYTES = 64 * 1024;
@@ -58,8 +59,9 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
   const { server } = config;
   const closing = new AbortController();
   const draining = () => deps.draining() || closing.signal.aborted;
-  const tokens = createTokenCheck(server.auth_tokens);
-  const hub = createStreamHub({ store, bus, clock, log, maxConnections: config.stream.max_connections });
+  const { people } = engine;
+  const hub = createStreamHub({ store, bus, clock, log, people, maxConnections: config.stream.max_connections });
+  const noteRefusal = createRefusalNotes(engine);
 
   const answerParserError = createParserErrorAnswer(clock);
 
@@ -82,6 +84,7 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
   app.decorateRequest('bodyHash', '');
   const patience = deps.patience ?? PATIENCE;
   const reach = trees.several ? createReach(trees, { clock, log }, patience.probe_ms) : NO_NODES;
+  app.addHook('onReady', () => people.refresh());
   app.addHook('onListen', async () => reach.start());
   app.addHook('onClose', () => reach.close());
   const counts = createRecentCounts(engine);
@@ -110,9 +113,10 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
   installGates(app, {
     server,
-    tokens,
+    people,
+    noteRefusal,
     isSpare: connections.isSpare,
-    admitClient: createClientGate(config, tokens),
+    admitClient: createClientGate({ config, people, noteRefusal }),
     draining,
     nodeUrl: () => (trees.several ? trees.url : ''),
   });
@@ -126,12 +130,12 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
       discard,
       bodyLimit: server.body_limit_bytes,
     });
+    installVisibility(app, engine);
     registerRoutes(app, {
       ...deps,
       owners,
       reach,
       hub,
-      tokens,
       counts,
       idempotency: createIdempotency({ store, clock }),
       started: { at: clock.now(), monotonic: clock.monotonic() },

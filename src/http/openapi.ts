@@ -58,8 +58,12 @@ export function eventsDocument(): string {
 
 /** The text of `.describe()`: zod keeps it in the global registry and not in that of the shared names. */
 function withDescription({ zodSchema, jsonSchema }: { zodSchema: z.core.$ZodType; jsonSchema: Json }): void {
-  const description = z.globalRegistry.get(zodSchema)?.description;
+  const { description, 'x-metis-role': role } = (z.globalRegistry.get(zodSchema) ?? {}) as {
+    readonly description?: string;
+    readonly 'x-metis-role'?: string;
+  };
   if (description !== undefined) jsonSchema.description ??= description;
+  if (role !== undefined) jsonSchema['x-metis-role'] ??= role;
 }
 
 /** Registers all routes on an instance that never listens. */

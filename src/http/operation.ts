@@ -2,6 +2,7 @@
 import type { FastifyContextConfig } from 'fastify';
 import { z } from 'zod';
 import { ERRORS, type ErrorCode } from '#protocol/errors.ts';
+import { OPERATION_ROLES, type OperationId } from './roles.ts';
 
 /** What the gates may answer on any path. */
 const GATE_ERRORS: readonly ErrorCode[] = [
@@ -21,7 +22,7 @@ const GATE_ERRORS: readonly ErrorCode[] = [
 ];
 /** For operations that the owner of the session's tree answers, which may be another node (16 §5). */
 const OWNER_ERRORS: readonly ErrorCode[] = ['node_unavailable', 'misdirected_request'];
-const TOKEN_ERRORS: readonly ErrorCode[] = ['unauthorized', 'rate_limit_exceeded'];
+const TOKEN_ERRORS: readonly ErrorCode[] = ['unauthorized', 'forbidden', 'rate_limit_exceeded'];
 
 interface Bodies {
   readonly content: Readonly<Record<string, { readonly schema: z.ZodType }>>;
@@ -37,7 +38,7 @@ export type RequestHeader = keyof typeof REQUEST_HEADERS;
 
 export interface Operation {
   /** Unique, camelCase. */
-  readonly id: string;
+  readonly id: OperationId;
   readonly tag:
     | 'sessions'
     | 'turns'
@@ -46,6 +47,7 @@ export interface Operation {
     | 'models'
     | 'workers'
     | 'analytics'
+    | 'people'
     | 'maintenance'
     | 'meta';
   readonly summary: string;
@@ -75,6 +77,7 @@ export function operation({ id, tag, summary, results, errors, open, headers, lo
     operationId: id,
     tags: [tag],
     summary,
+    ...(OPERATION_ROLES[id] !== 'open' && { 'x-metis-role': OPERATION_ROLES[id] }),
     ...(open !== undefined && { security: SECURITY[open] }),
     ...(headers !== undefined && { 'x-headers': headers }),
     ...(locates === true && { 'x-locates': true }),

@@ -9,6 +9,7 @@ import { historyRoutes, streamRoutes } from './routes/history-routes.ts';
 import { maintenanceRoutes, metaRoutes, nodeRoutes, settingsRoutes } from './routes/meta-routes.ts';
 import { modelRoutes, patternRoutes, pricingRoutes, routingRoutes } from './routes/model-routes.ts';
 import { dashboardRoutes, mcpRoutes } from './routes/mounted-routes.ts';
+import { peopleRoutes } from './routes/people-routes.ts';
 import { forkRoutes, sessionRoutes } from './routes/session-routes.ts';
 import { turnRoutes } from './routes/turn-routes.ts';
 import { toolRoutes, trustRoutes, workerRoutes } from './routes/workspace-routes.ts';
@@ -33,6 +34,7 @@ export function registerRoutes(app: HttpApp, deps: RouteDeps): void {
   trustRoutes(app, deps);
   analyticsRoutes(app, deps);
   maintenanceRoutes(app, deps);
+  peopleRoutes(app, deps);
   mcpRoutes(app, deps);
   gatewayRoutes(app, deps);
   dashboardRoutes(app, deps);

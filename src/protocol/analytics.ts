@@ -1,6 +1,7 @@
 // Analytics: what may be asked about the ledger and what is answered (07 §3-§7).
 import { z } from 'zod';
 import { QualitySchema } from './learned-pattern.ts';
+import { PersonRefSchema } from './people/person.ts';
 import { SLOTS, SlotNameSchema, ValidationFailureSchema } from './route.ts';
 import {
   CountSchema,
@@ -26,6 +27,7 @@ export const DIMENSIONS = [
   'workspace',
   'door',
   'caller',
+  'owner',
   'cost_kind',
   'effort',
 ] as const;
@@ -54,6 +56,10 @@ export interface CallFilter {
   readonly worker_name: string | null;
   readonly door: string | null;
   readonly caller: string | null;
+  /** Id of a token. */
+  readonly owner: string | null;
+  /** Who the report is for; absent = an admin, who sees every group (23 §1). */
+  readonly reader?: { readonly id: string | null };
   /** Null = absent: the third state of 07 §4.3. */
   readonly include_workers: boolean | null;
   /** Only calls that reached a provider; set where a report has such calls beside simulated ones (07 §4.6). */
@@ -137,6 +143,8 @@ export const CostRowSchema = z.object({
   workspace_hash: z.string().optional(),
   door: DoorSchema.optional(),
   caller: z.string().nullable().optional(),
+  /** The token that owns the sessions; null = no token. */
+  owner: PersonRefSchema.nullable().optional(),
   cost_kind: z.enum(COST_KINDS).optional(),
   effort: EffortSchema.nullable().optional(),
   ...measures,
@@ -282,6 +290,8 @@ export const VerifiedReportSchema = z.object({ ...envelope, data: z.array(Verifi
 export interface VerifiedQuery {
   readonly window: TimeWindow;
   readonly group_by: (typeof VERIFIED_GROUPS)[number];
+  /** As in `CallFilter`. */
+  readonly reader?: { readonly id: string | null };
 }
 
 export const WHAT_IF_GROUPS = ['day', 'model', 'workspace'] as const;

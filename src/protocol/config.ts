@@ -5,6 +5,7 @@ import type { EventType } from './event.ts';
 import { IsolationSchema, WorktreeSettingsSchema } from './file-change.ts';
 import { PatternConfigSchema } from './learned-pattern.ts';
 import { McpServerNameSchema, McpServerSchema } from './mcp.ts';
+import { FileTokenSchema, ShareSchema, TokenNameSchema } from './people/person.ts';
 import { ApprovalModeSchema, OnReachedSchema, Sha256Schema, UsdLimitSchema } from './scalars.ts';
 
 // Receivers of notifications, from the operator's own file (20 §7).
@@ -62,10 +63,7 @@ const GatewaySchema = z.strictObject({
   credentials: z.enum(['server', 'client']),
   rules_apply_to: z.enum(['none', 'workers', 'all']),
   /** By the name that sessions bear as their `caller`. */
-  keys: z.record(
-    z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be a name of letters, digits, _ and -'),
-    GatewayKeySchema,
-  ),
+  keys: z.record(TokenNameSchema, GatewayKeySchema),
   wait_seconds: z.int().min(0).max(MAX_WAIT_SECONDS),
   min_output_tokens: z.int().min(1),
   /** Calls whose cost nothing in their request bounds, under a limit. */
@@ -150,6 +148,8 @@ export const ConfigSchema = z.strictObject({
     host: z.string().min(1),
     port: z.int().min(0).max(65_535),
     auth_tokens: z.array(z.string().min(32, 'must have at least 32 characters')),
+    tokens: z.record(TokenNameSchema, FileTokenSchema),
+    default_share: ShareSchema,
     allowed_hosts: strings,
     cors_allowed_origins: z.array(z.string().refine((o) => o !== '*', '"*" is not allowed; list each origin')),
     workspace_roots: strings,
@@ -157,6 +157,8 @@ export const ConfigSchema = z.strictObject({
     turn_body_limit_bytes: z.int().min(1),
     rate_limit_rpm: z.int().min(1).nullable(),
   }),
+  approvals: z.strictObject({ own: z.boolean() }),
+  retention: z.strictObject({ audit_days: z.int().min(1).max(MAX_DAYS).nullable() }),
   shutdown: z.strictObject({ drain_seconds: z.int().min(0).max(MAX_SECONDS) }),
   log: z.strictObject({ level: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace']) }),
   recovery: z.strictObject({ on_start: z.enum(['resume', 'hold', 'cancel']) }),
@@ -270,6 +272,8 @@ export function defaultConfig(data: string): Config {
       host: '127.0.0.1',
       port: 8420,
       auth_tokens: [],
+      tokens: {},
+      default_share: 'read',
       allowed_hosts: [],
       cors_allowed_origins: [],
       workspace_roots: [],
@@ -277,6 +281,8 @@ export function defaultConfig(data: string): Config {
       turn_body_limit_bytes: 10_485_760,
       rate_limit_rpm: null,
     },
+    approvals: { own: true },
+    retention: { audit_days: 365 },
     shutdown: { drain_seconds: 10 },
     log: { level: 'info' },
     recovery: { on_start: 'resume' },

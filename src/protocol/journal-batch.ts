@@ -212,8 +212,10 @@ export type Write =
     }
   /** Fails the batch with `name_taken` when a token, a revoked one too, has the name. */
   | { readonly kind: 'token.insert'; readonly token: TokenRecord }
-  | { readonly kind: 'token.revoke'; readonly id: string; readonly at: number }
-  | { readonly kind: 'audit.insert'; readonly entry: AuditRecord }
+  /** Fails the batch with `last_admin` where no other token of an admin is left; `other_admins` are those of the file. */
+  | { readonly kind: 'token.revoke'; readonly id: string; readonly at: number; readonly other_admins: number }
+  /** Deletes entries that are older than `drop_before` (Unix ms); null = none. */
+  | { readonly kind: 'audit.insert'; readonly entry: AuditRecord; readonly drop_before: number | null }
   /** Fails the batch with `worker_exists` when the tree has one of the name. */
   | { readonly kind: 'worker.insert'; readonly worker: SessionWorker }
   /** In place of what was trusted of this path before. */
@@ -279,6 +281,7 @@ type ConflictCode =
   /** A client's name for a session that has one already. */
   | 'client_known'
   | 'name_taken'
+  | 'last_admin'
   | 'idempotency_exists';
 
 /** The state of the database refused the batch; nothing of it was written. */

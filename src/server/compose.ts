@@ -51,6 +51,7 @@ import { createCallTargets } from './telemetry/call-facts.ts';
 import { createMetrics } from './telemetry/metrics.ts';
 import { startTelemetry } from './telemetry/telemetry.ts';
 import { createTraceRelay } from './telemetry/trace-relay.ts';
+import { makeSecret, requireTokens } from './tokens.ts';
 
 /** Connections that wait to be taken; the system lowers it to what it allows. Node's 511 is too few for a crowd that comes back at once. */
 const BACKLOG = 4096;
@@ -263,6 +264,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       const removed = await sweepWorktrees(engine);
       if (removed.length > 0) log.info({ sessions: removed }, 'worktrees removed that no delegation claims');
     }
+    await requireTokens(engine);
     await removeTemporaryFolders(engine);
     let draining = false;
     const mcpDoor = createMcpDoor(clock, version, config, trees);
@@ -274,6 +276,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       metrics: metrics.text,
       settings: () => describeSettings({ ...options, adapters: file.adapters, secrets }),
       traces: relay,
+      makeSecret,
       version,
       dashboard: readDashboard(packageDir),
       draining: () => draining,

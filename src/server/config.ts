@@ -255,10 +255,10 @@ function warnOfRenamedKeys(settings: readonly Setting[]): string[] {
 /** Rules that concern several keys. */
 function checkAcrossKeys(config: Config, source: (key: string) => string): string[] {
   const problems: string[] = [];
-  const { host, auth_tokens, workspace_roots } = config.server;
+  const { host, auth_tokens, tokens, workspace_roots } = config.server;
   if (!isLoopback(host)) {
     const missing: string[] = [];
-    if (auth_tokens.length === 0) missing.push('server.auth_tokens');
+    if (auth_tokens.length === 0 && Object.keys(tokens).length === 0) missing.push('server.auth_tokens');
     if (workspace_roots.length === 0) missing.push('server.workspace_roots');
     if (missing.length > 0) {
       problems.push(
@@ -271,6 +271,8 @@ function checkAcrossKeys(config: Config, source: (key: string) => string): strin
       `${source('providers.replay')}: providers.replay: cannot be set together with providers.record; remove one`,
     );
   }
+  for (const name of Object.keys(tokens).filter((one) => Object.hasOwn(config.gateway.keys, one)))
+    problems.push(`${source('server.tokens')}: server.tokens.${name}: gateway.keys has the name too; rename one`);
   for (const { path, message } of findCreationFaults(config.workers.creation)) {
     const [key, ...rest] = path.map(String);
     const where = `workers.creation.${key}`;

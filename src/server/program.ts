@@ -24,6 +24,7 @@ import {
   withConfigFlags,
   withDoorFlags,
 } from './flags.ts';
+import { createAuditCommand, createTokenCommand } from './people-commands.ts';
 
 type Finish = (code: Promise<number>) => Promise<void>;
 
@@ -214,6 +215,8 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded,
   program.addCommand(createWorkersCommand(context, ask));
   program.addCommand(createTrustCommand(context, ask));
   program.addCommand(createWorktreesCommand(context, ask));
+  program.addCommand(createTokenCommand(context, ask, finish));
+  program.addCommand(createAuditCommand(context, ask));
 
   program.commands
     .find((command) => command.name() === 'models')

@@ -14,7 +14,15 @@ const TRACE = { window: { from: 0, to: NOW }, filter: { session: null, model: nu
 const EVERYTHING = { session: null, parent_session: null, model: null, provider: null, workspace_hash: null };
 const SAVINGS = {
   window: TRACE.window,
-  filter: { ...EVERYTHING, delegation_tier: null, worker_name: null, door: null, caller: null, include_workers: null },
+  filter: {
+    ...EVERYTHING,
+    delegation_tier: null,
+    worker_name: null,
+    door: null,
+    caller: null,
+    owner: null,
+    include_workers: null,
+  },
   baseline: SONNET,
 };
 

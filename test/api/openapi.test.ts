@@ -154,6 +154,14 @@ async function serverThatHolds(): Promise<TestServer> {
   return second;
 }
 
+/** From the first token on, every call needs one. */
+async function makeAndRevokeToken(server: TestServer): Promise<void> {
+  const { secret } = (await server.call('POST', '/tokens', { name: 'root', role: 'admin' })).body;
+  const headers = { authorization: `Bearer ${secret}` };
+  await server.call('POST', '/tokens', { name: 'reader', role: 'viewer' }, headers);
+  await server.call('DELETE', '/tokens/reader', undefined, headers);
+}
+
 describe('what is sent', () => {
   // Promise 05.23: every operation is called, and every answer of a test's server is as the document says; stored events validate against the event schema.
   test('every operation is called, answers well, and as documented; events are as their schema says', async () => {
@@ -219,6 +227,9 @@ describe('what is sent', () => {
       '/analytics/verified?from=all&group_by=check',
       `/analytics/quality?workspace_path=${server.workspace}`,
       '/analytics/forecast',
+      '/tokens',
+      '/tokens/self',
+      '/audit',
     ]) {
       await ask('GET', path);
     }
@@ -260,6 +271,7 @@ describe('what is sent', () => {
     await ask('POST', '/maintenance/prune', { dry_run: true });
     await ask('DELETE', base);
     await ask('DELETE', `${base}?purge=true`);
+    await makeAndRevokeToken(server);
 
     const held = await serverThatHolds();
     const good = [server, held].flatMap(({ answered }) => [...answered]).filter((line) => / (101|2\d\d)$/.test(line));

@@ -9,6 +9,7 @@ import { createStreamHub, type Member } from '#http/stream/hub.ts';
 import { openSessionStream } from '#http/stream/session-stream.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { draft } from '#protocol/event.ts';
+import { NAMELESS_ADMIN } from '#protocol/people/person.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { startServer } from '../support/http.ts';
 
@@ -65,7 +66,14 @@ async function attachWhileEmitting(test: TestEngine, snapshot: boolean, delays: 
   const next = () => delays[drawn++ % delays.length] ?? 0;
   const bus = engine.bus;
   const store = slowed(engine.store, next);
-  const hub = createStreamHub({ store, bus, clock: systemClock, log: silentLogger, maxConnections: 1 });
+  const hub = createStreamHub({
+    store,
+    bus,
+    clock: systemClock,
+    log: silentLogger,
+    people: engine.people,
+    maxConnections: 1,
+  });
   const frames: Frame[] = [];
   const sink: Sink = {
     send: (frame) => frames.push(frame),
@@ -83,7 +91,7 @@ async function attachWhileEmitting(test: TestEngine, snapshot: boolean, delays: 
       for (let i = next(); i > 0; i -= 1) await new Promise((resolve) => setImmediate(resolve));
     }
   })();
-  const stream = await openSessionStream(hub, session.id, wanted);
+  const stream = await openSessionStream(hub, session.id, { ...wanted, person: NAMELESS_ADMIN });
   await stream.run(sink);
   await emitting;
   await emit(engine, session.id, 999);
@@ -152,7 +160,14 @@ describe('a message that is stored while a stream catches up', () => {
       return rows;
     };
     const store = { ...engine.store, events: { ...engine.store.events, listRaw } };
-    const hub = createStreamHub({ store, bus: engine.bus, clock: systemClock, log: silentLogger, maxConnections: 1 });
+    const hub = createStreamHub({
+      store,
+      bus: engine.bus,
+      clock: systemClock,
+      log: silentLogger,
+      people: engine.people,
+      maxConnections: 1,
+    });
     const frames: Frame[] = [];
     const sink: Sink = {
       send: (frame) => frames.push(frame),
@@ -162,7 +177,7 @@ describe('a message that is stored while a stream catches up', () => {
       terminate: () => {},
     };
     const wanted = { types: null, include_worker_sessions: false, since: null, snapshot: true };
-    const stream = await openSessionStream(hub, session.id, wanted);
+    const stream = await openSessionStream(hub, session.id, { ...wanted, person: NAMELESS_ADMIN });
     if (when === 'before the first page') await speak();
     await stream.run(sink);
     await its.run(session, 'later');
@@ -262,7 +277,7 @@ describe('a stream that fails', () => {
     const errors: string[] = [];
     const log = { ...silentLogger, error: (_fields: object, message: string) => errors.push(message) };
     const { store, bus, clock } = engine;
-    const hub = createStreamHub({ store, bus, clock, log, maxConnections: 3 });
+    const hub = createStreamHub({ store, bus, clock, log, people: engine.people, maxConnections: 3 });
     const seen: string[][] = [[], []];
     const ends: string[] = [];
     const sound = (n: number): Member => ({

@@ -272,6 +272,7 @@ describe('Idempotency-Key', () => {
       settings: () => ({ data_dir: '', keys_file: '', files: [], database: '', keys: [], settings: [] }),
       traces: createTraceRelay(server.engine.bus),
       version: '0.0.0-test',
+      makeSecret: () => '',
       draining: () => false,
     });
     await door.listen({ host: '127.0.0.1', port: 0 });

@@ -1,13 +1,16 @@
 // Nodes in one process for tests of watching: journal, store and bus over the real services, and streams without sockets.
 import { connect } from '@nats-io/transport-node';
 import { onTestFinished } from 'vitest';
+import { createPeople } from '#core/engine/state/people.ts';
 import type { Sink } from '#http/stream/frames.ts';
 import { createStreamHub } from '#http/stream/hub.ts';
 import { openSessionStream } from '#http/stream/session-stream.ts';
 import type { Subscription } from '#http/stream/subscription.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';
+import { defaultConfig } from '#protocol/config.ts';
 import type { Delta, Transient } from '#protocol/delta.ts';
 import type { EventDraft } from '#protocol/event.ts';
+import { NAMELESS_ADMIN } from '#protocol/people/person.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { createClusterBus } from '#store/bus/nats/cluster-bus.ts';
 import { type Link, openLink } from '#store/bus/nats/link.ts';
@@ -81,7 +84,8 @@ export async function watchNode(schema: Schema, name: string, options: WatchNode
   });
   const { store, bus } = world;
   const log = recordingLogger(world.logged);
-  const hub = createStreamHub({ store, bus, clock, log, maxConnections: 1000 });
+  const people = createPeople({ config: defaultConfig('/nowhere'), store, clock });
+  const hub = createStreamHub({ store, bus, clock, log, people, maxConnections: 1000 });
   onTestFinished(() => hub.close());
   return {
     ...world,
@@ -98,7 +102,7 @@ export async function watchNode(schema: Schema, name: string, options: WatchNode
         terminate: () => void ended.push('terminated'),
       };
       const wanted = { types: null, include_worker_sessions: false, since: null, snapshot: false, ...over };
-      const stream = await openSessionStream(hub, session.id, wanted);
+      const stream = await openSessionStream(hub, session.id, { ...wanted, person: NAMELESS_ADMIN });
       onTestFinished(() => stream.leave());
       await stream.run(sink);
       const events = () => frames.filter(({ type }) => type === 'event').map(({ event }) => event);

@@ -219,6 +219,7 @@ async function openTreeWorld(database: string | null, name: string): Promise<Tre
     let refused = false;
     const client = {
       caller: '',
+      owner: null,
       product: 'test',
       root: ref,
       worker: plan.agent === 0 ? null : `agent-${plan.agent}`,

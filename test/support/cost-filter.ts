@@ -11,5 +11,6 @@ export const NO_FILTER: CallFilter = {
   worker_name: null,
   door: null,
   caller: null,
+  owner: null,
   include_workers: null,
 };

@@ -14,6 +14,7 @@ import { createCredentials } from '#server/credentials.ts';
 import { describeSettings } from '#server/settings-report.ts';
 import { createMetrics } from '#server/telemetry/metrics.ts';
 import { createTraceRelay } from '#server/telemetry/trace-relay.ts';
+import { makeSecret } from '#server/tokens.ts';
 import { createPriceVersionReader } from '#store/read/store.ts';
 import { createReads } from '#store/sqlite/connection/reads.ts';
 import { createAnalytics } from '#store/sqlite/report/analytics.ts';
@@ -98,6 +99,7 @@ export async function openDoor(test: TestEngine, options: DoorOptions = {}): Pro
         secrets: test.engine.secrets,
       }),
     traces: createTraceRelay(test.engine.bus),
+    makeSecret,
     version: '0.0.0-test',
     draining: () => draining,
   });

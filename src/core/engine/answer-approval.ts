@@ -4,6 +4,7 @@ import type { Answer, Scope } from '#protocol/confirmation.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import type { ConfirmationId } from '#protocol/ids.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
+import { NAMELESS_ADMIN, type Person, type PersonRef } from '#protocol/people/person.ts';
 import type { ConfirmationRow } from '../ports/journal-writer.ts';
 import { storeAnswer } from './approval/approve-call.ts';
 import type { Engine, Runtime, Storage, WorkspaceAccess } from './state/engine.ts';
@@ -27,6 +28,8 @@ export interface ConfirmationReply {
   /** The effective scope. */
   readonly scope: Scope;
   readonly applied: boolean;
+  /** The named token whose answer counts. */
+  readonly answered_by?: PersonRef;
 }
 
 /**
@@ -37,9 +40,11 @@ export async function answerConfirmation(
   engine: Engine,
   id: string,
   given: ConfirmationAnswer,
+  actor: Person = NAMELESS_ADMIN,
 ): Promise<ConfirmationReply> {
   const row = await engine.store.confirmations.record(id as ConfirmationId);
   if (!row) throw new AppError('not_found', `no confirmation with id ${id}`, { resource: 'confirmation' });
+  await requireApprover(engine, row, actor);
   const { modified_yaml: yaml = null } = given;
   if (yaml !== null && row.rule !== 'worker.create')
     throw validationError([{ path: 'modified_yaml', message: 'belongs to the creation of a worker' }]);
@@ -50,7 +55,7 @@ export async function answerConfirmation(
     const open = engine.approvals.get(row.id);
     if (!open) return repeatAnswer(engine, row, answer);
     if (open.claim !== null) await open.claim;
-    else if (checked) return applyAnswer(engine, row, open, answer);
+    else if (checked) return applyAnswer(engine, { row, open, actor }, answer);
     else {
       await checkEdit(open, answer);
       checked = true;
@@ -67,20 +72,42 @@ async function checkEdit(open: OpenApproval, answer: ConfirmationAnswer): Promis
   throw new AppError('invalid_modified_input', `${at}: ${first.message}`, { issues });
 }
 
+/** An open approval, and who answers it. */
+interface Asked {
+  readonly row: ConfirmationRow;
+  readonly open: OpenApproval;
+  readonly actor: Person;
+}
+
+/** Throws `forbidden` for a member who may not approve calls of its own sessions. */
+async function requireApprover(
+  { config, store }: Pick<Engine, 'config' | 'store'>,
+  { root_session_id }: ConfirmationRow,
+  { id, role }: Person,
+): Promise<void> {
+  if (config.approvals.own || role === 'admin') return;
+  const session = await store.sessions.record(root_session_id);
+  if (session?.owner !== id) return;
+  throw new AppError('forbidden', 'approvals.own is off: another member or an admin answers calls of your sessions', {
+    required_role: 'owner',
+  });
+}
+
 async function applyAnswer(
   engine: Runtime & Storage & WorkspaceAccess,
-  row: ConfirmationRow,
-  open: OpenApproval,
+  asked: Asked,
   answer: ConfirmationAnswer,
 ): Promise<ConfirmationReply> {
+  const { row, open, actor } = asked;
   try {
-    const toAnswer = await claim(open, () => storeScoped(engine, row, open, answer));
+    const toAnswer = await claim(open, () => storeScoped(engine, asked, answer));
     open.settle(toAnswer);
     return {
       confirmation_request_id: row.id,
       decision: answer.decision,
       scope: toAnswer.scope ?? 'once',
       applied: true,
+      ...(actor.id !== null && { answered_by: { id: actor.id, name: actor.name } }),
     };
   } catch (error) {
     open.releaseClaim();
@@ -109,17 +136,20 @@ async function repeatAnswer(
   answer: ConfirmationAnswer,
 ): Promise<ConfirmationReply> {
   const known = await engine.store.confirmations.view(row.id);
+  const { answered_by } = known ?? {};
   if (known?.decision === answer.decision)
     return {
       confirmation_request_id: row.id,
       decision: answer.decision,
       scope: known.scope ?? 'once',
       applied: false,
+      ...(answered_by !== undefined && { answered_by }),
     };
   throw new AppError(
     'confirmation_already_resolved',
-    `this request was already answered: ${known?.decision ?? 'now'}`,
+    `this request was already answered: ${known?.decision ?? 'now'}${answered_by === undefined ? '' : ` by ${answered_by.name}`}`,
     {
+      ...(answered_by !== undefined && { answered_by }),
       decision: known?.decision ?? null,
       resolved_at: known?.resolved_at ?? null,
     },
@@ -133,8 +163,7 @@ async function repeatAnswer(
  */
 async function storeScoped(
   engine: Runtime & Storage & WorkspaceAccess,
-  row: ConfirmationRow,
-  open: OpenApproval,
+  { row, open, actor }: Asked,
   answer: ConfirmationAnswer,
 ): Promise<Answer> {
   const { decision, reason, modified_input } = answer;
@@ -143,7 +172,7 @@ async function storeScoped(
     return { decision, scope, reason, modified_input };
   };
   const store = (scope: Scope) =>
-    storeAnswer(engine, row, { parent: open.request_event, answer: toAnswer(scope), by: 'user' });
+    storeAnswer(engine, row, { parent: open.request_event, answer: toAnswer(scope), by: 'user', actor });
   const session = await engine.store.sessions.record(row.session_id);
   if (answer.scope !== 'always' || row.request.is_worker || session === null) {
     if (answer.scope === 'always')

@@ -21,7 +21,7 @@ import type { Engine, ModelCatalog } from './state/engine.ts';
 export async function askWhatIf(
   engine: Engine,
   analytics: Pick<Analytics, 'whatIf'>,
-  body: WhatIfBody,
+  body: WhatIfBody & { readonly reader?: WhatIfQuery['reader'] },
   window: TimeWindow,
 ): Promise<{ readonly report: Awaited<ReturnType<Analytics['whatIf']>>; readonly warnings: readonly string[] }> {
   const { registry, config, prices } = engine;
@@ -38,6 +38,7 @@ export async function askWhatIf(
       window,
       workspace_hash: workspace === null ? null : sha256Hex(workspace),
       group_by: body.group_by,
+      ...(body.reader !== undefined && { reader: body.reader }),
       routing,
       tiers,
       models,

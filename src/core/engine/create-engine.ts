@@ -7,6 +7,7 @@ import type { Engine, EngineDeps } from './state/engine.ts';
 import { createFileLedger } from './state/file-ledger.ts';
 import { createGatewayMemory } from './state/gateway-memory.ts';
 import { createBudget, createKnownPrompts, createOpenApprovals, createRouteMemory } from './state/memory.ts';
+import { createPeople } from './state/people.ts';
 
 export type { Engine } from './state/engine.ts';
 
@@ -26,6 +27,7 @@ export function createEngine(deps: EngineDeps): Engine {
     files: createFileLedger(),
     outside: createOutsideRuns(deps.config.tools.max_concurrent_per_session),
     background: createBackgroundGroups(),
+    people: createPeople(deps),
     ending: new Set(),
     crashed: new Set(),
     unpriced: new Set(),

@@ -5,6 +5,7 @@ import type { TurnId } from '#protocol/ids.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
 import type { StoredMessage } from '#protocol/message.ts';
 import { fromPusdOrNull, type Pusd, toPusdOrNull } from '#protocol/money.ts';
+import { NAMELESS_ADMIN, type Person } from '#protocol/people/person.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { promptTokens } from '#protocol/usage.ts';
 import { priceContinuation } from '../policy/delegation/continuation-price.ts';
@@ -39,12 +40,17 @@ type Claim = (status: number, body: unknown) => Write;
  * `session_is_gateway`, `invalid_fork_point`, `model_not_configured`, `workspace_not_allowed`, and with a message what
  * `submitTurn` throws; then nothing is left of the fork.
  */
-export async function forkSession(engine: Engine, id: string, body: ForkBody, claim?: Claim): Promise<ForkReply> {
+export async function forkSession(
+  engine: Engine,
+  id: string,
+  { person = NAMELESS_ADMIN, ...body }: ForkBody & { readonly person?: Person },
+  claim?: Claim,
+): Promise<ForkReply> {
   const origin = await requireTopLevelSession(engine, id);
   if (origin.door === 'gateway')
     throw new AppError('session_is_gateway', 'the client of a gateway session holds its messages: it cannot be forked');
   const prefix = await requirePrefix(engine, origin, body);
-  const session = await buildFork(engine, origin, prefix, body);
+  const session = { ...(await buildFork(engine, origin, prefix, body)), ...ownFork(engine, origin, person) };
   const price = priceFirstCall(engine, { origin, session, prefix });
   const answer = {
     prefix_messages: prefix.length,
@@ -56,7 +62,11 @@ export async function forkSession(engine: Engine, id: string, body: ForkBody, cl
   if (body.dry_run) return { session: null, turn_id: null, ...answer };
   const turn_id = body.message === null ? null : engine.ids.turn();
   const placed = await placeFork(engine, origin, session, body);
-  const reply: ForkReply = { session: sessionView(placed.session, NOTHING_YET), turn_id, ...answer };
+  const reply: ForkReply = {
+    session: sessionView(placed.session, { ...NOTHING_YET, owner_name: person.name }),
+    turn_id,
+    ...answer,
+  };
   await storeFork(engine, placed, claim?.(201, reply));
   if (body.message !== null && turn_id !== null) await startFirstTurn(engine, placed.session, body.message, turn_id);
   return reply;
@@ -115,12 +125,16 @@ async function buildFork(
     approval_mode: origin.approval_mode,
     max_cost_pusd: max_cost_usd === null ? blank.max_cost_pusd : toPusdOrNull(max_cost_usd),
     on_reached: origin.on_reached,
-    owner: origin.owner,
-    share: origin.share,
     forked_from_session_id: (await findHolder(engine, origin, cut)).id,
     forked_from_message_id: cut.id,
     has_workspace: workspace !== 'none' && origin.has_workspace,
   };
+}
+
+/** A fork belongs to its maker (23 §1). */
+function ownFork({ config }: Pick<Runtime, 'config'>, origin: SessionRecord, { id, name }: Person) {
+  const share = id === origin.owner ? origin.share : config.server.default_share;
+  return { owner: id, caller: name, share } satisfies Partial<SessionRecord>;
 }
 
 /** The session that a message of a history is stored with: the session itself, or one that it was forked from. */
@@ -214,9 +228,20 @@ async function storeFork(engine: Engine, { session, worktree }: Placed, claimed:
 }
 
 /** Starts the fork's first turn; a fork whose message cannot be taken is removed. */
-async function startFirstTurn(engine: Engine, { id }: SessionRecord, content: string, turn_id: TurnId): Promise<void> {
+async function startFirstTurn(
+  engine: Engine,
+  { id, owner }: SessionRecord,
+  content: string,
+  turn_id: TurnId,
+): Promise<void> {
   try {
-    await submitTurn(engine, id, { content, per_message_override: null, if_busy: 'reject', turn_id });
+    await submitTurn(engine, id, {
+      content,
+      per_message_override: null,
+      if_busy: 'reject',
+      turn_id,
+      submitted_by: owner,
+    });
   } catch (error) {
     await purgeSession(engine, id);
     throw error;

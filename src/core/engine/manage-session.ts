@@ -2,15 +2,17 @@
 import path from 'node:path';
 import { Cancelled } from '#protocol/abort.ts';
 import { isoTime } from '#protocol/clock.ts';
+import { AppError } from '#protocol/errors.ts';
 import { draft } from '#protocol/event.ts';
 import type { SessionId, TurnId } from '#protocol/ids.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
 import { fromPusd, fromPusdOrNull, toPusd, toPusdOrNull, ZERO_PUSD } from '#protocol/money.ts';
+import { NAMELESS_ADMIN, type Person, type Share } from '#protocol/people/person.ts';
 import type { OnReached } from '#protocol/scalars.ts';
-import type { Session } from '#protocol/session.ts';
+import type { Session, SessionRecord } from '#protocol/session.ts';
 import type { Turn } from '#protocol/turn.ts';
 import { readStructured } from '../policy/delegation/worker-outcome.ts';
-import { NOTHING_YET, sessionView } from '../policy/session/session-view.ts';
+import { NOTHING_YET, sessionView, viewOwnership } from '../policy/session/session-view.ts';
 import type { Write } from '../ports/journal-writer.ts';
 import { endOutsideDelegations } from './delegation/outside-delegation.ts';
 import { closeForkTree, discardTree, withClosedTree } from './delegation/worker-tree.ts';
@@ -28,6 +30,7 @@ import {
   sessionCreatedEvent,
   sessionEndedError,
 } from './session/session-records.ts';
+import { auditWrites } from './state/audit-writes.ts';
 import { takeOver } from './state/concurrency.ts';
 import type {
   Delegations,
@@ -54,29 +57,36 @@ type Claim = (status: number, body: unknown) => Write;
 export async function createSession(engine: Engine, input: SessionInput, claim?: Claim): Promise<Session> {
   const { client_ref: ref = null } = input;
   if (ref === null) return openNewSession(engine, input, claim);
-  const known = await findClientSession(engine, ref, input.workspace_path);
+  const name = { caller: input.person?.name ?? '', ref };
+  const known = await findClientSession(engine, name, input.workspace_path);
   if (known !== null) return known;
   try {
     return await openNewSession(engine, input, claim);
   } catch (error) {
     if (!(error instanceof JournalConflict && error.code === 'client_known')) throw error;
     // Another request opened it first.
-    return (await findClientSession(engine, ref, input.workspace_path))!;
+    return (await findClientSession(engine, name, input.workspace_path))!;
   }
 }
 
-/** The tree of the session with this name, among callers without a key. */
-export async function findClientTree(engine: Engine, ref: string): Promise<SessionId | null> {
-  return (await engine.store.sessions.findByClientRef('', ref))?.id ?? null;
+/** A client's name for a session, which is unique among those of one token. */
+interface ClientName {
+  readonly caller: string;
+  readonly ref: string;
 }
 
-/** The session with this name, among callers without a key. A gateway session without a workspace gets one. */
+/** The tree of the session with this name. */
+export async function findClientTree(engine: Engine, { caller, ref }: ClientName): Promise<SessionId | null> {
+  return (await engine.store.sessions.findByClientRef(caller, ref))?.id ?? null;
+}
+
+/** The session with this name. A gateway session without a workspace gets one. */
 async function findClientSession(
   engine: Runtime & Storage & WorkspaceAccess & GatewayState,
-  ref: string,
+  { caller, ref }: ClientName,
   workspace: string,
 ): Promise<Session | null> {
-  const record = await engine.store.sessions.findByClientRef('', ref);
+  const record = await engine.store.sessions.findByClientRef(caller, ref);
   if (record === null) return null;
   if (record.ended_at === null && record.workspace_path === engine.gatewayFolder) {
     const workspace_path = await resolveWorkspace(engine, workspace);
@@ -93,7 +103,7 @@ async function openNewSession(
   claim?: Claim,
 ): Promise<Session> {
   const session = await buildSession(engine, input);
-  const view = sessionView(session, NOTHING_YET);
+  const view = sessionView(session, { ...NOTHING_YET, owner_name: input.person?.name ?? null });
   const writes: Write[] = [{ kind: 'session.insert', session }];
   if (claim) writes.push(claim(201, view));
   await engine.journal.commit({
@@ -113,6 +123,9 @@ interface SessionPatch {
   readonly active_model?: string | null;
   readonly max_cost_usd?: string | null;
   readonly on_reached?: OnReached;
+  readonly share?: Share;
+  /** Id of a token. */
+  readonly owner?: string | null;
 }
 
 interface PatchReply {
@@ -122,11 +135,20 @@ interface PatchReply {
   readonly swap_queued_until_turn: TurnId | null;
   readonly max_cost_usd: string | null;
   readonly on_reached: OnReached;
+  readonly owner?: Session['owner'];
+  readonly share?: Session['share'];
 }
 
 /** Changes the sticky model (queued while a turn is open) and the limit (03 §4.2, 14 §1). */
-export async function patchSession(engine: Engine, id: string, patch: SessionPatch): Promise<PatchReply> {
-  const session = await requireOpenTopLevelSession(engine, id);
+export async function patchSession(
+  engine: Engine,
+  id: string,
+  patch: SessionPatch,
+  actor: Person = NAMELESS_ADMIN,
+): Promise<PatchReply> {
+  // Who sees a session can change after its end.
+  const changes = Object.keys(patch).some((name) => name !== 'share' && name !== 'owner');
+  const session = await (changes ? requireOpenTopLevelSession : requireTopLevelSession)(engine, id);
   const at = engine.clock.now();
   const writes: Write[] = [];
   const open = await engine.store.turns.open(session.id);
@@ -148,9 +170,15 @@ export async function patchSession(engine: Engine, id: string, patch: SessionPat
   const { max_cost_usd, on_reached } = patch;
   if (max_cost_usd !== undefined) {
     const max_cost_pusd = toPusdOrNull(max_cost_usd);
-    writes.push({ kind: 'session.set_limit', session_id: session.id, max_cost_pusd, at });
+    const change = { from: fromPusdOrNull(session.max_cost_pusd), to: max_cost_usd };
+    writes.push(
+      { kind: 'session.set_limit', session_id: session.id, max_cost_pusd, at },
+      ...auditWrites(engine, actor, 'limit.changed', { subject: session.id, details: change }),
+    );
   }
   if (on_reached !== undefined) writes.push({ kind: 'session.set_on_reached', session_id: session.id, on_reached, at });
+  if (patch.share !== undefined || patch.owner !== undefined)
+    writes.push(...planOwnership(engine, session, patch, actor));
   await engine.journal.commit({ writes, emit: [] });
   if (patch.active_model !== undefined && queued && (await engine.store.turns.open(session.id)) === null) {
     // The turn ended while the swap was being stored. Without this write the swap would wait for the end of the next turn.
@@ -172,7 +200,38 @@ export async function patchSession(engine: Engine, id: string, patch: SessionPat
     swap_queued_until_turn: queued ? (open?.id ?? null) : null,
     max_cost_usd: fromPusdOrNull(stored.max_cost_pusd),
     on_reached: stored.on_reached,
+    ...viewOwnership(stored, stored.owner === null ? null : (engine.people.find(stored.owner)?.name ?? null)),
   };
+}
+
+/** Throws `forbidden` for a member who is not the owner, `not_found` for an unknown owner. */
+function planOwnership(
+  engine: Runtime,
+  session: SessionRecord,
+  { share = session.share, owner: given }: SessionPatch,
+  actor: Person,
+): readonly Write[] {
+  if (actor.role !== 'admin' && session.owner !== actor.id)
+    throw new AppError('forbidden', 'only the owner of the session or an admin may share it', {
+      required_role: 'owner',
+    });
+  if (given !== undefined && actor.role !== 'admin')
+    throw new AppError('forbidden', 'only an admin may give a session to another owner', { required_role: 'admin' });
+  const owner = given === undefined ? session.owner : resolveOwner(engine, given);
+  const { id: session_id } = session;
+  const writes: Write[] = [{ kind: 'session.set_ownership', session_id, owner, share, at: engine.clock.now() }];
+  if (share !== session.share)
+    writes.push(...auditWrites(engine, actor, 'session.shared', { subject: session_id, details: { share } }));
+  if (owner !== session.owner)
+    writes.push(...auditWrites(engine, actor, 'session.given', { subject: session_id, details: { owner } }));
+  return writes;
+}
+
+function resolveOwner({ people }: Pick<Runtime, 'people'>, given: string | null): string | null {
+  if (given === null) return null;
+  const id = people.findId(given);
+  if (id === null) throw new AppError('not_found', `no token with id ${given}`, { resource: 'token' });
+  return id;
 }
 
 // Ends and purges a session (05 §3.1, 01 §7.2, §7.4).
@@ -183,7 +242,11 @@ interface EndReply {
 }
 
 /** Cancels the running turn, waits for its terminal event, then ends the session (05 §3.1). */
-export async function endSession(engine: Engine, id: string): Promise<EndReply & { readonly purged: false }> {
+export async function endSession(
+  engine: Engine,
+  id: string,
+  actor: Person = NAMELESS_ADMIN,
+): Promise<EndReply & { readonly purged: false }> {
   const session = await requireOpenTopLevelSession(engine, id);
   if (engine.ending.has(session.id)) throw sessionEndedError();
   engine.ending.add(session.id);
@@ -196,7 +259,10 @@ export async function endSession(engine: Engine, id: string): Promise<EndReply &
     const at = engine.clock.now();
     const now = (await engine.store.sessions.record(session.id)) ?? session;
     await engine.journal.commit({
-      writes: [{ kind: 'session.end', session_id: session.id, disposition: 'completed', at }],
+      writes: [
+        { kind: 'session.end', session_id: session.id, disposition: 'completed', at },
+        ...auditWrites(engine, actor, 'session.ended', { subject: session.id }),
+      ],
       emit: [
         draft({
           type: 'session.ended',
@@ -231,15 +297,20 @@ export async function endSession(engine: Engine, id: string): Promise<EndReply &
 export async function purgeSession(
   engine: Engine,
   id: string,
+  actor: Person = NAMELESS_ADMIN,
 ): Promise<EndReply & { readonly purged: true; readonly purged_session_count: number }> {
   const session = await requireTopLevelSession(engine, id);
   await engine.library.dropCopies(path.join(engine.config.workers.generated_dir, session.id)).catch((err: unknown) => {
     engine.log.warn({ err, session_id: session.id }, 'copies of created workers could not be removed');
   });
-  const ended = session.ended_at === null ? await endSession(engine, id) : { ended_at: isoTime(session.ended_at) };
+  const ended =
+    session.ended_at === null ? await endSession(engine, id, actor) : { ended_at: isoTime(session.ended_at) };
   const worktrees = await engine.store.worktrees.list(session.id);
   // While the rows lead to them.
   for (const worktree of worktrees) await withClosedTree(engine, worktree, () => discardTree(engine, worktree));
+  const { owner, share } = session;
+  const noted = auditWrites(engine, actor, 'session.purged', { subject: session.id, details: { owner, share } });
+  if (noted.length > 0) await engine.journal.commit({ writes: noted, emit: [] });
   const purged_session_count = await engine.journal.purge(session.id);
   engine.recommender?.forget(session.workspace_path);
   await engine.forecasts?.refresh();

@@ -47,6 +47,8 @@ export interface TurnSubmission {
   readonly if_busy: 'reject' | 'interrupt' | 'steer';
   /** Files of the workspace, for a session that is a named worker. */
   readonly attachments?: readonly string[];
+  /** Id of the token that submits it; absent = no named token. */
+  readonly submitted_by?: string | null;
   /** Id of the new turn, where the caller has to know it beforehand. */
   readonly turn_id?: TurnId;
 }
@@ -78,7 +80,7 @@ export async function submitTurn(
   if (submission.if_busy === 'steer') return steerTurn(engine, sessionId, submission, claim);
   const session = await requireOpenTopLevelSession(engine, sessionId);
   rejectGatewaySession(session);
-  await requireBudget(engine, session);
+  await requireBudget(engine, { ...session, submitted_by: submission.submitted_by ?? null });
   const release = await acquireTurnSlot(engine, session.id);
   try {
     return await submitWithSlot(engine, session, submission, claim);
@@ -107,7 +109,8 @@ async function submitWithSlot(
       await takeOver(engine.locks, session.id, turnId, reason);
       owned = true;
     }
-    return await beginTurn(engine, session, { ...checked, turnId, claim });
+    const submitted_by = submission.submitted_by ?? null;
+    return await beginTurn(engine, session, { ...checked, turnId, submitted_by, claim });
   } catch (error) {
     if (owned) engine.locks.release(session.id);
     throw await toSubmitError(engine, session.id, error);
@@ -140,11 +143,12 @@ async function steerTurn(
 ): Promise<TurnReceipt | SteeringReceipt> {
   const session = await requireOpenSession(engine, sessionId);
   rejectGatewaySession(session);
-  await requireBudget(engine, session);
+  const submitted_by = submission.submitted_by ?? null;
+  await requireBudget(engine, { ...session, submitted_by });
   if (engine.draining.value) throw shuttingDownError();
   const checked = await prepareMessage(engine, session, submission);
   checkSteering(checked, submission.attachments ?? []);
-  const message = { ...checked, turnId: submission.turn_id ?? engine.ids.turn(), claim };
+  const message = { ...checked, turnId: submission.turn_id ?? engine.ids.turn(), submitted_by, claim };
   const receipt = await steerOrTakeLock(engine, session, message);
   if (receipt !== null) return receipt;
   let release = () => {};
@@ -159,7 +163,11 @@ async function steerTurn(
   }
 }
 
-type ReadyMessage = PreparedMessage & { readonly turnId: TurnId; readonly claim: Claim | undefined };
+type ReadyMessage = PreparedMessage & {
+  readonly turnId: TurnId;
+  readonly submitted_by: string | null;
+  readonly claim: Claim | undefined;
+};
 
 /** Starts the turn. The caller holds the session's lock. */
 async function beginTurn(engine: TurnEngine, session: SessionRecord, message: ReadyMessage): Promise<TurnReceipt> {
@@ -192,6 +200,7 @@ async function startTurn(engine: TurnEngine, session: SessionRecord, message: Re
     turn_id: message.turnId,
     content: message.content,
     override: message.override,
+    submitted_by: message.submitted_by,
     scope,
     conclusion: createScope(),
     worker: null,
@@ -276,26 +285,28 @@ export function isResumedAutomatically(
 export async function submitDelegation(
   engine: Engine,
   sessionId: string,
-  body: SubmitDelegationBody,
+  body: SubmitDelegationBody & { readonly submitted_by?: string | null },
   claim?: (status: number, body: unknown) => Write,
 ): Promise<DelegationReceipt> {
+  const { submitted_by = null, ...asked } = body;
   const session = await requireOpenTopLevelSession(engine, sessionId);
   if (session.workspace_path === engine.gatewayFolder)
     throw new AppError(
       'session_is_gateway',
       'this session of the gateway has no workspace for a worker: its client names one with x-metis-workspace on its first call',
     );
-  await requireBudget(engine, session);
+  await requireBudget(engine, { ...session, submitted_by });
   if (engine.draining.value) throw shuttingDownError();
   let onStored: (delegation: DelegationRecord) => void = () => {};
   const known = new Promise<DelegationReceipt>((resolve) => {
     onStored = (delegation) => resolve(toDelegationReceipt(delegation));
   });
   const caller = await createOutsideCaller(engine, session, {
+    submitted_by,
     claim: (delegation) => (claim ? [claim(202, toDelegationReceipt(delegation))] : []),
     onStored,
   });
-  const request = await resolveOutsideRequest(engine, caller, toDelegateInput(body));
+  const request = await resolveOutsideRequest(engine, caller, toDelegateInput(asked));
   try {
     return await Promise.race([
       known,

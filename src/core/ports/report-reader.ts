@@ -45,6 +45,8 @@ export interface WhatIfQuery {
   /** SHA-256 of the workspace's path; null = all. */
   readonly workspace_hash: string | null;
   readonly group_by: WhatIfGroupKind | null;
+  /** As in `CallFilter`. */
+  readonly reader?: { readonly id: string | null };
   /** The text of a valid routing file; null = rules and defaults as they were. */
   readonly routing: { readonly kind: 'workspace' | 'global'; readonly text: string } | null;
   /** Model references. */

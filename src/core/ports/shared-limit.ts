@@ -9,6 +9,8 @@ export interface SharedLimit {
   readonly since: number;
   /** Whose calls alone count; null = all. */
   readonly caller: string | null;
+  /** Whose sessions and turns alone count; null = all. */
+  readonly owner: string | null;
 }
 
 export type Share =

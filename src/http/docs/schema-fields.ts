@@ -155,6 +155,7 @@ interface Call {
 const ORIGIN = '127.0.0.1:8420';
 /** What a person would put in, by the name of the field. */
 const VALUES: Readonly<Record<string, unknown>> = {
+  name: 'ann',
   workspace_path: '~/project',
   max_cost_usd: '2.00',
   content: 'What could be simplified here?',

@@ -8,10 +8,12 @@ import type { Hold } from '#core/ports/tree-ownership.ts';
 import { type Clock, sleep, type Timer } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
 import type { SessionId } from '#protocol/ids.ts';
+import type { Person } from '#protocol/people/person.ts';
 import { ConfirmationIdSchema, SessionIdSchema } from '#protocol/scalars.ts';
 import type { BodyDiscard } from '../connections.ts';
 import { readClient } from '../gateway/identity.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
+import { isHidden } from '../visibility.ts';
 import { createExchange, type HeldBody, holdBody, toHeldBody } from './exchange.ts';
 import { FORWARDED, markNotTaken } from './headers.ts';
 import { chooseNode, type Owners, type Patience, type Reach } from './other-nodes.ts';
@@ -43,13 +45,18 @@ async function findRoot(engine: Engine, request: FastifyRequest): Promise<Sessio
     Record<string, unknown>
   >;
   const session = SessionIdSchema.safeParse(session_id ?? worker_session_id);
-  if (session.success) return findSessionRoot(engine, session.data);
+  // A session that does not exist for the caller is answered here, as an unknown one is.
+  if (session.success) return findSessionRoot(engine, request.person, session.data);
   const confirmation = ConfirmationIdSchema.safeParse(confirmation_id);
   if (!confirmation.success) return null;
-  return (await engine.store.confirmations.record(confirmation.data))?.root_session_id ?? null;
+  const root = (await engine.store.confirmations.record(confirmation.data))?.root_session_id ?? null;
+  if (root === null || (await isHidden(engine, request.person, root))) return null;
+  return root;
 }
 
-async function findSessionRoot({ store, trees }: Engine, id: SessionId): Promise<SessionId | null> {
+async function findSessionRoot(engine: Engine, person: Person, id: SessionId): Promise<SessionId | null> {
+  const { store, trees } = engine;
+  if (await isHidden(engine, person, id)) return null;
   if (trees.holds(id)) return id;
   return (await store.sessions.record(id))?.root_session_id ?? null;
 }

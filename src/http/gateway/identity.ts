@@ -1,38 +1,60 @@
 // Identifies a gateway request: the caller by its key, the session by the client's own headers (19 §2.3, §2.7).
+import { timingSafeEqual } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import type { GatewayClient } from '#core/engine/gateway-call.ts';
+import { type Caller, hashToken, type People } from '#core/engine/manage-people.ts';
 import type { Config } from '#protocol/config.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
+import { makeGatewayKeyId, type Person } from '#protocol/people/person.ts';
 import { UsdLimitSchema, WorkspacePathSchema } from '#protocol/scalars.ts';
-import { createDigestCheck, parseBearer, type TokenCheck } from '../access.ts';
+import { parseBearer } from '../access.ts';
 import { isRepeated } from '../gates.ts';
+import { requireRole } from '../roles.ts';
 
 const MAX_REF = 200;
 /** The limit of a worker's name in reports. */
 const MAX_TYPE = 128;
 const PRODUCT = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}/;
 
+interface ClientGate {
+  readonly config: Pick<Config, 'gateway'>;
+  readonly people: People;
+  /** Records a token that was refused. */
+  readonly noteRefusal: (request: FastifyRequest) => void;
+}
+
 /**
- * Creates gate 4 of the gateway's paths. It requires a token of the server or a key of the gateway if either is configured.
- * With `credentials: client` the provider's key is in the usual header, so the token of Metis has its own.
+ * Creates gate 4 of the gateway's paths. It requires a token of a member or an admin, or a key of the gateway, if any is
+ * configured. With `credentials: client` the provider's key is in the usual header, so the token of Metis has its own.
  */
-export function createClientGate({ gateway }: Pick<Config, 'gateway'>, tokens: TokenCheck) {
-  const callers = new Map(Object.entries(gateway.keys).map(([name, { token_sha256 }]) => [token_sha256, name]));
-  const keys = createDigestCheck([...callers.keys()]);
+export function createClientGate({ config: { gateway }, people, noteRefusal }: ClientGate) {
+  const keys = Object.entries(gateway.keys).map(([name, { token_sha256 }]) => ({
+    digest: Buffer.from(token_sha256, 'hex'),
+    person: { id: makeGatewayKeyId(name), name, role: 'member', workspaces: null } satisfies Person,
+  }));
   const own = gateway.credentials === 'client';
 
-  return function admitClient(request: FastifyRequest): void {
-    if (!tokens.required && !keys.required) return;
+  function findKey(token: string): Caller | null {
+    const given = hashToken(token);
+    let found: Caller | null = null;
+    // Every digest is compared, so that the time does not depend on which one matches.
+    for (const { digest, person } of keys)
+      if (timingSafeEqual(digest, given)) found = { person, digest: given.toString('hex') };
+    return found;
+  }
+
+  return async function admitClient(request: FastifyRequest): Promise<void> {
+    if (!people.isRequired() && keys.length === 0) return;
     const token = own ? readSingleHeader(request, 'x-metis-token') : readToken(request);
-    const ours = token === null ? null : tokens.accept(token);
-    const key = token === null || ours !== null ? null : keys.accept(token);
-    const hash = ours ?? key;
-    if (hash === null) {
+    const caller = token === null ? null : ((await people.recognize(token)) ?? findKey(token));
+    if (caller === null) {
+      if (token !== null) noteRefusal(request);
       const where = own ? 'x-metis-token' : 'Authorization: Bearer or x-api-key';
       throw new AppError('unauthorized', `send a token of server.auth_tokens or gateway.keys as ${where}`);
     }
-    request.tokenHash = hash;
-    request.caller = key === null ? '' : (callers.get(key) ?? '');
+    request.tokenHash = caller.digest;
+    request.person = caller.person;
+    requireRole(caller.person, 'member');
   };
 }
 
@@ -52,7 +74,8 @@ function readSingleHeader(request: FastifyRequest, name: string): string | null 
 export function readClient(request: FastifyRequest): GatewayClient {
   const ref = (name: string) => readReference(request.headers[name], MAX_REF);
   const product = PRODUCT.exec(request.headers['user-agent'] ?? '')?.[0] ?? 'unknown';
-  return { ...readNames(ref), caller: request.caller, product, ...readLimits(request) };
+  const { id: owner, name: caller } = request.person;
+  return { ...readNames(ref), caller, owner, product, ...readLimits(request) };
 }
 
 type Names = Pick<GatewayClient, 'root' | 'worker' | 'parent' | 'above_root' | 'worker_type'>;

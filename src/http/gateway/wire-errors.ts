@@ -26,6 +26,7 @@ const KINDS: Partial<Record<ErrorCode, Kind>> = {
   budget_exceeded: { status: 402, messages: 'billing_error', openai: 'insufficient_quota' },
   unbounded_request: { status: 402, messages: 'billing_error', openai: 'insufficient_quota' },
   unauthorized: { status: 401, messages: 'authentication_error', openai: 'invalid_request_error' },
+  forbidden: { status: 403, messages: 'permission_error', openai: 'invalid_request_error' },
   host_not_allowed: { status: 403, messages: 'permission_error', openai: 'invalid_request_error' },
   origin_not_allowed: { status: 403, messages: 'permission_error', openai: 'invalid_request_error' },
   workspace_not_allowed: { status: 400, messages: 'invalid_request_error', openai: 'invalid_request_error' },

@@ -1,4 +1,5 @@
 // `/analytics/*`: parameters in, one report out (07). No route here writes.
+import type { FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { askWhatIf } from '#core/engine/ask-what-if.ts';
 import type { Engine } from '#core/engine/create-engine.ts';
@@ -11,6 +12,7 @@ import {
   parseTraceQuery,
   parseVerifiedQuery,
   parseWindow,
+  type RawQuery,
 } from '#core/policy/analytics/query.ts';
 import { DAY_MS } from '#core/policy/analytics/rollup.ts';
 import { WINDOW_DAYS } from '#core/policy/learning/compare-models.ts';
@@ -18,13 +20,16 @@ import { type PriceTable, storedPriceTable } from '#core/policy/pricing/price-ta
 import type { PriceVersions } from '#core/ports/price-versions.ts';
 import type { Analytics } from '#core/ports/report-reader.ts';
 import {
+  type CallFilter,
   CostReportSchema,
+  type CostRow,
   LedgerReportSchema,
   QualityReportSchema,
   ReliabilityReportSchema,
   RoutingReportSchema,
   SavingsReportSchema,
   type TimeWindow,
+  type TraceQuery,
   VERIFIED_GROUPS,
   VerifiedReportSchema,
   WhatIfReportSchema,
@@ -32,11 +37,13 @@ import {
 import { WhatIfBody } from '#protocol/api/analytics-bodies.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { type Issue, validationError } from '#protocol/errors.ts';
+import { type Person, toPersonRef } from '#protocol/people/person.ts';
 import type { Result } from '#protocol/result.ts';
 import { WorkspacePathSchema } from '#protocol/scalars.ts';
 import { ForecastCheckSchema } from '#protocol/what-if/forecast.ts';
 import type { HttpApp } from '../http-app.ts';
 import { operation } from '../operation.ts';
+import { isHidden, toReader } from '../visibility.ts';
 
 export interface AnalyticsDeps {
   readonly engine: Engine;
@@ -57,7 +64,8 @@ const callFilters = {
   delegation_tier: text('fast, balanced or deep.'),
   worker_name: text('Named worker.'),
   door: text('api, gateway, mcp or acp.'),
-  caller: text('Name of a key of the gateway; empty = without one.'),
+  caller: text('Name of a token or of a key of the gateway; empty = without one.'),
+  owner: text('Token that owns the sessions, by name or id; me = of the caller, empty = no token.'),
   include_workers: text('true folds workers into their parent session, false leaves their calls out.'),
 };
 // Loose: an unknown parameter is a warning. Values are read by the policy, which reports all faults at once.
@@ -101,9 +109,11 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
       },
     },
     async (request, reply) => {
-      const parsed = requireValid(parseCostQuery(request.query, clock.now()));
+      const parsed = requireValid(parseCostQuery(resolveOwner(request), clock.now()));
       const pricer = await priceTable(parsed.pricing);
-      const { data, totals, simulated, next } = await analytics.cost(parsed.query, pricer);
+      const query = restrict(parsed.query, request.person);
+      const { data: rows, totals, simulated, next } = await analytics.cost(query, pricer);
+      const data = Array.isArray(rows) ? rows.map(nameOwner) : rows;
       return reply.send({
         ...envelope(parsed.query.window, parsed.warnings),
         ...(pricer && { pricing_mode: 'repriced', repriced_version: pricer.version }),
@@ -130,9 +140,10 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
       },
     },
     async (request, reply) => {
-      const parsed = requireValid(parseSavingsQuery(request.query, clock.now()));
+      const parsed = requireValid(parseSavingsQuery(resolveOwner(request), clock.now()));
       const baseline = baselineModel(parsed.baseline ?? config.analytics.savings_baseline);
-      const data = await analytics.savings({ ...parsed.query, baseline }, prices);
+      const query = restrict(parsed.query, request.person);
+      const data = await analytics.savings({ ...query, baseline }, prices);
       const partial = data.rows_missing_from_price_table > 0 ? ['savings_partial'] : [];
       return reply.send({ ...envelope(parsed.query.window, [...parsed.warnings, ...partial]), data });
     },
@@ -154,7 +165,8 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
     },
     async (request, reply) => {
       const { query, warnings } = requireValid(parseTraceQuery(request.query, clock.now()));
-      return reply.send({ ...envelope(query.window, warnings), data: await analytics.routing(query) });
+      const data = await analytics.routing(await hideSession(query, request.person));
+      return reply.send({ ...envelope(query.window, warnings), data });
     },
   );
 
@@ -174,7 +186,8 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
     },
     async (request, reply) => {
       const { query, warnings } = requireValid(parseTraceQuery(request.query, clock.now()));
-      return reply.send({ ...envelope(query.window, warnings), data: await analytics.reliability(query) });
+      const data = await analytics.reliability(await hideSession(query, request.person));
+      return reply.send({ ...envelope(query.window, warnings), data });
     },
   );
 
@@ -194,7 +207,9 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
     },
     async (request, reply) => {
       const { query, warnings } = requireValid(parseVerifiedQuery(request.query, clock.now()));
-      return reply.send({ ...envelope(query.window, warnings), data: [...(await analytics.verified(query, prices))] });
+      const reader = toReader(request.person);
+      const rows = await analytics.verified({ ...query, ...(reader !== null && { reader }) }, prices);
+      return reply.send({ ...envelope(query.window, warnings), data: [...rows] });
     },
   );
   app.get(
@@ -255,11 +270,38 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
     },
     async (request, reply) => {
       const window = requireValid(parseWindow(request.body, clock.now()));
-      const { report, warnings } = await askWhatIf(engine, analytics, request.body, window);
+      const reader = toReader(request.person);
+      const { report, warnings } = await askWhatIf(
+        engine,
+        analytics,
+        { ...request.body, ...(reader !== null && { reader }) },
+        window,
+      );
       const { unpriced_calls: _, ...answer } = report;
       return reply.send({ ...envelope(window, warnings), ...answer });
     },
   );
+  /** Names become ids: of a token, of a key of the gateway, or `me`. */
+  function resolveOwner({ query, person }: FastifyRequest): RawQuery {
+    const raw = query as RawQuery;
+    const { owner } = raw;
+    if (typeof owner !== 'string' || owner === '') return raw;
+    if (owner === 'me') return { ...raw, owner: person.id ?? '' };
+    return { ...raw, owner: engine.people.findId(owner) ?? owner };
+  }
+
+  function nameOwner(row: CostRow): CostRow {
+    if (row.owner == null) return row;
+    const { id } = row.owner;
+    return { ...row, owner: toPersonRef(id, engine.people.find(id)?.name ?? null) };
+  }
+
+  /** A private session of another owner has no calls. */
+  async function hideSession(query: TraceQuery, person: Person): Promise<TraceQuery> {
+    const { session } = query.filter;
+    if (session === null || !(await isHidden(engine, person, session))) return query;
+    return { ...query, filter: { ...query.filter, session: 'none' } };
+  }
 
   app.get(
     '/analytics/forecast',
@@ -311,6 +353,13 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
     }
     return model;
   }
+}
+
+/** Groups that would name private sessions of others are one. */
+function restrict<Q extends { readonly filter: CallFilter }>(query: Q, person: Person): Q {
+  const reader = toReader(person);
+  if (reader === null) return query;
+  return { ...query, filter: { ...query.filter, reader } };
 }
 
 function requireValid<T>(parsed: Result<T, readonly Issue[]>): T {

@@ -12,6 +12,7 @@ import { requireFound } from '../error-handler.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
 import { ConfirmationParams, decodeCursor, encodeCursor, PageQuery } from '../params.ts';
+import { toReader } from '../visibility.ts';
 
 const ListQuery = z.strictObject({
   session_id: SessionIdSchema.optional().describe('Questions of this session and its workers.'),
@@ -42,7 +43,13 @@ export function confirmationRoutes(app: HttpApp, { engine }: RouteDeps): void {
       const { session_id = null, status } = filter;
       const after = decodeCursor(cursor, filter);
       if (session_id !== null) requireFound(await engine.store.sessions.record(session_id), 'session', session_id);
-      const page = await engine.store.confirmations.list({ session_id, reader: null, status, after, limit });
+      const page = await engine.store.confirmations.list({
+        session_id,
+        reader: toReader(request.person),
+        status,
+        after,
+        limit,
+      });
       return reply.send({ confirmations: page.rows, next_cursor: encodeCursor(page.next, filter) });
     },
   );
@@ -89,6 +96,6 @@ export function confirmationRoutes(app: HttpApp, { engine }: RouteDeps): void {
       },
     },
     async (request, reply) =>
-      reply.send(await answerConfirmation(engine, request.params.confirmation_id, request.body)),
+      reply.send(await answerConfirmation(engine, request.params.confirmation_id, request.body, request.person)),
   );
 }

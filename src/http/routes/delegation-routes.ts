@@ -22,6 +22,7 @@ import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
 import { SessionParams, WorkerSessionParams } from '../params.ts';
 import { waitAsPreferred } from '../submissions.ts';
+import { isHidden } from '../visibility.ts';
 
 export function delegationRoutes(app: HttpApp, deps: RouteDeps): void {
   const { engine, idempotency } = deps;
@@ -56,7 +57,7 @@ export function delegationRoutes(app: HttpApp, deps: RouteDeps): void {
     async (request, reply) => {
       const { session_id } = request.params;
       const receipt = await idempotency.once(request, reply, (claim) =>
-        submitDelegation(engine, session_id, request.body, claim),
+        submitDelegation(engine, session_id, { ...request.body, submitted_by: request.person.id }, claim),
       );
       const { tool_use_id } = receipt;
       const waited = await waitAsPreferred(deps, request, (ms, signal) =>
@@ -133,9 +134,11 @@ export function delegationRoutes(app: HttpApp, deps: RouteDeps): void {
         }),
       },
     },
-    async (_request, reply) => {
+    async ({ person }, reply) => {
       const kept = await listKeptWorktrees(engine);
-      return reply.send({ worktrees: kept.map(({ record: _, ...worktree }) => worktree) });
+      const hidden = await Promise.all(kept.map(({ record }) => isHidden(engine, person, record.session_id)));
+      const seen = kept.filter((_, i) => !hidden[i]);
+      return reply.send({ worktrees: seen.map(({ record: _, ...worktree }) => worktree) });
     },
   );
 

@@ -230,7 +230,7 @@ async function sendEventStream({ hub }: RouteDeps, request: FastifyRequest, repl
 }
 
 /** `GET /sessions/{id}/stream`: the upgrade to a WebSocket (06 §2). */
-export function streamRoutes(app: HttpApp, { engine, hub, tokens }: RouteDeps): void {
+export function streamRoutes(app: HttpApp, { engine, hub }: RouteDeps): void {
   app.route({
     method: 'GET',
     url: '/sessions/:session_id/stream',
@@ -262,7 +262,9 @@ export function streamRoutes(app: HttpApp, { engine, hub, tokens }: RouteDeps): 
       const { session_id } = SessionParams.parse(request.params);
       const query = request.query as Record<string, unknown>;
       const connection = request.raw.socket;
-      serveSocket(hub, tokens, socket, { sessionId: session_id, authorised: request.authorised, query, connection });
+      const { person, tokenHash: digest } = request;
+      const caller = request.authorised ? { person, digest } : null;
+      serveSocket(hub, socket, { sessionId: session_id, caller, query, connection });
     },
   });
 }

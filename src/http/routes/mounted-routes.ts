@@ -40,7 +40,7 @@ function matchesEtag(header: string | undefined, etag: string): boolean {
 }
 
 /** `/mcp`: MCP clients over HTTP (19 §3). */
-export function mcpRoutes(app: HttpApp, { mcp, turnBodyLimit, owners }: RouteDeps): void {
+export function mcpRoutes(app: HttpApp, { mcp, turnBodyLimit, owners, hub }: RouteDeps): void {
   if (mcp === undefined) return;
   app.route({
     method: ['GET', 'POST', 'DELETE'],
@@ -52,6 +52,11 @@ export function mcpRoutes(app: HttpApp, { mcp, turnBodyLimit, owners }: RouteDep
       if (node !== null && (await owners.answerAt(request, reply, node))) return reply;
       const gone = new AbortController();
       reply.raw.once('close', () => gone.abort());
+      const { person, tokenHash: digest } = request;
+      if (digest !== '') {
+        const unguard = hub.guard({ person, digest, sessionId: null, end: () => reply.raw.destroy() });
+        reply.raw.once('close', unguard);
+      }
       const answer = await mcp(
         asWebRequest(request, gone.signal),
         parseBearer(request.headers.authorization),

@@ -1,6 +1,7 @@
 // `/sessions`: open, list, read, change, end, purge (05 §3.1).
 import { z } from 'zod';
 import { compareSessions } from '#core/engine/compare-sessions.ts';
+import type { Engine } from '#core/engine/create-engine.ts';
 import { forkSession } from '#core/engine/fork-session.ts';
 import {
   addReservedMoney,
@@ -19,6 +20,7 @@ import {
   UpdateSessionBody,
   UpdateSessionReply,
 } from '#protocol/api/session-bodies.ts';
+import type { Person } from '#protocol/people/person.ts';
 import { DoorSchema, SessionIdSchema, WorkspacePathSchema } from '#protocol/scalars.ts';
 import { SessionSchema, SessionStatusSchema } from '#protocol/session.ts';
 import { WorkerNameSchema } from '#protocol/worker-definition.ts';
@@ -26,6 +28,8 @@ import { requireFound } from '../error-handler.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
 import { decodeCursor, encodeCursor, flag, nameList, PageQuery, SessionParams } from '../params.ts';
+import { requireRole } from '../roles.ts';
+import { toReader } from '../visibility.ts';
 
 const MOST_SEARCHED = 200;
 /** No column holds a NUL in PostgreSQL. */
@@ -42,6 +46,7 @@ const ListQuery = z.strictObject({
   status: nameList(SessionStatusSchema.options).optional().describe('Comma-separated: sessions in one of these.'),
   parent_session_id: SessionIdSchema.optional().describe('Workers of this session.'),
   worker_name: WorkerNameSchema.optional().describe('Sessions of this named worker.'),
+  owner: z.string().min(1).max(100).optional().describe('Sessions of this token, by name or id; me = of the caller.'),
   door: DoorSchema.optional().describe('Sessions that were opened by this door.'),
   failed: flag(false, 'Only open sessions whose newest turn failed.'),
   q: SearchText.optional().describe(
@@ -49,6 +54,12 @@ const ListQuery = z.strictObject({
   ),
   ...PageQuery,
 });
+
+/** The id of an owner. An unknown name owns nothing. */
+function findOwner({ people }: Engine, person: Person, owner: string): string {
+  if (owner === 'me') return person.id ?? '';
+  return people.findId(owner) ?? owner;
+}
 
 /** Forks of a session, and how two sessions differ (21 §4). */
 export function forkRoutes(app: HttpApp, { engine, idempotency, turnBodyLimit }: RouteDeps): void {
@@ -92,7 +103,7 @@ export function forkRoutes(app: HttpApp, { engine, idempotency, turnBodyLimit }:
     async (request, reply) => {
       const { session_id } = request.params;
       const fork = await idempotency.once(request, reply, (claim) =>
-        forkSession(engine, session_id, request.body, claim),
+        forkSession(engine, session_id, { ...request.body, person: request.person }, claim),
       );
       if (fork.session === null) return reply.send(fork);
       return reply.status(201).header('location', `/sessions/${fork.session.id}`).send(fork);
@@ -146,10 +157,14 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency, owners }
       },
     },
     async (request, reply) => {
+      const { person } = request;
       const { client_ref: ref = null } = request.body;
-      const known = ref !== null && engine.trees.several ? await findClientTree(engine, ref) : null;
+      const known =
+        ref !== null && engine.trees.several ? await findClientTree(engine, { caller: person.name, ref }) : null;
       if (known !== null && (await owners.answerElsewhere(request, reply, known))) return reply;
-      const session = await idempotency.once(request, reply, (claim) => createSession(engine, request.body, claim));
+      const session = await idempotency.once(request, reply, (claim) =>
+        createSession(engine, { ...request.body, person }, claim),
+      );
       return reply.status(201).header('location', `/sessions/${session.id}`).send(session);
     },
   );
@@ -184,8 +199,8 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency, owners }
         parent_session_id,
         worker_name,
         door,
-        owner: null,
-        reader: null,
+        owner: filter.owner === undefined ? null : findOwner(engine, request.person, filter.owner),
+        reader: toReader(request.person),
         search: filter.q ?? null,
         failed: filter.failed,
         running_without_turn: listSessionsWithoutTurn(engine),
@@ -232,20 +247,25 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency, owners }
           id: 'updateSession',
           owned: true,
           tag: 'sessions',
-          summary: 'Change the sticky model or the money limit.',
+          summary: 'Change the sticky model, the money limit, or who owns and sees the session.',
           results: { 200: UpdateSessionReply },
-          errors: ['not_found', 'session_already_ended', 'session_is_worker', 'model_not_configured'],
+          errors: ['not_found', 'forbidden', 'session_already_ended', 'session_is_worker', 'model_not_configured'],
         }),
       },
     },
     async (request, reply) => {
-      const { active_model, max_cost_usd, on_reached } = request.body;
+      const { active_model, max_cost_usd, on_reached, share, owner } = request.body;
+      const { person } = request;
       const patch = {
         ...(active_model !== undefined && { active_model }),
         ...(max_cost_usd !== undefined && { max_cost_usd }),
         ...(on_reached !== undefined && { on_reached }),
+        ...(share !== undefined && { share }),
+        ...(owner !== undefined && { owner }),
       };
-      return reply.send(await patchSession(engine, request.params.session_id, patch));
+      const patched = await patchSession(engine, request.params.session_id, patch, person);
+      if (share !== undefined || owner !== undefined) await hub.checkRights();
+      return reply.send(patched);
     },
   );
 
@@ -254,7 +274,9 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency, owners }
     {
       schema: {
         params: SessionParams,
-        querystring: z.strictObject({ purge: flag(false, 'Take the ended session and all it stored away.') }),
+        querystring: z.strictObject({
+          purge: flag(false, 'Take the ended session and all it stored away.').meta({ 'x-metis-role': 'admin' }),
+        }),
         ...operation({
           id: 'endSession',
           owned: true,
@@ -267,8 +289,10 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency, owners }
     },
     async (request, reply) => {
       const { session_id } = request.params;
-      if (!request.query.purge) return reply.send(await endSession(engine, session_id));
-      const purged = await purgeSession(engine, session_id);
+      const { person } = request;
+      if (!request.query.purge) return reply.send(await endSession(engine, session_id, person));
+      requireRole(person, 'admin');
+      const purged = await purgeSession(engine, session_id, person);
       hub.closePurged(session_id);
       return reply.send(purged);
     },

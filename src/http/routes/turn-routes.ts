@@ -101,7 +101,12 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
         traces.incoming(turnId, request.headers);
         let made: string | null = null;
         try {
-          const answer = await submitTurn(engine, session_id, { ...request.body, turn_id: turnId }, claim);
+          const answer = await submitTurn(
+            engine,
+            session_id,
+            { ...request.body, submitted_by: request.person.id, turn_id: turnId },
+            claim,
+          );
           made = answer.turn_id;
           return answer;
         } finally {

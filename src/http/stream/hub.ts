@@ -1,20 +1,25 @@
 // The open streams of this process: delivery of events, heartbeats, the limit, and shutdown (06 §4.3, §10, §12).
 
+import type { People } from '#core/engine/manage-people.ts';
 import type { LiveBus, Published } from '#core/ports/live-bus.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import type { Store } from '#core/ports/store-reader.ts';
 import type { Clock, Timer } from '#protocol/clock.ts';
 import type { SessionId } from '#protocol/ids.ts';
+import { canSee, type Person } from '#protocol/people/person.ts';
 import type { CloseReason } from './frames.ts';
 import { getSessionId, getWorkerLink } from './scope.ts';
 
 const HEARTBEAT_MS = 30_000;
+/** Below the 5 s within which a revoked token loses its streams, on every node (23 §2). */
+const CHECK_RIGHTS_MS = 2000;
 
 export interface HubPorts {
   readonly store: Store;
   readonly bus: LiveBus;
   readonly clock: Clock;
   readonly log: Logger;
+  readonly people: People;
   readonly maxConnections: number;
 }
 
@@ -38,7 +43,20 @@ export interface Connection {
   shutdown(): unknown;
 }
 
+/** A connection that is open as long as its token may see the session. */
+export interface Guarded {
+  readonly digest: string;
+  readonly person: Person;
+  /** Null = of no session. */
+  readonly sessionId: string | null;
+  end(reason: CloseReason): unknown;
+}
+
 export interface StreamHub extends HubPorts {
+  /** @returns a function that removes it. A caller without a token needs no guard. */
+  guard(connection: Guarded): () => void;
+  /** Ends the connections of tokens that are not accepted any more, and of sessions that were made private. */
+  checkRights(): Promise<void>;
   /** The caller checks `isFull` first. After `close` the connection is shut down at once. @returns a function that removes it */
   connect(connection: Connection): () => void;
   isFull(): boolean;
@@ -65,11 +83,13 @@ interface Tree {
 
 /** Subscribes to the bus once for all clients. An event costs one look-up and reaches only the members of its tree. */
 export function createStreamHub(ports: HubPorts): StreamHub {
-  const { store, bus, clock, log, maxConnections } = ports;
+  const { store, bus, clock, log, people, maxConnections } = ports;
   const trees = new Map<string, Tree>();
   const treeOf = new Map<string, Tree>();
   const connections = new Set<Connection>();
+  const guarded = new Set<Guarded>();
   let heartbeat: Timer | null = null;
+  let check: Timer | null = null;
   let closed = false;
 
   const unsubscribe = bus.subscribe('stream-hub', (items) => {
@@ -135,6 +155,31 @@ export function createStreamHub(ports: HubPorts): StreamHub {
     return failed;
   }
 
+  async function checkRights(): Promise<void> {
+    if (guarded.size === 0) return;
+    await people.refresh();
+    for (const one of [...guarded]) {
+      if (!people.isAccepted(one.digest)) one.end('unauthorized');
+      else if (one.sessionId !== null && (await isHiddenFrom(one.person, one.sessionId))) one.end('not_found');
+    }
+  }
+  async function isHiddenFrom(person: Person, sessionId: string): Promise<boolean> {
+    const session = await store.sessions.record(sessionId);
+    return session !== null && !canSee(person, session);
+  }
+  function scheduleCheck(): void {
+    if (check !== null || guarded.size === 0 || closed) return;
+    check = clock.after(CHECK_RIGHTS_MS, () => {
+      checkRights()
+        // The next check may find the database again.
+        .catch((err: unknown) => log.warn({ err }, 'the rights of streams could not be checked'))
+        .finally(() => {
+          check = null;
+          scheduleCheck();
+        });
+    });
+  }
+
   function sendHeartbeats(): void {
     each([...connections], (connection) => connection.sendHeartbeat());
     heartbeat = connections.size === 0 ? null : clock.after(HEARTBEAT_MS, sendHeartbeats);
@@ -163,10 +208,17 @@ export function createStreamHub(ports: HubPorts): StreamHub {
       tree.stop();
       for (const id of tree.sessions) treeOf.delete(id);
     },
+    guard(connection) {
+      guarded.add(connection);
+      scheduleCheck();
+      return () => void guarded.delete(connection);
+    },
+    checkRights,
     closePurged,
     close() {
       unsubscribe();
       heartbeat?.cancel();
+      check?.cancel();
       closed = true;
       each([...connections], (connection) => connection.shutdown());
     },

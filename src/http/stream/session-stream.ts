@@ -5,6 +5,7 @@ import type { Delta, Transient } from '#protocol/delta.ts';
 import { AppError } from '#protocol/errors.ts';
 import { CATALOG } from '#protocol/event.ts';
 import type { SessionId } from '#protocol/ids.ts';
+import { canSee, type Person } from '#protocol/people/person.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { notFound } from '../error-handler.ts';
 import {
@@ -75,9 +76,13 @@ export interface SessionStream {
  * Registers the subscription, so that nothing is missed from now on, and finds its place in the journal.
  * Throws `not_found` or `cursor_expired`.
  */
-export async function openSessionStream(hub: StreamHub, id: string, wanted: Subscription): Promise<SessionStream> {
+export async function openSessionStream(
+  hub: StreamHub,
+  id: string,
+  { person, ...wanted }: Subscription & { readonly person: Person },
+): Promise<SessionStream> {
   const record = await hub.store.sessions.record(id);
-  if (record === null) throw notFound('session', id);
+  if (record === null || !canSee(person, record)) throw notFound('session', id);
   const stream = new Stream(hub, record, wanted);
   try {
     await stream.place();

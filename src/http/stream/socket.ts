@@ -1,10 +1,10 @@
 // One WebSocket client: one subscribe frame in, frames out, pings, close codes (06 §2, §10, §11).
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
+import type { Caller } from '#core/engine/manage-people.ts';
 import { readJson } from '#core/policy/parsing/json.ts';
 import { OUTSIDE } from '#core/policy/parsing/text-limits.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
-import type { TokenCheck } from '../access.ts';
 import {
   CLOSE_CODES,
   CLOSE_WITHIN_MS,
@@ -25,8 +25,8 @@ const MAX_REASON_BYTES = 123;
 
 export interface SocketRequest {
   readonly sessionId: string;
-  /** False when the token is still to come by frame. */
-  readonly authorised: boolean;
+  /** Null when the token is still to come by frame. */
+  readonly caller: Caller | null;
   /** The query of the URL. */
   readonly query: Readonly<Record<string, unknown>>;
   /** The connection under the WebSocket. */
@@ -34,11 +34,13 @@ export interface SocketRequest {
 }
 
 /** Serves an upgraded socket until it closes. */
-export function serveSocket(hub: StreamHub, tokens: TokenCheck, socket: WebSocket, request: SocketRequest): void {
+export function serveSocket(hub: StreamHub, socket: WebSocket, request: SocketRequest): void {
   let stream: SessionStream | null = null;
   let subscribed = false;
   let closed = false;
   let unanswered = 0;
+  let { caller } = request;
+  let unguard = () => {};
   const sink = socketSink(socket, request.connection, hub);
 
   const disconnect = hub.connect({
@@ -59,6 +61,7 @@ export function serveSocket(hub: StreamHub, tokens: TokenCheck, socket: WebSocke
     deadline.cancel();
     stream?.leave();
     disconnect();
+    unguard();
   });
   socket.on('message', (data, isBinary) => {
     // Frames after the close are ignored.
@@ -67,19 +70,19 @@ export function serveSocket(hub: StreamHub, tokens: TokenCheck, socket: WebSocke
     const frame = parseFrame(String(data));
     if (frame === null) return sink.close('invalid_json');
     if (frame.type !== 'subscribe' && subscribed) return;
-    attempt(() => {
+    attempt(async () => {
       if (subscribed) throw validationError([{ path: 'type', message: 'this connection is subscribed already' }]);
       const { token, ...wanted } = parseFrameSubscription(frame);
-      if (!request.authorised && (token === null || tokens.accept(token) === null)) {
-        throw new AppError('unauthorized', 'subscribe with a valid token');
-      }
+      caller ??= token === null ? null : await hub.people.recognize(token);
+      if (caller === null) throw new AppError('unauthorized', 'subscribe with a valid token');
       return wanted;
     });
   });
-  if (request.authorised && Object.keys(request.query).length > 0) attempt(() => parseQuerySubscription(request.query));
+  if (caller !== null && Object.keys(request.query).length > 0)
+    attempt(async () => parseQuerySubscription(request.query));
 
   /** Subscribes, or sends the error and closes. */
-  function attempt(wanted: () => Subscription): void {
+  function attempt(wanted: () => Promise<Subscription>): void {
     start(wanted).catch((error: unknown) => {
       if (closed) return;
       if (!(error instanceof AppError)) {
@@ -92,11 +95,15 @@ export function serveSocket(hub: StreamHub, tokens: TokenCheck, socket: WebSocke
     });
   }
 
-  async function start(wanted: () => Subscription): Promise<void> {
-    const subscription = wanted();
+  async function start(wanted: () => Promise<Subscription>): Promise<void> {
+    const subscription = await wanted();
+    if (closed || caller === null) return;
+    if (subscribed) throw validationError([{ path: 'type', message: 'this connection is subscribed already' }]);
     subscribed = true;
     deadline.cancel();
-    stream = await openSessionStream(hub, request.sessionId, subscription);
+    const { person, digest } = caller;
+    if (digest !== '') unguard = hub.guard({ person, digest, sessionId: request.sessionId, end: sink.close });
+    stream = await openSessionStream(hub, request.sessionId, { ...subscription, person });
     if (closed) return stream.leave();
     await stream.run(sink);
   }

@@ -2,7 +2,7 @@
 import type { ServerResponse } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { AppError } from '#protocol/errors.ts';
-import { CLOSE_WITHIN_MS, type Frame, type Sink, waitUntilFlushed } from './frames.ts';
+import { CLOSE_WITHIN_MS, type CloseReason, type Frame, type Sink, waitUntilFlushed } from './frames.ts';
 import type { StreamHub } from './hub.ts';
 import { openSessionStream, type SessionStream } from './session-stream.ts';
 import type { Subscription } from './subscription.ts';
@@ -32,12 +32,15 @@ export async function serveEventStream(
   const sink = responseSink(response, hub);
   let stream: SessionStream | null = null;
   let disconnect = () => {};
+  let unguard = () => {};
   // Before the first wait: who leaves during one must not keep a place. It also comes after an answer in one piece.
   response.on('close', () => {
     stream?.leave();
     disconnect();
+    unguard();
   });
-  stream = await openSessionStream(hub, target.sessionId, target.subscription);
+  const { person, tokenHash: digest } = request;
+  stream = await openSessionStream(hub, target.sessionId, { ...target.subscription, person });
   if (response.destroyed) {
     stream.leave();
     return reply.hijack();
@@ -52,6 +55,10 @@ export async function serveEventStream(
     },
     shutdown: () => (response.headersSent ? sink.close('server_shutdown') : response.destroy()),
   });
+  if (digest !== '') {
+    const end = (reason: CloseReason) => (response.headersSent ? sink.close(reason) : response.destroy());
+    unguard = hub.guard({ person, digest, sessionId: target.sessionId, end });
+  }
   if (await stream.isIdle()) return reply.status(204).send();
   if (response.destroyed) return reply.hijack();
   reply.hijack();

@@ -1,6 +1,7 @@
 // Bodies and replies of approvals: files at `/workspaces/trust` (20 §11), tool calls at `/confirmations` (05 §3.3).
 import { z } from 'zod';
 import { AnswerSchema, ConfirmationSchema, ScopeSchema } from '../confirmation.ts';
+import { PersonRefSchema } from '../people/person.ts';
 import { ConfirmationIdSchema, Sha256Schema, TimeSchema, WorkspacePathSchema } from '../scalars.ts';
 import { plainText } from '../text/plain-text.ts';
 
@@ -69,6 +70,8 @@ export const AnswerConfirmationReply = z.object({
   decision: AnswerSchema,
   scope: ScopeSchema,
   applied: z.boolean(),
+  /** The named token whose answer counts. */
+  answered_by: PersonRefSchema.optional(),
 });
 export const ConfirmationListReply = z.object({
   confirmations: z.array(ConfirmationSchema),

@@ -4,6 +4,7 @@ import { DelegationSchema } from '../delegate.ts';
 import { PurposeSchema } from '../event/turn-events.ts';
 import { AnyEventSchema } from '../event.ts';
 import { ImageBlockSchema, MessageSchema, TextBlockSchema } from '../message.ts';
+import { PersonRefSchema, ShareSchema } from '../people/person.ts';
 import { PolicyEvaluationSchema } from '../route.ts';
 import {
   ApprovalModeSchema,
@@ -46,6 +47,8 @@ export const CreateSessionBody = z
     worker: WorkerNameSchema.nullable().default(null),
     /** The named workers that the planner may call; null = the workers that the configuration allows. */
     allow_workers: z.array(z.string().min(1).max(128)).max(1000).nullable().default(null),
+    /** What others may do with it (23 §1); null = as configured. */
+    share: ShareSchema.nullable().default(null),
   })
   .refine(({ worker, allow_workers }) => worker === null || allow_workers === null, {
     path: ['allow_workers'],
@@ -57,9 +60,13 @@ export const UpdateSessionBody = z
     active_model: z.string().min(1).nullable().optional(),
     max_cost_usd: UsdLimitSchema.nullable().optional(),
     on_reached: OnReachedSchema.optional(),
+    /** Its owner and admins may change it. */
+    share: ShareSchema.optional(),
+    /** Name or id of the token that gets the session; null = no token's. */
+    owner: z.string().min(1).max(100).nullable().optional().meta({ 'x-metis-role': 'admin' }),
   })
   .refine((body) => Object.values(body).some((value) => value !== undefined), {
-    message: 'must set at least one of active_model, max_cost_usd, on_reached',
+    message: 'must set at least one of active_model, max_cost_usd, on_reached, share, owner',
   });
 
 export const UpdateSessionReply = z.object({
@@ -69,6 +76,9 @@ export const UpdateSessionReply = z.object({
   swap_queued_until_turn: TurnIdSchema.nullable(),
   max_cost_usd: UsdSchema.nullable(),
   on_reached: OnReachedSchema,
+  /** Absent, as in the session, where no person owns or shares it. */
+  owner: PersonRefSchema.nullable().optional(),
+  share: ShareSchema.optional(),
 });
 
 export const EndSessionReply = z.object({
@@ -114,7 +124,7 @@ export const EstimateTurnReply = z.object({
   history: CostHistorySchema.nullable(),
   limits: z.array(
     z.object({
-      scope: z.enum(['session', 'delegation', 'day']),
+      scope: z.enum(['session', 'delegation', 'owner', 'day']),
       limit_usd: UsdSchema,
       spent_usd: UsdSchema,
       reserved_usd: UsdSchema,

@@ -7,6 +7,7 @@ import {
   InsufficientContextRequestSchema,
 } from '../delegate.ts';
 import { IsolationSchema, WorkerChangesSchema } from '../file-change.ts';
+import { PersonRefSchema } from '../people/person.ts';
 import {
   ConfirmationIdSchema,
   CountSchema,
@@ -78,6 +79,8 @@ export const ToolConfirmationResolvedSchema = z.strictObject({
   decision: z.enum(['approve', 'reject', 'modify', 'timeout', 'cancelled']),
   scope: z.enum(['once', 'identical', 'always']).nullable(),
   resolved_by: z.enum(['user', 'policy']),
+  /** The named token that answered (23 §4). */
+  answered_by: PersonRefSchema.optional(),
 });
 
 // Payloads of `delegate.*`: they lie on the session and turn that made the call (02 §9.6).

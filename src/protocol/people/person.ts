@@ -1,6 +1,6 @@
 // People of a server: their roles, their tokens, and who sees a session (23 §1).
 import { z } from 'zod';
-import { CountSchema, Sha256Schema, TimeSchema, UlidSchema, UsdLimitSchema, UsdSchema } from '../scalars.ts';
+import { Sha256Schema, UsdLimitSchema } from '../scalars.ts';
 
 export const RoleSchema = z.enum(['viewer', 'member', 'admin']);
 export type Role = z.infer<typeof RoleSchema>;
@@ -100,19 +100,6 @@ export function canWrite({ id, role }: Person, { owner, share }: Ownership): boo
   return share === 'write' || (owner !== null && owner === id);
 }
 
-/** An entry of the audit (23 §4). */
-export const AuditEntrySchema = z.object({
-  id: UlidSchema,
-  at: TimeSchema,
-  /** Null where no named token did it. */
-  actor: PersonRefSchema.nullable(),
-  action: z.string(),
-  /** The session, token, worker or limit it was done to. */
-  subject: z.string().nullable(),
-  details: z.record(z.string(), z.unknown()),
-});
-export type AuditEntry = z.infer<typeof AuditEntrySchema>;
-
 /** What is recorded. */
 export const AUDIT_ACTIONS = [
   'login.refused',
@@ -138,23 +125,3 @@ export interface AuditRecord {
   readonly subject: string | null;
   readonly details: Readonly<Record<string, unknown>>;
 }
-
-/** A token in answers. Its secret is in none but the answer that made it. */
-export const TokenSchema = z.object({
-  id: z.string(),
-  name: z.string(),
-  role: RoleSchema,
-  /** The operator's file, or made at run time. */
-  origin: z.enum(['file', 'server']),
-  daily_usd: UsdSchema.nullable(),
-  monthly_usd: UsdSchema.nullable(),
-  spent_today_usd: UsdSchema,
-  spent_this_month_usd: UsdSchema,
-  workspaces: z.array(z.string()).nullable(),
-  expires_at: TimeSchema.nullable(),
-  created_at: TimeSchema.nullable(),
-  revoked_at: TimeSchema.nullable(),
-  /** Sessions of the token that have not ended. */
-  open_sessions: CountSchema,
-});
-export type Token = z.infer<typeof TokenSchema>;

@@ -8,7 +8,7 @@ import { AppError } from '#protocol/errors.ts';
 import { type Pusd, ZERO_PUSD } from '#protocol/money.ts';
 import { isTransient } from '../postgres/connection/faults.ts';
 import { AWAIT_TURN, type Pool, type PoolTx } from '../postgres/connection/pool.ts';
-import { OF_CALLER, WHOLE_DAYS } from '../read/spend.ts';
+import { OF_CALLER, OF_OWNER, WHOLE_DAYS } from '../read/spend.ts';
 import type { HeldTrees } from './tree-claims.ts';
 
 export interface DayLimitOptions {
@@ -173,9 +173,7 @@ async function raiseTo(tx: PoolTx, limit: SharedLimit & { readonly node: string 
   // Reads the allowances of other nodes before the ledger: money that they return in between is in the ledger by then.
   const [room, ledger] = await Promise.all([
     tx.send<{ elsewhere: Pusd; nodes: bigint }>(ROOM, limit, 'exact'),
-    limit.caller === null
-      ? tx.send<{ pusd: Pusd }>(WHOLE_DAYS, [limit.since / DAY_MS], 'exact')
-      : tx.send<{ pusd: Pusd }>(OF_CALLER, [limit.since / HOUR_MS, limit.caller], 'exact'),
+    readLedger(tx, limit),
   ]);
   const { elsewhere, nodes } = room.rows[0]!;
   const rest = limit.limit - ledger.rows[0]!.pusd - elsewhere - needed;
@@ -185,6 +183,12 @@ async function raiseTo(tx: PoolTx, limit: SharedLimit & { readonly node: string 
     if (changes === 0) throw LAPSED();
   });
   return { open };
+}
+
+function readLedger(tx: PoolTx, { since, caller, owner }: SharedLimit) {
+  if (owner !== null) return tx.send<{ pusd: Pusd }>(OF_OWNER, [owner, since / DAY_MS], 'exact');
+  if (caller !== null) return tx.send<{ pusd: Pusd }>(OF_CALLER, [since / HOUR_MS, caller], 'exact');
+  return tx.send<{ pusd: Pusd }>(WHOLE_DAYS, [since / DAY_MS], 'exact');
 }
 
 /** The extra amount that further calls may take without a query; its rest stays unspent. */

@@ -139,7 +139,7 @@ function groupId(values: Group['values']): string {
 }
 
 function keyColumns(plan: CostPlan): readonly Column[] {
-  return plan.keys.map((name) => keyColumn(name, plan.folded));
+  return plan.keys.map((name) => keyColumn(name, plan.folded, plan.query.filter.reader));
 }
 
 /** Keys with one value per session. Groups by them are many, so they are ranked by few columns first. */
@@ -157,7 +157,8 @@ async function readPage(read: Read, plan: CostPlan, segments: Sources, all: bool
   const many = keys.findIndex((key) => MANY.includes(key));
   if (many < 0) return readGroups(read, page(groupsSql(segments, columns, where)), keys.length);
 
-  const everyParent = all && where.sql === '' && keys.join() === 'parent_session_id';
+  const everyParent =
+    all && query.filter.reader === undefined && where.sql === '' && keys.join() === 'parent_session_id';
   const rank = page(
     everyParent ? parentsSql(sortMeasures(terms)) : groupsSql(segments, columns, where, sortMeasures(terms)),
   );
@@ -189,7 +190,8 @@ async function readWorkers(
   const session = plan.keys.indexOf('session_id');
   const parents = rows.map((row) => row.values[session]);
   const where = whereIn({ ...plan.where, sql: `${plan.where.sql} AND is_worker = 1` }, 'parent_key', parents);
-  const columns = [...keyColumns(plan), keyColumn('session_id', false), keyColumn('model', false)];
+  const { reader } = plan.query.filter;
+  const columns = [...keyColumns(plan), keyColumn('session_id', false, reader), keyColumn('model', false)];
   return (await readGroups(read, groupsSql(segments, columns, where), columns.length)).map(({ values, sums }) => ({
     values: values.slice(0, -2),
     session_id: String(values.at(-2)),
@@ -244,7 +246,8 @@ export async function slicedCost(read: Read, given: CostQuery, pricer: CallPrice
   const totals = emptySums();
   const groups = new Map<string, Group>();
   const workers = new Map<string, WorkerGroup>();
-  const columns = ['model', 'is_worker', ...(plan.folded ? ['session_id'] : [])].map(everywhere);
+  const columns = ['model', 'is_worker'].map(everywhere);
+  if (plan.folded) columns.push(keyColumn('session_id', false, query.filter.reader));
   const keys = keyColumns(plan);
   const kindAt = plan.keys.indexOf('cost_kind');
 

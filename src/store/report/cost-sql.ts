@@ -29,16 +29,41 @@ const KEY_COLUMNS: Readonly<Record<KeyName, Column>> = {
   workspace_hash: everywhere('workspace_hash'),
   door: everywhere('door'),
   caller: everywhere('caller'),
+  owner: everywhere('owner'),
   // `billedSql` has the kinds of what is billed beside the tokens.
   cost_kind: everywhere("'tokens'"),
   // Read of single calls alone.
   effort: everywhere('effort'),
 };
 
-/** @param folded worker calls are keyed by their parent's session */
-export function keyColumn(name: KeyName, folded: boolean): Column {
-  if (name === 'session_id' && folded) return KEY_COLUMNS.parent_session_id;
-  return KEY_COLUMNS[name];
+/** The column of `ledger_sessions` behind each key and filter that names a session, a tree, a workspace or a worker. */
+const NAMING: Readonly<Partial<Record<KeyName, string>>> = {
+  session_id: 'session_id',
+  parent_session_id: 'parent_key',
+  root_session_id: 'root_session_id',
+  workspace_hash: 'workspace_hash',
+  worker_name: 'worker_name',
+};
+/** The group of all that names private sessions of others alone (23 §1). */
+export const PRIVATE = 'private';
+
+/** Whether a session that the reader sees has this value. */
+export function isSeen(column: string, { id }: NonNullable<CallFilter['reader']>): string {
+  // An id is no text of a request: a ULID, or a name of the configuration behind a word.
+  if (id !== null && !/^[A-Za-z0-9_:-]+$/.test(id)) throw new Error(`not the id of a token: ${id}`);
+  const own = id === null ? '' : ` OR owner = '${id}'`;
+  return `${column} IN (SELECT ${column} FROM ledger_sessions WHERE share <> 'private'${own})`;
+}
+
+/**
+ * @param folded worker calls are keyed by their parent's session
+ * @param reader who sees no private sessions of others: groups that would name them are one
+ */
+export function keyColumn(name: KeyName, folded: boolean, reader: CallFilter['reader'] = undefined): Column {
+  const shown = name === 'session_id' && folded ? 'parent_session_id' : name;
+  const column = NAMING[shown];
+  if (reader === undefined || column === undefined) return KEY_COLUMNS[shown];
+  return everywhere(`CASE WHEN ${column} = '' OR ${isSeen(column, reader)} THEN ${column} ELSE '${PRIVATE}' END`);
 }
 
 const SOURCES: Readonly<Record<Segment['source'], { readonly table: string; readonly unit: string }>> = {
@@ -73,7 +98,10 @@ const FILTER_COLUMNS = {
   worker_name: 'worker_name',
   door: 'door',
   caller: 'caller',
+  owner: 'owner',
 } as const;
+/** Filters that name what a private session of another owner alone may have. */
+const NAMING_FILTERS = ['session', 'parent_session', 'workspace_hash', 'worker_name'] as const;
 
 /** The filters as conditions on any source that `findGrain` chooses for them. */
 export function whereFilter(filter: CallFilter): Where {
@@ -85,6 +113,9 @@ export function whereFilter(filter: CallFilter): Where {
     conditions.push(` AND ${column} = ?`);
     values.push(value);
   }
+  for (const name of NAMING_FILTERS)
+    if (filter.reader !== undefined && filter[name] !== null)
+      conditions.push(` AND ${isSeen(FILTER_COLUMNS[name], filter.reader)}`);
   if (filter.without_simulated) conditions.push(` AND NOT ${SIMULATED}`);
   if (filter.include_workers === false) conditions.push(' AND is_worker = 0');
   return { sql: conditions.join(''), values };

@@ -6,7 +6,7 @@ import type { WorkerChanges } from '#protocol/file-change.ts';
 import { fromPusd, fromPusdOrNull, type Pusd } from '#protocol/money.ts';
 import { compareText } from '#protocol/text/compare-text.ts';
 import { rateGroups } from './billed-calls.ts';
-import { everywhere, whereFilter } from './cost-sql.ts';
+import { everywhere, isSeen, PRIVATE, whereFilter } from './cost-sql.ts';
 import { type Read, sumParts } from './slices.ts';
 
 const PAGE = 200;
@@ -45,10 +45,11 @@ interface Sums {
 /** One row a group, by name. */
 export async function listVerified(
   read: Read,
-  { window, group_by }: VerifiedQuery,
+  { window, group_by, reader }: VerifiedQuery,
   pricer: CallPricer,
 ): Promise<readonly VerifiedGroup[]> {
   const groups = new Map<string, Sums>();
+  const seen = reader === undefined || group_by !== 'worker_name' ? null : await readSeenWorkers(read, reader);
   for (let after: string | null = ''; after !== null; ) {
     const rows: readonly CheckedRow[] = await read<CheckedRow>(CHECKED, after, window.from, window.to);
     for (const row of rows) {
@@ -56,7 +57,8 @@ export async function listVerified(
       if (check === null) continue;
       const [last] = group_by === 'model' ? await read<{ model: string }>(LAST_MODEL, row.worker_session_id) : [];
       const names = { model: last?.model ?? row.resolved_model, tier: row.tier, worker_name: row.worker_name, check };
-      const key = names[group_by] ?? '';
+      const named = names[group_by] ?? '';
+      const key = seen === null || named === '' || seen.has(named) ? named : PRIVATE;
       const sums = groups.get(key) ?? createSums();
       groups.set(key, sums);
       await addDelegation(read, sums, { row, attempts, verified, pricer });
@@ -65,6 +67,14 @@ export async function listVerified(
     await setImmediate();
   }
   return [...groups].sort(([a], [b]) => compareText(a, b)).map(([key, sums]) => describeGroup(key, sums));
+}
+
+/** Names of workers in sessions that the reader sees; those of private sessions alone are one group. */
+async function readSeenWorkers(read: Read, reader: NonNullable<VerifiedQuery['reader']>): Promise<ReadonlySet<string>> {
+  const rows = await read<{ worker_name: string }>(
+    `SELECT DISTINCT worker_name FROM ledger_sessions WHERE ${isSeen('worker_name', reader)}`,
+  );
+  return new Set(rows.map(({ worker_name }) => worker_name));
 }
 
 function createSums(): Sums {
@@ -112,6 +122,7 @@ const NO_FILTER = {
   worker_name: null,
   door: null,
   caller: null,
+  owner: null,
   include_workers: null,
 } as const;
 

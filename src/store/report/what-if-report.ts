@@ -17,7 +17,7 @@ import { isSimulated } from '#protocol/text/simulated.ts';
 import type { EventRow } from '../schema/rows.ts';
 import { typeIs } from '../schema/words.ts';
 import { rateGroups } from './billed-calls.ts';
-import { everywhere, whereFilter } from './cost-sql.ts';
+import { type Column, everywhere, keyColumn, whereFilter } from './cost-sql.ts';
 import { separateSimulated } from './simulated-part.ts';
 import { eventSlices, type RateGroup, type Read, sumParts } from './slices.ts';
 
@@ -73,7 +73,9 @@ export async function whatIf(
     { models: catalog.models, adapters: catalog.adapters as ReadonlyMap<string, AdapterConfig> },
     catalog.usable,
   );
-  const filter: CallFilter = { ...NO_FILTER, workspace_hash: query.workspace_hash };
+  const { reader } = query;
+  const named = { workspace_hash: query.workspace_hash, ...(reader !== undefined && { reader }) };
+  const filter: CallFilter = { ...NO_FILTER, ...named };
   const { query: counted, simulated } = await separateSimulated(read, { window, filter });
   const decided = await repeatDecisions(read, query, {
     registry,
@@ -86,7 +88,7 @@ export async function whatIf(
   let seen = 0;
   const calls = rateGroups(read, {
     window,
-    columns: [LINK, SESSION, MODEL, ...(group_by === null ? [] : [KEYS[group_by]])],
+    columns: [LINK, SESSION, MODEL, ...(group_by === null ? [] : [chooseKey(group_by, reader)])],
     where: whereFilter(counted.filter),
     pricer,
     byDay: false,
@@ -133,6 +135,7 @@ const NO_FILTER = {
   worker_name: null,
   door: null,
   caller: null,
+  owner: null,
   include_workers: null,
 } as const;
 
@@ -252,6 +255,11 @@ function findGroup(groups: Map<string, Sums>, key: string): Sums {
   const sums = groups.get(key) ?? { actual: 0n, low: 0n, high: 0n };
   groups.set(key, sums);
   return sums;
+}
+
+function chooseKey(kind: keyof typeof KEYS, reader: WhatIfQuery['reader']): Column {
+  if (kind === 'workspace') return keyColumn('workspace_hash', false, reader);
+  return KEYS[kind];
 }
 
 function nameKey(kind: keyof typeof KEYS, value: bigint | string): string {

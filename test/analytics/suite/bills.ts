@@ -199,6 +199,7 @@ export function billsSuite(openWorld: OpenWorld): void {
         worker_name: null,
         door: null,
         caller: null,
+        owner: null,
         include_workers: null,
         without_simulated: false,
       };

@@ -44,6 +44,7 @@ const KEY: Readonly<Record<KeyDimension, (fact: Fact, folded: boolean) => Partia
   workspace: (f) => ({ workspace_hash: String(f.workspace_hash) }),
   door: (f) => ({ door: String(f.door) as CostRow['door'] }),
   caller: (f) => ({ caller: f.caller === '' ? null : String(f.caller) }),
+  owner: () => ({ owner: null }),
   effort: (f) => ({ effort: f.effort === '' ? null : ((f.effort as CostRow['effort']) ?? null) }),
 };
 

@@ -129,7 +129,15 @@ test('the stop of a main session refuses the calls of a sub-agent that names onl
     await ask(world, headers);
   const [root] = await tree(world.server);
   const { engine } = world.server;
-  const named = { caller: '', product: 'opencode', root: 'b', worker: null, parent: null, above_root: 'a' };
+  const named = {
+    caller: '',
+    owner: null,
+    product: 'opencode',
+    root: 'b',
+    worker: null,
+    parent: null,
+    above_root: 'a',
+  };
   const client = { ...named, worker_type: null, workspace: null, budget_usd: null };
   expect(await gatewayRoot(engine, client)).toBe(root!.id);
   await world.server.call('DELETE', `/sessions/${root!.id}`);

@@ -7,7 +7,9 @@ import type { Issue } from '#protocol/errors.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId, SessionId } from '#protocol/ids.ts';
 import type { ToolUseBlock } from '#protocol/message.ts';
+import { NAMELESS_ADMIN, type Person } from '#protocol/people/person.ts';
 import type { ToolDefinition, ToolErrorClass } from '#protocol/tool.ts';
+import { auditWrites } from '../state/audit-writes.ts';
 import type { ApprovalEngine, Approvals, Runtime, Storage, WorkspaceAccess } from '../state/engine.ts';
 import { claim, type OpenApproval } from '../state/memory.ts';
 import type { TurnPlan, TurnProgress } from '../state/turn-run.ts';
@@ -258,14 +260,36 @@ async function closeExpired(
   );
 }
 
+/** An answer with the event of its request and who gave it. */
+interface StoredAnswer {
+  readonly parent: EventId;
+  readonly answer: Answer;
+  readonly by: 'user' | 'policy';
+  readonly actor?: Person;
+}
+
+function withAnsweredBy<E extends ReturnType<typeof draftResolved>>(event: E, { id, name }: Person): E {
+  if (id === null) return event;
+  return { ...event, payload: { ...event.payload, answered_by: { id, name } } };
+}
+
 /** The conditional update and its event; a second answer fails as `confirmation_resolved`. */
 export async function storeAnswer(
   engine: Runtime & Storage,
   row: ConfirmationRow,
-  { parent, answer, by }: { readonly parent: EventId; readonly answer: Answer; readonly by: 'user' | 'policy' },
+  { parent, answer, by, actor = NAMELESS_ADMIN }: StoredAnswer,
 ): Promise<void> {
+  const { decision, scope } = answer;
+  const noted =
+    by === 'policy'
+      ? []
+      : auditWrites(engine, actor, 'approval.answered', {
+          subject: row.session_id,
+          details: { confirmation_request_id: row.id, tool: row.tool_name, decision, scope },
+        });
   await engine.journal.commit({
     writes: [
+      ...noted,
       {
         kind: 'confirmation.resolve',
         id: row.id,
@@ -274,10 +298,11 @@ export async function storeAnswer(
         reason: answer.reason,
         modified: answer.modified_input,
         resolved_by: by,
+        answered_by: actor.id,
         at: engine.clock.now(),
       },
     ],
-    emit: [draftResolved(row, parent, answer, by)],
+    emit: [withAnsweredBy(draftResolved(row, parent, answer, by), actor)],
   });
 }
 

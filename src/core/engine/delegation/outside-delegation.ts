@@ -222,7 +222,10 @@ async function resumeDelegation(
   session: SessionRecord,
   delegation: DelegationRecord,
 ): Promise<void> {
-  const caller = await createOutsideCaller(engine, session, { claim: () => [], onStored: () => {} });
+  const { worker_session_id: worker } = delegation;
+  const newest = worker === null ? null : await engine.store.turns.newest(worker);
+  const submitted_by = newest?.submitted_by ?? null;
+  const caller = await createOutsideCaller(engine, session, { submitted_by, claim: () => [], onStored: () => {} });
   // Another caller may have resumed it meanwhile.
   if (engine.outside.get(delegation.tool_use_id)) return;
   const readBlocks = async ({ request }: DelegationRecord) => {

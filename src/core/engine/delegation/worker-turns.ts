@@ -179,6 +179,7 @@ async function runNextTurn(
     turn_id: turnId,
     content,
     override: null,
+    submitted_by: planner.turn?.submitted_by ?? planner.outside?.submitted_by ?? null,
     scope,
     conclusion: work.conclusion,
     worker,

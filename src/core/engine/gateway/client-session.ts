@@ -18,6 +18,8 @@ import { secondsSince } from '../state/memory.ts';
 export interface GatewayClient {
   /** Name of the API key of the call; '' = none. */
   readonly caller: string;
+  /** Id of the token or key of the call; null = a nameless one, or none. */
+  readonly owner: string | null;
   /** The client's name for itself. */
   readonly product: string;
   /** The client's name for the session; null = one session a day. */
@@ -119,6 +121,8 @@ async function createRoot(engine: GatewayEngine, client: GatewayClient, ref: str
     ...buildBlankRoot(engine, workspace, version),
     door: 'gateway',
     caller: client.caller,
+    owner: client.owner,
+    share: config.server.default_share,
     client: client.product,
     client_ref: ref,
     max_cost_pusd: pickLowerLimit(toPusdOrNull(config.budgets.session_default_usd), toPusdOrNull(client.budget_usd)),

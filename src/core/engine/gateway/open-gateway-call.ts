@@ -42,6 +42,7 @@ const LIMIT_NAMES = {
   session: 'session',
   day: 'daily',
   key: "key's daily",
+  owner: "owner's",
   delegation: 'delegation',
 } as const;
 
@@ -340,7 +341,7 @@ async function reportRefusal(
   decision: StandingDecision,
   { refusal }: Extract<MoneyGrant, { kind: 'refused' }>,
 ): Promise<AppError> {
-  const place = { session, turn_id: null, model: decision.model.id, caps: [] };
+  const place = { session, submitted_by: null, turn_id: null, model: decision.model.id, caps: [] };
   await engine.journal.commit({ emit: draftBudgetEvents(place, 'budget.exceeded', refusal, decision.event_id) });
   const { scope } = refusal;
   const amounts = toWireAmounts(refusal);
@@ -352,6 +353,8 @@ async function reportRefusal(
 function adviseOnLimit({ root_session_id }: SessionRecord, refusal: BudgetRefusal): string {
   if (refusal.scope === 'session')
     return `raise it with PATCH /sessions/${root_session_id} {"max_cost_usd": "${minimumLimitUsd(refusal)}"} or more, or begin a new session`;
+  if (refusal.scope === 'owner')
+    return 'wait for the next day or month (UTC), or ask an admin to raise the limit of the token';
   if (refusal.scope === 'key') return 'wait for 00:00 UTC, or raise daily_usd of the key in gateway.keys';
   return 'wait for 00:00 UTC, or raise budgets.daily_usd';
 }

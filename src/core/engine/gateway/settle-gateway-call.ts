@@ -61,8 +61,9 @@ export async function settleCall(engine: GatewayEngine, call: AnnouncedCall, out
     return;
   }
   call.release();
-  if (stored.billed && call.limited)
-    await warnOfLimits(engine, { session: call.session, turn_id: null, model: call.model.id, caps: [] }, stored.event);
+  if (!stored.billed || !call.limited) return;
+  const place = { session: call.session, submitted_by: null, turn_id: null, model: call.model.id, caps: [] };
+  await warnOfLimits(engine, place, stored.event);
 }
 
 interface StoredOutcome {

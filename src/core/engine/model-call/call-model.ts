@@ -24,7 +24,7 @@ import { getProvider, type ModelEntry } from '#protocol/model.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
 import type { Elision, HistorySummary } from '#protocol/prompt-parts.ts';
 import type { Effort } from '#protocol/scalars.ts';
-import { listLimits } from '../money/budget-limits.ts';
+import { listLimits, toSpender } from '../money/budget-limits.ts';
 import { resolvePricingId } from '../money/call-price.ts';
 import { readVolatilePrompt } from '../prompt/model-input.ts';
 import { readPolicies } from '../routing/route-environment.ts';
@@ -173,7 +173,7 @@ async function chooseSummaryModel(engine: ModelCallEngine, run: TurnPlan): Promi
   if (describeAvailability(snapshot(routes.availability, clock.monotonic()), model) !== 'healthy')
     return `${model.id} is not available`;
   if (!model.capabilities.supports_system_prompt) return `${model.id} takes no system prompt`;
-  const limited = (await listLimits(engine, run.session, run.caps)).length > 0;
+  const limited = (await listLimits(engine, toSpender(run), run.caps)).length > 0;
   if (limited && !prices.has(resolvePricingId(engine, model.id))) return `${model.id} has no price`;
   const wire = findOwnWire(registry.adapters, model);
   const wanted = reference?.effort ?? model.default_effort;

@@ -20,7 +20,7 @@ export interface Limit {
   readonly limit: Pusd;
   readonly on_reached: OnReached;
   /** Set where other nodes of a cluster spend from it too; null = this node alone (16 §8). */
-  readonly shared: Pick<SharedLimit, 'since' | 'caller'> | null;
+  readonly shared: Pick<SharedLimit, 'since' | 'caller' | 'owner'> | null;
   readSpent(): Promise<Pusd>;
 }
 
@@ -28,7 +28,9 @@ export interface Limit {
 export type Elsewhere = ReadonlyMap<string, Pusd>;
 
 /** The session whose calls are covered. */
-export type Spender = Pick<SessionRecord, 'root_session_id' | 'caller'> & {
+export type Spender = Pick<SessionRecord, 'root_session_id' | 'caller' | 'owner'> & {
+  /** Id of the token that submitted the turn, whose limits cover it too; absent = the owner's alone. */
+  readonly submitted_by?: string | null;
   /** Root of a tree that is not stored yet. */
   readonly new_root?: Pick<SessionRecord, 'max_cost_pusd' | 'on_reached'> | null;
 };
@@ -61,6 +63,7 @@ export async function listLimits(
       shared: null,
       readSpent: () => spend.sumTree(root),
     });
+  limits.push(...(await listOwnerLimits(engine, session)));
   const today = new Date(engine.clock.now()).setUTCHours(0, 0, 0, 0);
   const { caller } = session;
   const ofKey = caller === '' ? null : (engine.config.gateway.keys[caller]?.daily_usd ?? null);
@@ -71,7 +74,7 @@ export async function listLimits(
       pool: `key:${caller}`,
       limit: toPusd(ofKey),
       on_reached: 'stop',
-      shared: { since: today, caller },
+      shared: { since: today, caller, owner: null },
       readSpent: () => spend.sumCaller(caller, today),
     });
   const daily = engine.config.budgets.daily_usd;
@@ -82,10 +85,48 @@ export async function listLimits(
       pool: 'day',
       limit: toPusd(daily),
       on_reached: 'stop',
-      shared: { since: today, caller: null },
+      shared: { since: today, caller: null, owner: null },
       readSpent: () => spend.since(today),
     });
   return limits;
+}
+
+/** The limits of the session's owner, who may have changed since its turn began, and of who submitted the turn (23 §3). */
+async function listOwnerLimits(engine: Runtime & Storage, session: Spender): Promise<readonly Limit[]> {
+  const { people, clock, store } = engine;
+  if (!people.isRequired()) return [];
+  const stored = await store.sessions.record(session.root_session_id);
+  const owner = stored === null ? session.owner : stored.owner;
+  const now = new Date(clock.now());
+  const today = new Date(now).setUTCHours(0, 0, 0, 0);
+  const month = Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), 1);
+  const build = (id: string, period: string, since: number, usd: string | null | undefined): readonly Limit[] => {
+    if (usd == null) return [];
+    const pool = `owner:${id}:${period}`;
+    const shared = { since, caller: null, owner: id };
+    const readSpent = () => store.spend.sumOwner(id, since);
+    return [
+      { scope: 'owner', key: `${pool}:${since}`, pool, limit: toPusd(usd), on_reached: 'stop', shared, readSpent },
+    ];
+  };
+  return [...new Set([owner, session.submitted_by ?? null])].flatMap((id) => {
+    const token = id === null ? null : people.find(id);
+    if (token === null) return [];
+    const { daily_usd, monthly_usd } = token;
+    return [...build(token.id, 'day', today, daily_usd), ...build(token.id, 'month', month, monthly_usd)];
+  });
+}
+
+/** Whose money a call of this turn is. */
+export function toSpender({
+  session,
+  turn,
+}: {
+  readonly session: SessionRecord;
+  readonly turn: Pick<TurnRecord, 'submitted_by'>;
+}): Spender {
+  const { root_session_id, caller, owner } = session;
+  return { root_session_id, caller, owner, submitted_by: turn.submitted_by };
 }
 
 /** The remainder of a limit; never negative. */
@@ -140,7 +181,7 @@ export function forgetLimit(
 /** A limit that prevents a new turn: used up, or it ended or paused a turn and was not raised since (14 §3). */
 async function findExhaustedLimit(
   engine: Runtime & Storage & Budgets,
-  session: Pick<SessionRecord, 'root_session_id' | 'caller'>,
+  session: Spender,
 ): Promise<BudgetRefusal | null> {
   for (const limit of await listLimits(engine, session, [])) {
     const spent = await limit.readSpent();
@@ -168,8 +209,8 @@ async function findRefusalInForce(engine: Storage & Budgets, root: SessionId, li
     if ((await meta(DAY_REACHED)) === formatDayMark(limit)) return unknown;
     return null;
   }
-  // Gateway calls have no turn.
-  if (limit.scope === 'key') return null;
+  // Gateway calls have no turn; the limits of an owner are read from the ledger alone.
+  if (limit.scope === 'key' || limit.scope === 'owner') return null;
   const newest = await turns.newest(root);
   const met = newest && (await findRefusingLimit(engine, newest.id));
   if (met !== null && limit.limit <= met.limit) return met;
@@ -213,7 +254,7 @@ export function minimumLimitUsd({ spent, reserved, needed }: BudgetAmounts): Usd
 }
 
 /** Throws `budget_exceeded` with the amounts when a limit lets no more work start (14 §3). */
-export async function requireBudget(engine: Runtime & Storage & Budgets, session: SessionRecord): Promise<void> {
+export async function requireBudget(engine: Runtime & Storage & Budgets, session: Spender): Promise<void> {
   const exhausted = await findExhaustedLimit(engine, session);
   if (!exhausted) return;
   const { scope, needed } = exhausted;

@@ -14,6 +14,7 @@ import {
   type Limit,
   listLimits,
   readReserved,
+  toSpender,
   toWireAmounts,
 } from './budget-limits.ts';
 
@@ -22,13 +23,16 @@ type Amounts = BudgetAmounts & Pick<BudgetRefusal, 'scope'>;
 /** The session whose call met a limit. */
 interface BudgetPlace {
   readonly session: SessionRecord;
+  /** Id of the token that submitted the turn. */
+  readonly submitted_by: string | null;
   readonly turn_id: TurnId | null;
   readonly model: string;
   readonly caps: readonly DelegationCap[];
 }
 
 function toBudgetPlace(run: TurnPlan & ServingModel): BudgetPlace {
-  return { session: run.session, turn_id: run.turn.id, model: run.model.id, caps: run.caps };
+  const { submitted_by } = run.turn;
+  return { session: run.session, submitted_by, turn_id: run.turn.id, model: run.model.id, caps: run.caps };
 }
 
 export function draftBudgetEvents(
@@ -82,7 +86,7 @@ export async function warnOfLimits(
 ): Promise<boolean> {
   let warned = false;
   try {
-    for (const limit of await listLimits(engine, place.session, place.caps))
+    for (const limit of await listLimits(engine, toSpender({ session: place.session, turn: place }), place.caps))
       if (await storeWarning(engine, place, limit, parent)) warned = true;
   } catch (err) {
     engine.log.error({ err, session_id: place.session.id }, 'a budget warning could not be stored');
@@ -133,14 +137,14 @@ function isNear(engine: Pick<Runtime, 'config'>, limit: Limit, spent: bigint): b
   return spent * 1_000_000n >= limit.limit * millionths;
 }
 
-/** Whether a warning was published, by this process or an earlier one. For a delegation and an API key only memory knows. */
+/** Whether a warning was published, by this process or an earlier one. For a delegation, an owner and an API key only memory knows. */
 async function hasWarnedBefore(
   engine: Pick<Storage, 'store'>,
   { session }: BudgetPlace,
   limit: Limit,
 ): Promise<boolean> {
   if (limit.scope === 'day') return (await engine.store.meta(DAY_WARNED)) === formatDayMark(limit);
-  if (limit.scope === 'delegation' || limit.scope === 'key') return false;
+  if (limit.scope === 'delegation' || limit.scope === 'key' || limit.scope === 'owner') return false;
   const stored = await engine.store.sessions.limit(session.root_session_id);
   return stored?.warned_pusd === limit.limit;
 }
@@ -169,7 +173,7 @@ export async function readBudgetLines(
 /** `$0.42 of $2 left` of the limit with the smallest remainder right now; null where no limit covers the turn. */
 async function formatTightestLimit(engine: Runtime & Storage & Budgets, run: TurnPlan): Promise<string | null> {
   for (;;) {
-    const limits = await listLimits(engine, run.session, run.caps);
+    const limits = await listLimits(engine, toSpender(run), run.caps);
     const seen = engine.budget.settlements;
     const spent = await Promise.all(limits.map((limit) => limit.readSpent()));
     // A call that settled meanwhile is in neither sum.

@@ -17,6 +17,7 @@ import {
   listLimits,
   readReserved,
   type Spender,
+  toSpender,
 } from './budget-limits.ts';
 import { type BoundPrompt, computeCeiling } from './call-price.ts';
 
@@ -34,7 +35,7 @@ export async function reserveMoney(
   request: CanonicalRequest,
 ): Promise<{ readonly reservation: Reservation; readonly prompt: BoundPrompt | null }> {
   let prompt: BoundPrompt | null = null;
-  const covered = { session: run.session, caps: run.caps };
+  const covered = { session: toSpender(run), caps: run.caps };
   const reservation = await takeMoney(engine, covered, async () => {
     const most = await computeCeiling(engine, run.session.id, run.model, request);
     prompt = most.prompt;

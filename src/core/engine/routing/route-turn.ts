@@ -113,6 +113,8 @@ interface TurnToRoute extends TurnToShape {
   > | null;
   /** Money caps of the delegations above it. */
   readonly caps: readonly DelegationCap[];
+  /** Id of the token that submits the turn. */
+  readonly submitted_by?: string | null;
   /** For a worker: the names in its delegation. */
   readonly tool_names: readonly string[] | null;
   /** Unix milliseconds. */
@@ -163,7 +165,9 @@ export async function routeTurn(engine: RoutingEngine, turn: TurnToRoute): Promi
     has_system_prompt: (session.system_prompt ?? volatile) !== null,
     requires_structured_output: output_schema !== null,
     document_media_types: measureHistory(history).document_types,
-    budget_limited: session.max_cost_pusd !== null || (await listLimits(engine, session, turn.caps)).length > 0,
+    budget_limited:
+      session.max_cost_pusd !== null ||
+      (await listLimits(engine, { ...session, submitted_by: turn.submitted_by ?? null }, turn.caps)).length > 0,
     per_message_override: turn.override,
     session_active_model: session.active_model,
     is_worker: session.is_worker,

@@ -6,6 +6,7 @@ import { chooseWorkerModel } from '#core/policy/routing/worker-model.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import { draft } from '#protocol/event.ts';
 import { toPusdOrNull } from '#protocol/money.ts';
+import type { Person, Share } from '#protocol/people/person.ts';
 import type { ApprovalMode, Door, OnReached } from '#protocol/scalars.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
@@ -31,6 +32,10 @@ export interface SessionInput {
   readonly door?: Door;
   readonly client?: string | null;
   readonly client_ref?: string | null;
+  /** Who opens it; absent = no named token. */
+  readonly person?: Pick<Person, 'id' | 'name'>;
+  /** Absent = as configured. */
+  readonly share?: Share | null | undefined;
 }
 
 /** The record of a new session, not stored yet. Throws as `createSession` does. */
@@ -66,6 +71,9 @@ export async function buildSession(engine: SessionEngine, input: SessionInput): 
     door: input.door ?? 'api',
     client: input.client ?? null,
     client_ref: input.client_ref ?? null,
+    caller: input.person?.name ?? '',
+    owner: input.person?.id ?? null,
+    share: input.share ?? config.server.default_share,
     max_cost_pusd: toPusdOrNull(input.max_cost_usd ?? config.budgets.session_default_usd),
     on_reached: input.on_reached ?? config.budgets.on_reached,
   };

@@ -17,7 +17,7 @@ export type Caller = Pick<
   TurnRun,
   'session' | 'toolset' | 'scope' | 'signal' | 'clocks' | 'tree' | 'caps' | 'call_event_id'
 > & {
-  readonly turn: Pick<TurnRecord, 'id' | 'tools'> | null;
+  readonly turn: Pick<TurnRecord, 'id' | 'tools' | 'submitted_by'> | null;
   /** The model of the calling turn. */
   readonly model: Pick<ModelEntry, 'id'> | null;
   readonly history: readonly StoredMessage[];
@@ -35,6 +35,8 @@ export interface BackgroundCall {
 }
 
 export interface OutsideCall {
+  /** Id of the token that submitted it. */
+  readonly submitted_by: string | null;
   /** Tools that a planner of this session may have. */
   readonly tools: readonly string[];
   /** Stored together with the delegation. */

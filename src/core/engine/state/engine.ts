@@ -30,6 +30,7 @@ import type { OutsideRuns, Workers } from './delegation-runs.ts';
 import type { FileLedger } from './file-ledger.ts';
 import type { GatewayMemory } from './gateway-memory.ts';
 import type { Budget, KnownPrompts, OpenApprovals, RouteMemory, SessionStarts } from './memory.ts';
+import type { People } from './people.ts';
 
 /** The process: its settings, time, ids and log, and whether it stops. */
 export interface Runtime {
@@ -37,6 +38,8 @@ export interface Runtime {
   readonly clock: Clock;
   readonly ids: IdGenerator;
   readonly log: Logger;
+  /** The tokens of this server. */
+  readonly people: People;
   /** Values that must never leave in a text. */
   readonly secrets: readonly string[];
   /** Set once, by a shutdown: turns stop at their next step boundary. */
@@ -158,6 +161,7 @@ export type EngineDeps = Omit<
   | keyof LiveSessions
   | keyof Approvals
   | keyof Delegations
+  | 'people'
   | 'routes'
   | 'budget'
   | 'prompts'

@@ -32,6 +32,8 @@ export interface AdmissionRequest {
   /** Checked and stripped of its override prefix. */
   readonly content: readonly ContentBlock[];
   readonly override: string | null;
+  /** Id of the token that submitted it, or the turn that spawned its worker. */
+  readonly submitted_by: string | null;
   readonly scope: AbortController;
   readonly conclusion: AbortController;
   readonly worker: WorkerRun | null;
@@ -79,6 +81,7 @@ export async function admitTurn(engine: AdmissionEngine, request: AdmissionReque
     history: viewHistory(history, checkpoints),
     earlier: stored,
     override: request.override,
+    submitted_by: request.submitted_by,
     worker,
     caps: request.caps,
     toolset,
@@ -129,7 +132,7 @@ export async function admitTurn(engine: AdmissionEngine, request: AdmissionReque
     resume_attempts: 0,
     concluded_at: null,
     conclusion_message_id: null,
-    submitted_by: null,
+    submitted_by: request.submitted_by,
     ...noteForecast(engine, session, routed),
   };
   const writes: Write[] = [...(before?.writes ?? [])];

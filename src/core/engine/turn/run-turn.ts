@@ -8,7 +8,7 @@ import { callModel, isCrowded } from '../model-call/call-model.ts';
 import { messageAppended } from '../model-call/call-records.ts';
 import { buildModelRequest, callStartedEvent } from '../model-call/model-request.ts';
 import { closeOpenParts, type Ending } from '../model-call/turn-end.ts';
-import { listLimits, pauseTree } from '../money/budget-limits.ts';
+import { listLimits, pauseTree, toSpender } from '../money/budget-limits.ts';
 import { reportExceeded, warnIfNear } from '../money/budget-notices.ts';
 import { readVolatilePrompt } from '../prompt/model-input.ts';
 import { cancelScope, FAULT, type InterruptReason, isHandOver, throwIfLost } from '../state/concurrency.ts';
@@ -87,7 +87,7 @@ export async function prepareCertainCall(
   if (decideNextStep(engine, run, history).kind !== 'call_model') return null;
   const volatile = await readVolatilePrompt(engine, run.session);
   // Last, since everything that takes time comes before it.
-  if ((await listLimits(engine, run.session, run.caps)).length > 0) return null;
+  if ((await listLimits(engine, toSpender(run), run.caps)).length > 0) return null;
   if (!canAnnounce(engine, run.signal) || run.conclusion.signal.aborted) return null;
   const prepared = buildModelRequest(engine, { ...run, history }, volatile);
   if (isCrowded(engine, prepared)) return null;

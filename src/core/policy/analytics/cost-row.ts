@@ -1,6 +1,7 @@
 // Formats the sums of a group for the API: exact money, rounded ratios (07 §1.1, §4.2).
 import type { CostRow, CostTotals, Dimension, WorkerShare } from '#protocol/analytics.ts';
 import { fromPusd } from '#protocol/money.ts';
+import { toPersonRef } from '#protocol/people/person.ts';
 import { DAY_MS, HOUR_MS, type KeyName } from './rollup.ts';
 
 /** Sums over the calls of one group. Money in picodollars, latency in milliseconds over calls that were not cut off. */
@@ -149,11 +150,12 @@ function computeCacheShares(sums: Sums) {
 }
 
 function keyColumns(keys: readonly KeyName[], values: readonly (bigint | string)[]): Partial<CostRow> {
-  const row: Record<string, string | null> = {};
+  const row: Record<string, unknown> = {};
   for (const [i, key] of keys.entries()) {
     const value = values[i]!;
     if (key === 'day') row.bucket = isoAt(Number(value) * DAY_MS, 10);
     else if (key === 'hour') row.bucket = isoAt(Number(value) * HOUR_MS, 13);
+    else if (key === 'owner') row.owner = value === '' ? null : toPersonRef(String(value), null);
     else row[key] = formatKey(key, value);
   }
   return row;

@@ -28,6 +28,8 @@ export type RawQuery = Readonly<Record<string, unknown>>;
 const ID = /^[A-Za-z0-9_-]{1,200}$/;
 /** '' selects calls without a key. */
 const CALLER = /^[A-Za-z0-9_-]{0,200}$/;
+/** Id of a token; '' selects sessions of no token. */
+const OWNER = /^[A-Za-z0-9_:-]{0,200}$/;
 const NAME = /^[A-Za-z0-9_.:/@~-]{1,200}$/;
 /** Pattern of each filter value. A valid value that matches no call is no error. */
 const FILTERS = {
@@ -40,6 +42,7 @@ const FILTERS = {
   worker_name: ID,
   door: ID,
   caller: CALLER,
+  owner: OWNER,
 } as const;
 const RFC3339 = /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,3}))?(Z|([+-])(\d\d):(\d\d))$/i;
 const DEFAULT_WINDOW_MS = 7 * 86_400_000;
@@ -136,6 +139,7 @@ class Parameters {
       worker_name: match('worker_name'),
       door: match('door'),
       caller: match('caller'),
+      owner: match('owner'),
       include_workers: this.readBoolean('include_workers'),
     };
   }

@@ -33,6 +33,7 @@ export type KeyName =
   | 'workspace_hash'
   | 'door'
   | 'caller'
+  | 'owner'
   | 'cost_kind'
   | 'effort';
 
@@ -50,13 +51,20 @@ const KEYS: Readonly<Record<Dimension, readonly KeyName[]>> = {
   workspace: ['workspace_hash'],
   door: ['door'],
   caller: ['caller'],
+  owner: ['owner'],
   cost_kind: ['cost_kind'],
   effort: ['effort'],
 };
 /** Keys whose stored value is an integer; the others are text. */
 export const INTEGER_KEYS: ReadonlySet<KeyName> = new Set(['is_worker', 'day', 'hour']);
 /** Keys that are '' in the tables and null on the wire when a call has none. */
-export const OPTIONAL_KEYS: ReadonlySet<KeyName> = new Set(['delegation_tier', 'worker_name', 'caller', 'effort']);
+export const OPTIONAL_KEYS: ReadonlySet<KeyName> = new Set([
+  'delegation_tier',
+  'worker_name',
+  'caller',
+  'owner',
+  'effort',
+]);
 
 /** Key columns of the dimensions in their order, each once. */
 export function keyNames(groupBy: readonly Dimension[]): readonly KeyName[] {
@@ -76,8 +84,8 @@ export function isFoldingWorkers(query: Pick<CostQuery, 'group_by' | 'filter'>):
 export type Grain = 'call' | 'hour' | 'parent_day' | 'day';
 
 /** Filters and dimensions that the daily rollups lack. */
-const HOUR_FILTERS = ['session', 'door', 'caller'] as const;
-const HOUR_DIMENSIONS: ReadonlySet<Dimension> = new Set(['session', 'hour', 'door', 'caller']);
+const HOUR_FILTERS = ['session', 'door', 'caller', 'owner'] as const;
+const HOUR_DIMENSIONS: ReadonlySet<Dimension> = new Set(['session', 'hour', 'door', 'caller', 'owner']);
 
 /** The coarsest table that can answer. No rollup keeps efforts. */
 export function findGrain({ group_by, filter }: Pick<CostQuery, 'group_by' | 'filter'>): Grain {

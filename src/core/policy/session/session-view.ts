@@ -130,7 +130,10 @@ export function sessionView(record: SessionRecord, facts: SessionFacts): Session
 }
 
 /** Nothing where no person owns or shares the session: a server of one person has no such fields (23). */
-function viewOwnership({ owner, share }: SessionRecord, name: string | null): Pick<Session, 'owner' | 'share'> {
+export function viewOwnership(
+  { owner, share }: Pick<SessionRecord, 'owner' | 'share'>,
+  name: string | null,
+): Pick<Session, 'owner' | 'share'> {
   if (owner === null && share === 'read') return {};
   return { owner: owner === null ? null : toPersonRef(owner, name), share };
 }

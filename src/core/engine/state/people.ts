@@ -1,0 +1,133 @@
+// The tokens of this server: those of the operator's file and those made at run time, as this node knows them (23 §1, §2).
+import { createHash, timingSafeEqual } from 'node:crypto';
+import type { Store } from '#core/ports/store-reader.ts';
+import type { Clock } from '#protocol/clock.ts';
+import type { Config } from '#protocol/config.ts';
+import {
+  makeFileTokenId,
+  makeGatewayKeyId,
+  NAMELESS_ADMIN,
+  type Person,
+  type TokenRecord,
+} from '#protocol/people/person.ts';
+
+/** A named token. Times are Unix milliseconds. */
+export interface KnownToken
+  extends Pick<TokenRecord, 'id' | 'name' | 'role' | 'daily_usd' | 'monthly_usd' | 'workspaces'> {
+  readonly origin: 'file' | 'server';
+  readonly expires_at: number | null;
+  /** Null for a token of the file. */
+  readonly created_at: number | null;
+  readonly revoked_at: number | null;
+}
+
+/** A person with the SHA-256 (hex) of the token. */
+export interface Caller {
+  readonly person: Person;
+  readonly digest: string;
+}
+
+export interface People {
+  /** Whether a caller needs a token. Once a token was made at run time, always (23 §2). */
+  isRequired(): boolean;
+  /** Null for a token that is none of ours, revoked or expired. One of another node is looked up. */
+  recognize(token: string): Promise<Caller | null>;
+  /** Whether the token of this digest would be recognized, as far as this node knows. */
+  isAccepted(digest: string): boolean;
+  /** By name or id; of a key of the gateway as well. */
+  findId(nameOrId: string): string | null;
+  find(nameOrId: string): KnownToken | null;
+  list(): readonly KnownToken[];
+  /** Reads the tokens that were made or revoked since. */
+  refresh(): Promise<void>;
+}
+
+/** A token that no node knew is looked up again after this time: a wrong one must not cost a query each time. */
+const LOOK_AGAIN_MS = 250;
+
+interface Entry {
+  readonly digest: Buffer;
+  readonly token: KnownToken | null;
+}
+
+export function createPeople(parts: { readonly config: Config; readonly store: Store; readonly clock: Clock }): People {
+  const { config, store, clock } = parts;
+  const { auth_tokens, tokens } = config.server;
+  const ofFile: readonly Entry[] = [
+    ...auth_tokens.map((token) => ({ digest: hashToken(token), token: null })),
+    ...Object.entries(tokens).map(([name, { token_sha256, ...token }]) => ({
+      digest: Buffer.from(token_sha256, 'hex'),
+      token: {
+        ...token,
+        id: makeFileTokenId(name),
+        name,
+        origin: 'file' as const,
+        expires_at: token.expires_at === null ? null : Date.parse(token.expires_at),
+        created_at: null,
+        revoked_at: null,
+      },
+    })),
+  ];
+  let made: readonly Entry[] = [];
+  let reading: Promise<void> | null = null;
+  let readAt = Number.NEGATIVE_INFINITY;
+
+  const isUsable = ({ token }: Entry) =>
+    token === null || (token.revoked_at === null && (token.expires_at === null || token.expires_at > clock.now()));
+  const all = () => [...ofFile, ...made];
+
+  function match(digest: Buffer): Entry | null {
+    let found: Entry | null = null;
+    // Every digest is compared, so that the time does not depend on which one matches.
+    for (const entry of all()) if (timingSafeEqual(entry.digest, digest)) found = entry;
+    if (found === null || !isUsable(found)) return null;
+    return found;
+  }
+
+  async function readStoredTokens(): Promise<void> {
+    const rows = await store.people.tokens();
+    made = rows.map(({ token_sha256, created_by: _, ...row }) => ({
+      digest: Buffer.from(token_sha256, 'hex'),
+      token: { ...row, origin: 'server' as const },
+    }));
+    readAt = clock.monotonic();
+  }
+
+  function readAgain(): Promise<void> {
+    reading ??= readStoredTokens().finally(() => {
+      reading = null;
+    });
+    return reading;
+  }
+  const listNamed = () => all().flatMap(({ token }) => (token === null ? [] : [token]));
+  const find = (nameOrId: string) => listNamed().find(({ id, name }) => id === nameOrId || name === nameOrId) ?? null;
+
+  return {
+    isRequired: () => ofFile.length + made.length > 0,
+    async recognize(token) {
+      const digest = hashToken(token);
+      let found = match(digest);
+      if (found === null && clock.monotonic() - readAt > LOOK_AGAIN_MS) {
+        await readAgain();
+        found = match(digest);
+      }
+      if (found === null) return null;
+      return { person: found.token === null ? NAMELESS_ADMIN : found.token, digest: digest.toString('hex') };
+    },
+    isAccepted: (digest) => match(Buffer.from(digest, 'hex')) !== null,
+    find,
+    findId(nameOrId) {
+      const known = find(nameOrId);
+      if (known !== null) return known.id;
+      const isKey = Object.hasOwn(config.gateway.keys, nameOrId);
+      if (isKey) return makeGatewayKeyId(nameOrId);
+      return null;
+    },
+    list: listNamed,
+    refresh: readAgain,
+  };
+}
+
+export function hashToken(token: string): Buffer {
+  return createHash('sha256').update(token).digest();
+}

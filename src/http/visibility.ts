@@ -1,0 +1,148 @@
+// Which sessions exist for a caller, and which it may work in (23 §1): asked once for every route, before its handler.
+import type { FastifyRequest } from 'fastify';
+import type { Engine } from '#core/engine/create-engine.ts';
+import { recordAudit } from '#core/engine/manage-people.ts';
+import { isBelow } from '#core/policy/cluster/tree-place.ts';
+import type { Reader } from '#core/ports/store-reader.ts';
+import { AppError } from '#protocol/errors.ts';
+import type { ConfirmationId } from '#protocol/ids.ts';
+import { canSee, canWrite, type Person } from '#protocol/people/person.ts';
+import { ConfirmationIdSchema, SessionIdSchema, WorkspacePathSchema } from '#protocol/scalars.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { notFound } from './error-handler.ts';
+import type { HttpApp } from './http-app.ts';
+import { forbidden, getOperationRole } from './roles.ts';
+
+/** How a list is restricted; null = an admin, who sees all. */
+export function toReader({ id, role }: Person): Reader {
+  if (role === 'admin') return null;
+  return { id };
+}
+
+/** Whether a private session of another owner does not exist for this person. */
+export async function isHidden({ store }: Pick<Engine, 'store'>, person: Person, sessionId: string): Promise<boolean> {
+  if (person.role === 'admin') return false;
+  const session = await store.sessions.record(sessionId);
+  return session !== null && !canSee(person, session);
+}
+
+/** What a request names: a field of its path, its query or its body. */
+interface Named {
+  readonly session: string | null;
+  /** Another session, to compare with. */
+  readonly other: string | null;
+  readonly confirmation: ConfirmationId | null;
+  readonly workspace: string | null;
+}
+
+const NOTHING_NAMED: Named = { session: null, other: null, confirmation: null, workspace: null };
+
+function readNamed({ params, query, body }: Pick<FastifyRequest, 'params' | 'query' | 'body'>): Named {
+  const [inPath, inQuery, inBody] = [params, query, body].map(asFields) as [Fields, Fields, Fields];
+  const session = SessionIdSchema.safeParse(
+    inPath.session_id ?? inPath.worker_session_id ?? inQuery.session_id ?? inBody.session_id,
+  );
+  const other = SessionIdSchema.safeParse(inQuery.with);
+  const confirmation = ConfirmationIdSchema.safeParse(inPath.confirmation_id);
+  const workspace = WorkspacePathSchema.safeParse(inQuery.workspace_path ?? inBody.workspace_path);
+  return {
+    session: session.success ? session.data : null,
+    other: other.success ? other.data : null,
+    confirmation: confirmation.success ? confirmation.data : null,
+    workspace: workspace.success ? workspace.data : null,
+  };
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+function asFields(value: unknown): Fields {
+  if (typeof value !== 'object' || value === null) return {};
+  return value as Fields;
+}
+
+/** Installs the check behind the validation of a request. A server that requires no token has none. */
+export function installVisibility(app: HttpApp, engine: Engine): void {
+  const noted = createPrivateReads(engine);
+  app.addHook('preHandler', async (request) => {
+    if (!engine.people.isRequired() || !request.authorised) return;
+    const { person } = request;
+    const named = readNamed(request);
+    if (named.workspace !== null) await requireWorkspace(engine, person, named.workspace);
+    const session = await requireNamedSession(engine, person, named);
+    if (named.other !== null) await requireNamedSession(engine, person, { ...NOTHING_NAMED, session: named.other });
+    if (session === null) return;
+    const role = getOperationRole(request);
+    if (role === 'owner' && !canWrite(person, session)) throw forbidden('owner', person.role);
+    noted(person, session);
+  });
+}
+
+/**
+ * For restricted callers an unknown id ends here too, so that the order in which a handler checks its input does not
+ * distinguish a private session from it.
+ */
+async function requireNamedSession(
+  engine: Engine,
+  person: Person,
+  { session, confirmation }: Named,
+): Promise<SessionRecord | null> {
+  const { sessions, confirmations } = engine.store;
+  if (confirmation !== null) {
+    const asked = await confirmations.record(confirmation);
+    const record = asked === null ? null : await sessions.record(asked.root_session_id);
+    if (record !== null && canSee(person, record)) return record;
+    if (person.role === 'admin') return null;
+    throw notFound('confirmation', confirmation);
+  }
+  if (session === null) return null;
+  const record = await sessions.record(session);
+  if (record !== null && canSee(person, record)) return record;
+  if (person.role === 'admin') return null;
+  throw notFound('session', session);
+}
+
+/** Throws `workspace_not_allowed` for a workspace outside the folders of the token. An unknown folder is left to the handler. */
+export async function requireWorkspace(engine: Engine, { workspaces }: Person, given: string): Promise<void> {
+  if (workspaces === null) return;
+  const real = await engine.workspaces.realDirectory(given);
+  if (real === null) return;
+  const roots = await Promise.all(workspaces.map(async (one) => (await engine.workspaces.realDirectory(one)) ?? one));
+  if (isBelow(real, roots)) return;
+  throw new AppError('workspace_not_allowed', `the token of this request may not use ${given}; an admin can widen it`);
+}
+
+const MINUTE_MS = 60_000;
+
+/** Records a token that was refused: once a minute for an address, so that guesses cannot fill the audit. */
+export function createRefusalNotes(engine: Engine): (request: FastifyRequest) => void {
+  const last = new Map<string, number>();
+  return ({ ip, method, routeOptions }) => {
+    const now = engine.clock.now();
+    if (now - (last.get(ip) ?? Number.NEGATIVE_INFINITY) < MINUTE_MS) return;
+    if (last.size >= MAX_NOTED) last.clear();
+    last.set(ip, now);
+    const details = { address: ip, method, path: routeOptions.url ?? null };
+    recordAudit(engine, null, 'login.refused', { subject: null, details }).catch((err: unknown) => {
+      engine.log.warn({ err }, 'an entry of the audit could not be stored');
+    });
+  };
+}
+
+const HOUR_MS = 3_600_000;
+const MAX_NOTED = 10_000;
+
+/** Records that an admin read a private session of another owner: once an hour, since a page asks every few seconds. */
+function createPrivateReads(engine: Engine): (person: Person, session: SessionRecord) => void {
+  const last = new Map<string, number>();
+  return (person, { root_session_id: subject, owner, share }) => {
+    if (share !== 'private' || owner === null || owner === person.id || person.role !== 'admin') return;
+    const key = `${person.id} ${subject}`;
+    const now = engine.clock.now();
+    if (now - (last.get(key) ?? Number.NEGATIVE_INFINITY) < HOUR_MS) return;
+    if (last.size >= MAX_NOTED) last.clear();
+    last.set(key, now);
+    recordAudit(engine, person, 'session.private_read', { subject }).catch((err: unknown) => {
+      engine.log.warn({ err, session_id: subject }, 'an entry of the audit could not be stored');
+    });
+  };
+}

@@ -59,6 +59,7 @@ export const OPERATION_ROLES = {
   checkRoutingPolicy: 'viewer',
   explainRoute: 'viewer',
   listPatterns: 'viewer',
+  setDefaultModel: 'admin',
 
   listWorkerDefinitions: 'viewer',
   getWorkerDefinition: 'viewer',
@@ -78,6 +79,7 @@ export const OPERATION_ROLES = {
   getLedgerDays: 'viewer',
   getQuality: 'viewer',
   askWhatIf: 'viewer',
+  getForecastCheck: 'viewer',
 
   getOwnToken: 'viewer',
   listTokens: 'admin',

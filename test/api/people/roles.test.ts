@@ -61,6 +61,7 @@ test('operations of the owner are refused in the session of another, with the ro
       estimateTurn: { content: 'x' },
       submitDelegation: { tier: 'fast', task: 'x' },
       scoreTurn: { score: 'good' },
+      forkSession: { at_turn_id: '01ARZ3NDEKTSV4RRFFQ69G5FAV', workspace: 'current' },
     };
     const body = method === 'DELETE' ? undefined : (bodies[id] ?? {});
     for (const one of [bob, eve]) {

@@ -100,7 +100,7 @@ export function createPeople(parts: { readonly config: Config; readonly store: S
     return reading;
   }
   const listNamed = () => all().flatMap(({ token }) => (token === null ? [] : [token]));
-  const find = (nameOrId: string) => listNamed().find(({ id, name }) => id === nameOrId || name === nameOrId) ?? null;
+  const findNamed = (nameOrId: string) => listNamed().find(({ id, name }) => id === nameOrId || name === nameOrId) ?? null;
 
   return {
     isRequired: () => ofFile.length + made.length > 0,
@@ -115,9 +115,9 @@ export function createPeople(parts: { readonly config: Config; readonly store: S
       return { person: found.token === null ? NAMELESS_ADMIN : found.token, digest: digest.toString('hex') };
     },
     isAccepted: (digest) => match(Buffer.from(digest, 'hex')) !== null,
-    find,
+    find: findNamed,
     findId(nameOrId) {
-      const known = find(nameOrId);
+      const known = findNamed(nameOrId);
       if (known !== null) return known.id;
       const isKey = Object.hasOwn(config.gateway.keys, nameOrId);
       if (isKey) return makeGatewayKeyId(nameOrId);

@@ -65,7 +65,7 @@ import type {
   OwnTokenReply,
   TokenListReply,
   TokenSchema,
-} from '#protocol/people/api.ts';
+} from '#protocol/people/person.ts';
 import type { ForecastCheckSchema } from '#protocol/what-if/forecast.ts';
 import type { LoggedEvent } from './stream-items.ts';
 

@@ -14,7 +14,7 @@ import type {
 } from '#protocol/api/session-bodies.ts';
 import type { CreateWorkerBody, ReplaceWorkerBody, SubmitDelegationBody } from '#protocol/api/worker-bodies.ts';
 import type { EventType } from '#protocol/event.ts';
-import type { NewTokenBody } from '#protocol/people/api.ts';
+import type { NewTokenBody } from '#protocol/people/person.ts';
 import type { SessionStatus } from '#protocol/session.ts';
 
 export type NewSession = z.input<typeof CreateSessionBody>;

@@ -2,7 +2,14 @@
 import { Argument, Command, InvalidArgumentError, Option } from 'commander';
 import type { ServerFlags } from '#cli/terminal.ts';
 import type { ServerAddress } from '#client/request.ts';
-import { addQueryCommands, createTrustCommand, createWorkersCommand, createWorktreesCommand } from './ask-commands.ts';
+import {
+  addQueryCommands,
+  createAuditCommand,
+  createTokenCommand,
+  createTrustCommand,
+  createWorkersCommand,
+  createWorktreesCommand,
+} from './ask-commands.ts';
 import type { BenchmarkFlags } from './commands/benchmark.ts';
 import { completionScript, SHELLS, type Shell } from './commands/completion.ts';
 import type { PruneFlags } from './commands/database.ts';
@@ -24,7 +31,6 @@ import {
   withConfigFlags,
   withDoorFlags,
 } from './flags.ts';
-import { createAuditCommand, createTokenCommand } from './people-commands.ts';
 
 type Finish = (code: Promise<number>) => Promise<void>;
 

@@ -8,7 +8,7 @@ import {
   OwnTokenReply,
   TokenListReply,
   TokenSchema,
-} from '#protocol/people/api.ts';
+} from '#protocol/people/person.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
 import { decodeCursor, encodeCursor, PageQuery } from '../params.ts';

@@ -9,7 +9,7 @@ import { systemClock } from '#protocol/clock.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { createIdGenerator } from '#protocol/ids.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
-import { type NewToken, NewTokenBody } from '#protocol/people/api.ts';
+import { type NewToken, NewTokenBody } from '#protocol/people/person.ts';
 import { createBus } from '#store/bus/memory/local-bus.ts';
 import { databaseFault, openDatabase } from '#store/sqlite/connection/open.ts';
 import { createJournal } from '#store/sqlite/write/journal.ts';

@@ -1,10 +1,9 @@
 // The table of appliers: one statement or more for each kind of write in a batch (01 §11.4).
-import type { Journal, Write } from '#core/ports/journal-writer.ts';
+import { type Journal, JournalConflict, type Write } from '#core/ports/journal-writer.ts';
 import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import { bit, json } from '../schema/words.ts';
 import { delegationWrites } from './delegations.ts';
 import { patternWrites } from './patterns.ts';
-import { peopleWrites } from './people.ts';
 import { sessionWrites } from './sessions.ts';
 import { type Appliers, insertRow, type Step, type Tx } from './transaction.ts';
 import { turnWrites } from './turns.ts';
@@ -144,6 +143,46 @@ const otherWrites: Appliers<Extract<keyof Appliers, Kinds>> = {
   'idempotency.insert': ({ row }, { tx, clock, dropExpiredKeys }) => {
     tx.run(dropExpiredKeys, [clock.now()]);
     insertKey(tx, row);
+  },
+};
+
+// Tokens and the audit (23 §2, §4).
+
+const TOKEN_COLUMNS = [
+  'id',
+  'name',
+  'token_sha256',
+  'role',
+  'daily_usd',
+  'monthly_usd',
+  'workspaces_json',
+  'expires_at',
+  'created_by',
+  'created_at',
+  'revoked_at',
+] as const;
+const AUDIT_COLUMNS = ['id', 'at', 'actor', 'action', 'subject', 'details_json'] as const;
+
+const REVOKE = `UPDATE tokens SET revoked_at = @at WHERE id = @id AND (role <> 'admin' OR @other_admins > 0
+  OR EXISTS (SELECT 1 FROM tokens o WHERE o.id <> @id AND o.role = 'admin' AND o.revoked_at IS NULL
+    AND (o.expires_at IS NULL OR o.expires_at > @at)))`;
+const DROP_OLD = 'DELETE FROM audit WHERE at < @before';
+const insertToken = insertRow('tokens', TOKEN_COLUMNS, 'ON CONFLICT (name) DO NOTHING');
+const insertEntry = insertRow('audit', AUDIT_COLUMNS);
+
+const peopleWrites: Appliers<Extract<keyof Appliers, `token.${string}` | 'audit.insert'>> = {
+  'token.insert': ({ token: { workspaces, ...token } }, { tx }) =>
+    insertToken(tx, { ...token, workspaces_json: json(workspaces) }, ({ changes }) => {
+      if (changes === 1) return;
+      throw new JournalConflict('name_taken', `a token had the name ${token.name} before`);
+    }),
+  'token.revoke': (write, { tx }) =>
+    tx.run(REVOKE, write, ({ changes }) => {
+      if (changes === 0) throw new JournalConflict('last_admin', `token ${write.id} is the last of an admin`);
+    }),
+  'audit.insert': ({ entry: { details, ...entry }, drop_before }, { tx }) => {
+    if (drop_before !== null) tx.run(DROP_OLD, { before: drop_before });
+    insertEntry(tx, { ...entry, details_json: JSON.stringify(details) });
   },
 };
 

@@ -100,7 +100,8 @@ export function createPeople(parts: { readonly config: Config; readonly store: S
     return reading;
   }
   const listNamed = () => all().flatMap(({ token }) => (token === null ? [] : [token]));
-  const findNamed = (nameOrId: string) => listNamed().find(({ id, name }) => id === nameOrId || name === nameOrId) ?? null;
+  const findNamed = (nameOrId: string) =>
+    listNamed().find(({ id, name }) => id === nameOrId || name === nameOrId) ?? null;
 
   return {
     isRequired: () => ofFile.length + made.length > 0,

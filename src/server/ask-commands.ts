@@ -334,13 +334,7 @@ export function createWorkersCommand(context: CommandContext, ask: Ask): Command
     );
 }
 
-// `metis token` and `metis audit` (23 §2, §4).
-
-const MOST_DAYS = 36_500;
-
-function parseDays(text: string): number {
-  return createNumberParser(1, MOST_DAYS)(text.replace(/d$/, ''));
-}
+const parseDays = (text: string) => createNumberParser(1, 36_500)(text.replace(/d$/, ''));
 
 /** @param ask finds the server, runs the body with it and ends with the exit code of the body */
 export function createTokenCommand(context: CommandContext, ask: Ask, finish: Finish): Command {

@@ -76,11 +76,13 @@ export async function createTask(
   ctx: ServerContext,
   body: NewDelegation,
 ): Promise<CallToolResult> {
-  const { worker, result } = await startDelegation(root, ctx, body);
-  // No worker, and so no task, is opened for a call that cannot begin.
-  if (worker === null) throw new ProtocolError(ProtocolErrorCode.InternalError, readFailureText(result));
-  const task = { ...toTask(root, await findTask(root, worker)), status: 'working' };
-  return server.answerWithTask(ctx, { task });
+  return answerRequest(root, async () => {
+    const { worker, result } = await startDelegation(root, ctx, body);
+    // No worker, and so no task, is opened for a call that cannot begin.
+    if (worker === null) throw new ProtocolError(ProtocolErrorCode.InternalError, readFailureText(result));
+    const task = { ...toTask(root, await findTask(root, worker)), status: 'working' };
+    return server.answerWithTask(ctx, { task });
+  });
 }
 
 function readFailureText({ content }: CallToolResult): string {

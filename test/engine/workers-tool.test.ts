@@ -102,6 +102,69 @@ describe('the tool workers', () => {
     expect(users(t)).toHaveLength(1);
   });
 
+  it('waits for the workers that calls beside it start, and not for those behind it', async () => {
+    const t = await startEngine({
+      scenario: scenario(
+        planner(
+          { tool_calls: [...START.tool_calls, workers('wait', { for: 'all' })] },
+          { tool_calls: [workers('wait', { for: 'all', seconds: 1 }), background('task three')] },
+          { text: 'all read' },
+          { text: 'all read' },
+        ),
+        ...['one', 'two', 'three'].map((n) => worker(`task ${n}`, { text: `${n} is done` })),
+      ),
+    });
+    const turnId = await t.submit(await t.session(), 'go');
+    expect(await t.ended(turnId)).toMatchObject({ status: 'completed', output: 'all read', unread_inputs: 0 });
+    const [one, two] = workerIds(t);
+    expect(results(t)[2]).toMatch(
+      new RegExp(`^\\[worker ${one} completed\\]\none is done\n+\\[worker ${two} completed`),
+    );
+    expect(results(t)[3]).not.toContain('three');
+    expect(ofType(t, 'delegate.delivered')).toHaveLength(3);
+  });
+
+  it('does not wait beside a call that is refused', async () => {
+    const t = await startEngine({
+      scenario: scenario(planner({ tool_calls: [background(''), workers('wait', { for: 'any' })] }, { text: 'none' })),
+    });
+    const turnId = await t.submit(await t.session(), 'go');
+    expect(await t.ended(turnId)).toMatchObject({ status: 'completed', output: 'none' });
+    expect(results(t)[1]).toBe('[no worker of this turn runs in the background]');
+  });
+
+  it('announces a result that no answer can hold, which comes whole as a message', async () => {
+    const long = '\u6f22'.repeat(90_000);
+    const t = await startEngine({
+      scenario: scenario(
+        planner(
+          { tool_calls: [background('task one')] },
+          { tool_calls: [workers('wait', { for: 'all' })] },
+          { text: 'read' },
+        ),
+        worker('task one', { text: long }),
+      ),
+    });
+    const turnId = await t.submit(await t.session(), 'go');
+    expect(await t.ended(turnId)).toMatchObject({ status: 'completed', unread_inputs: 0 });
+    const [one] = workerIds(t);
+    expect(results(t)[1]).toBe(`[worker ${one} has ended; its result follows as a message]`);
+    expect(users(t)[1]).toContain(`[worker ${one} completed]\n${long}\n`);
+  });
+
+  it('refuses a blank message, which no provider takes', async () => {
+    const t = await startEngine({
+      scenario: scenario(
+        planner(
+          { tool_calls: [workers('message', { id: 'sess_01M8ETM8R3KA6359FJV3V44C0S', text: ' \n' })] },
+          { text: 'well' },
+        ),
+      ),
+    });
+    await t.ended(await t.submit(await t.session(), 'go'));
+    expect(results(t)).toEqual(['text: must not be blank']);
+  });
+
   it('stops waiting when a person steers the turn, and after its seconds', async () => {
     const { doors, tools } = heldTools('one', 'two');
     const clock = manualClock();

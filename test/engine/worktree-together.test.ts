@@ -100,6 +100,27 @@ describe('workers that are applied together', () => {
     expect(leftovers(t)).toEqual([]);
   });
 
+  it('may be named workers: they are part of the one merge', async () => {
+    const coder = (input: string) => call('coder', { input, isolation: 'worktree', apply: 'together' });
+    const definition = 'instructions: code\ntier: fast\nsandboxes: {src: {path: ., mode: rw}}\n';
+    const t = await startInRepository(
+      { 'a.txt': 'one\n', 'b.txt': 'b\n', '.metis/workers/coder.yaml': definition },
+      {
+        config: { ...FREE_TOOLS, workers: { planner_allow_workers: ['*'], allow_approve_all: true } },
+        scenario: scenario(
+          planner(step(coder('first'), joined('second'), coder('third')), { text: 'ok' }),
+          worker('first', step(edit('src/a.txt', 'one', 'first')), { text: 'did first' }),
+          worker('second', step(edit('a.txt', 'one', 'second')), { text: 'did second' }),
+          worker('third', step(edit('src/b.txt', 'b', 'B')), { text: 'did third' }),
+        ),
+      },
+    );
+    const session = await t.session({ approval_mode: 'approve_all' });
+    await t.run(session, 'go');
+    expect(closings(t).map(({ applied }) => applied)).toEqual([false, false, false]);
+    expect([readFile(t, 'a.txt'), readFile(t, 'b.txt')]).toEqual(['one\n', 'b\n']);
+  });
+
   it('do not wait for a call that was refused, and keep what a failed one did', async () => {
     const t = await startInRepository(
       { 'a.txt': 'one\n' },

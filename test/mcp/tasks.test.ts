@@ -333,3 +333,15 @@ test('the list has a page for each 50 sessions, and every task once', async () =
   expect(pages).toBe(2);
   expect(listed.toSorted()).toEqual(started.map(({ task }) => task.taskId).toSorted());
 });
+
+test('a call as a task that cannot begin is an error of the protocol', async () => {
+  const home = doorHome(RULES);
+  const { url, client: metis } = await serveIn(home);
+  const { client } = await mcpOverHttp(url, home);
+  const { task } = await ask(client, 'tools/call', { ...delegation('at once'), task: {} });
+  await metis.endSession((await metis.getSession(task.taskId)).root_session_id);
+  await expect(ask(client, 'tools/call', { ...delegation('at once'), task: {} })).rejects.toMatchObject({
+    code: -32602,
+    message: expect.stringContaining('session_already_ended'),
+  });
+});

@@ -85,8 +85,10 @@ export const workers: ToolFactory = () => ({
     const { required, taken } = WORKER_ACTIONS[String(input.action)]!;
     const missing = required.filter((key) => input[key] === undefined);
     const excess = Object.keys(input).filter((key) => key !== 'action' && ![...required, ...taken].includes(key));
+    const isBlank = typeof input.text === 'string' && input.text.trim() === '';
     return [
       ...missing.map((path) => ({ path, message: `is required for ${input.action}` })),
+      ...(isBlank ? [{ path: 'text', message: 'must not be blank' }] : []),
       ...excess.map((path) => ({ path, message: `does not belong to ${input.action}` })),
     ];
   },

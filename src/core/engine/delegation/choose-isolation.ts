@@ -27,10 +27,10 @@ export type ChosenIsolation = Pick<DelegateRequest, 'isolation' | 'apply'> & {
 export async function resolveIsolation(
   engine: DelegationEngine,
   caller: Caller,
-  asked: Pick<DelegateInput, 'isolation' | 'apply' | 'check'>,
+  asked: Pick<DelegateInput, 'isolation' | 'apply' | 'check' | 'background'>,
 ): Promise<ChosenIsolation & { readonly issues: readonly Issue[] }> {
   const apply = asked.apply ?? 'each';
-  const fault = findApplyFault(caller, apply);
+  const fault = findApplyFaults(caller, apply, asked.background);
   // A check implies a worktree.
   const standard = asked.check === null ? engine.config.delegation.isolation : 'worktree';
   const configured = asked.isolation ?? standard;
@@ -47,10 +47,13 @@ export async function resolveIsolation(
   return { ...chosen, issues: obstacle === null ? fault : [...fault, { path: 'isolation', message: obstacle }] };
 }
 
-/** A delegation without a turn has no message that others belong to. */
-function findApplyFault({ turn }: Caller, apply: Apply): readonly Issue[] {
-  if (apply !== 'together' || turn !== null) return [];
-  return [{ path: 'apply', message: '"together" joins the calls of one message of a model; use "each" or "never"' }];
+/** A delegation without a turn has no message that others belong to, and a call in the background does not wait for them. */
+function findApplyFaults({ turn }: Caller, apply: Apply, isBackground: boolean): readonly Issue[] {
+  if (apply !== 'together') return [];
+  if (turn === null)
+    return [{ path: 'apply', message: '"together" joins the calls of one message of a model; use "each" or "never"' }];
+  if (!isBackground) return [];
+  return [{ path: 'background', message: 'excludes apply "together": the calls would end before their workers' }];
 }
 
 /** `auto`: a worktree where several delegations of one message may write, and one can be made. */

@@ -229,7 +229,7 @@ async function describeLook(
     }
     const blocks = deliveryTexts(delegation, await describeResult(engine, delegation));
     bytes += blocks.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
-    if (deliveries.length > 0 && bytes > MAX_RESULT_BYTES) {
+    if (bytes > MAX_RESULT_BYTES) {
       group?.taken.delete(delivery.id);
       notes.push(`[worker ${id} has ended; its result follows as a message]`);
       continue;

@@ -8,6 +8,7 @@ import {
   type DelegateRequest,
 } from '#protocol/delegate.ts';
 import type { Issue } from '#protocol/errors.ts';
+import { plainText } from '#protocol/text/plain-text.ts';
 import { ToolError } from '#protocol/tool.ts';
 import type { FoundWorker, WorkerDefinition } from '#protocol/worker-definition.ts';
 import { findProjectWorker, findSessionWorker } from '../definitions/find-workers.ts';
@@ -22,7 +23,13 @@ import { type ResolvedRequest, resolveEarlier } from './resolve-request.ts';
 type Input = Readonly<Record<string, unknown>>;
 
 /** The options that a call of a named worker shares with `delegate`. */
-const NamedOptionsSchema = DelegateInputSchema.pick({ continue: true, history: true, isolation: true, apply: true });
+const NamedOptionsSchema = DelegateInputSchema.pick({
+  continue: true,
+  history: true,
+  isolation: true,
+  apply: true,
+  background: true,
+});
 
 /** A call with options that cannot be had. */
 export class InvalidOptions extends ToolError {
@@ -47,6 +54,7 @@ export async function resolveNamedRequest(
 ): Promise<NamedRequest> {
   const { session } = run;
   requireDepth(engine, run, name);
+  const task = readTask(input);
   const own = entry === 'worker_call' ? await findSessionWorker(engine, session, name) : null;
   if (entry === 'worker_call' && own === null) throw await unknownWorkerError(engine, run, name);
   const found = requireCallable(own ?? (await findProjectWorker(engine, session.workspace_path, name)), name);
@@ -64,7 +72,7 @@ export async function resolveNamedRequest(
       entry,
       tier: definition.tier,
       effort: definition.effort ?? null,
-      task: input.input as string,
+      task,
       context_mode: 'minimal',
       context: [],
       output_schema: schema,
@@ -74,7 +82,7 @@ export async function resolveNamedRequest(
       max_cost_usd: engine.config.delegation.worker_max_cost_usd,
       isolation: isolated.isolation,
       apply: isolated.apply,
-      background: input.background === true,
+      background: asked.background,
       history: asked.history ?? 'full',
       check: checked.check,
       on_fail: checked.on_fail,
@@ -94,7 +102,14 @@ export async function resolveNamedRequest(
   };
 }
 
-type NamedOptions = Pick<DelegateInput, 'continue' | 'history' | 'isolation' | 'apply'>;
+/** Throws `InvalidOptions` for a task that no provider takes. */
+function readTask({ input }: Input): string {
+  const task = plainText(String(input));
+  if (task.trim() === '') throw new InvalidOptions([{ path: 'input', message: 'must not be blank' }]);
+  return task;
+}
+
+type NamedOptions = Pick<DelegateInput, 'continue' | 'history' | 'isolation' | 'apply' | 'background'>;
 type Callable = ReturnType<typeof requireCallable>;
 
 function readNamedOptions({
@@ -102,8 +117,9 @@ function readNamedOptions({
   history = null,
   isolation = null,
   apply = null,
+  background,
 }: Input): NamedOptions {
-  const parsed = NamedOptionsSchema.safeParse({ continue: id, history, isolation, apply });
+  const parsed = NamedOptionsSchema.safeParse({ continue: id, history, isolation, apply, background });
   if (parsed.success) return parsed.data;
   throw new InvalidOptions(
     describeIssues(parsed.error).map(({ path, message }) => ({ path: path.join('.'), message })),
@@ -151,13 +167,13 @@ async function resolveNamedIsolation(
 ): Promise<ChosenIsolation> {
   // A snapshot of a definition from before it had the field lacks it.
   const fixed = definition.isolation ?? null;
-  const { apply } = asked;
+  const { apply, background } = asked;
   if (fixed !== null && asked.isolation !== null && asked.isolation !== fixed)
     throw new InvalidOptions([{ path: 'isolation', message: `is "${fixed}" by the definition of the worker` }]);
   const { check = null } = definition;
   const inherited = check === null ? (earlier?.delegation.isolation ?? null) : null;
   const isolation = asked.isolation ?? inherited ?? fixed;
-  const isolated = await resolveIsolation(engine, run, { isolation, apply, check });
+  const isolated = await resolveIsolation(engine, run, { isolation, apply, check, background });
   if (isolated.issues.length > 0) throw new InvalidOptions(isolated.issues);
   return isolated;
 }

@@ -47,8 +47,6 @@ export async function resolveRequest(
   const isolation = parsed.value.isolation ?? inherited ?? null;
   const isolated = await resolveIsolation(engine, run, { ...parsed.value, isolation });
   issues.push(...isolated.issues);
-  if (parsed.value.background && isolated.apply === 'together')
-    issues.push({ path: 'background', message: 'excludes apply "together": the calls would end before their workers' });
   if (output_schema !== null) {
     const compiled = engine.schemas.compile(output_schema);
     if (!compiled.ok)

@@ -73,7 +73,7 @@ export function openApplyGroup(
     readonly results: ReadonlyMap<ToolUseId, unknown>;
   },
 ): { close(): void } {
-  const delegates = new Set(tools.filter(({ spawns }) => spawns === 'delegate').map(({ name }) => name));
+  const delegates = new Set(tools.filter(({ spawns }) => spawns !== undefined).map(({ name }) => name));
   const members = calls.filter(({ name, input }) => delegates.has(name) && input.apply === 'together');
   const ids = members.map(({ id }) => id);
   const group = createApplyGroup(ids);

@@ -64,7 +64,14 @@ export async function dispatchTools(
     if (interrupted !== null) break;
     const group = openApplyGroup(engine.applyGroups, batch, { tools: run.tools, results });
     const open = batch.filter((call) => !results.has(call.id));
-    const outcomes = await Promise.allSettled(open.map((call) => settleTool(call, slots)));
+    const begun = new Map<ToolUseBlock, Promise<void>>();
+    for (const call of open) {
+      // A wait for workers beside the calls that start them finds them stored.
+      const starting = isWait(run, call) ? [...begun].filter(([other]) => startsBackground(run, other)) : [];
+      const ready = starting.length === 0 ? null : Promise.allSettled(starting.map(([, done]) => done));
+      begun.set(call, ready === null ? settleTool(call, slots) : ready.then(() => settleTool(call, slots)));
+    }
+    const outcomes = await Promise.allSettled(begun.values());
     group.close();
     for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
   }
@@ -82,6 +89,15 @@ function splitBatches(
     else found.at(-1)?.push(call);
   }
   return found.filter((batch) => batch.length > 0);
+}
+
+function isWait({ tools }: Pick<TurnPlan, 'tools'>, { name, input }: ToolUseBlock): boolean {
+  return input.action === 'wait' && tools.some((tool) => tool.name === name && tool.manages_workers);
+}
+
+/** Such a call has its result as soon as its worker is stored. */
+function startsBackground({ tools }: Pick<TurnPlan, 'tools'>, { name, input }: ToolUseBlock): boolean {
+  return input.background === true && tools.some((tool) => tool.name === name && tool.spawns !== undefined);
 }
 
 function isContextRequest(run: Pick<TurnPlan, 'tools'>, call: ToolUseBlock): boolean {

@@ -8,7 +8,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 import { type FakeAnswer, type FakeCall, startFakeProvider } from '../support/fake-provider.ts';
 import { freePort } from '../support/free-port.ts';
 import { until } from '../support/until.ts';
-import { NODE_FLAGS, ROOT } from './metis.ts';
+import { getJson, NODE_FLAGS, ROOT } from './metis.ts';
 
 // The pages build, serve and run the demo.
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 60_000 });
@@ -305,11 +305,18 @@ describe('the commands', () => {
       await shell.run(
         `S=$(${at} ${json} -d "{\\"workspace_path\\": \\"$PWD/examples\\"}" | sed 's/.*"id":"\\([^"]*\\)".*/\\1/')`,
       );
+      const session = (await shell.run('echo $S')).output.trim();
       await shell.run(`${at}/$S/turns ${json} -d '{"content": "write"}'`);
       const open = `curl -s "localhost:${checkout.port}/confirmations"`;
       await until(async () => (await shell!.run(open)).output.includes('"write_file"'));
       await follow('docs/http.md');
       await until(() => fs.existsSync(path.join(checkout.folder, 'examples/made.txt')));
+
+      const stored = `http://127.0.0.1:${checkout.port}/sessions/${session}`;
+      await until(async () => (await getJson(stored)).status === 'idle');
+      const { messages } = await getJson(`${stored}/messages`);
+      await shell.run(`S=${session} M=${messages.findLast(({ role }: { role: string }) => role === 'assistant').id}`);
+      expect([...(await follow('docs/what-if.md', env)).values()][0]).toMatch(/"prefix_messages":\d/);
 
       const printed = await follow('docs/replay.md', env);
       const turn = [...printed.values()].find((output) => output.includes('src and test'));
@@ -343,6 +350,7 @@ it('the commands of every page are run, or left out for a reason', () => {
     'doors.md',
     'client.md',
     'benchmark.md',
+    'what-if.md',
   ];
   const rest = pages.filter((name) => !followed.includes(name) && !LONG.has(name) && !FOR_CONTRIBUTORS.has(name));
   const left = rest.flatMap((name) => commandsOf(fs.readFileSync(path.join(ROOT, 'docs', name), 'utf8')));

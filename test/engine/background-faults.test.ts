@@ -13,7 +13,7 @@ import { gate } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { tool } from '../support/tools.ts';
 import { until } from '../support/until.ts';
-import { answering, fetchTool, saidIn, smallWindow } from '../support/windows.ts';
+import { answering, fetchTool, isSummaryCall, saidIn, smallWindow } from '../support/windows.ts';
 
 const background = (task: string, rest = {}) => delegate(task, { background: true, ...rest });
 const ofType = (t: TestEngine, ...types: string[]) => (t.events as AnyEvent[]).filter((e) => types.includes(e.type));
@@ -76,6 +76,86 @@ describe('the result of a background worker', () => {
     expect(await t.ended(turnId)).toMatchObject({ status: 'completed', output: 'read both', unread_inputs: 0 });
     const texts = (await deliveriesIn(t, session.id)).map(({ content }) => joinText(content).split('\n')[1]);
     expect(texts).toEqual(['two is done', 'one is done']);
+  });
+
+  it('is elided once it was read, as the result of a call in the foreground is, so that the next ones fit', async () => {
+    const names = ['one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight'];
+    const held = names.map(heldTool);
+    const started = { tool_calls: names.map((name) => background(`task ${name}`)) };
+    const answer = (request: CanonicalRequest): object => {
+      if (!request.caller.is_worker) return request.messages.length === 1 ? started : { text: 'read' };
+      const brief = JSON.stringify([request.system_prompt, request.system_prompt_volatile, request.messages]);
+      const name = names.find((one) => brief.includes(`task ${one}`))!;
+      if (request.messages.some(({ role }) => role === 'tool')) return { text: `${name} ${'x'.repeat(20_000)}` };
+      return { tool_calls: [call(name, {})] };
+    };
+    const asked: CanonicalRequest[] = [];
+    const t = await startEngine({
+      scenario: scenario(),
+      registry: smallWindow(40_000),
+      tools: held.map((one) => one.tool),
+      provider: (script) =>
+        answering(script, (request) => {
+          if (!request.caller.is_worker) asked.push(request);
+          return answer(request);
+        }),
+      config: { context: { compaction: { mode: 'elide' } } as never },
+    });
+    const session = await t.session({ initial_active_model: 'small' });
+    const turnId = await t.submit(session, 'go');
+    for (const [i, { door }] of held.entries()) {
+      await until(() => asked.length === i + 2);
+      door.open();
+    }
+    expect(await t.ended(turnId)).toMatchObject({ status: 'completed', unread_inputs: 0 });
+    const [first] = await deliveriesIn(t, session.id);
+    const shown = asked
+      .at(-1)!
+      .messages.filter(isDelivery)
+      .map(({ content }) => joinText(content));
+    expect(shown).toHaveLength(8);
+    const [line] = joinText(first!.content).split('\n');
+    expect(shown[0]).toMatch(
+      /^\[worker sess_\w+ completed\]\n\[elided: its result, \d+ bytes; continue the worker if needed\]$/,
+    );
+    expect(shown[0]!.split('\n')[0]).toBe(line);
+    expect(shown[7]).toContain('x'.repeat(20_000));
+    // What was stored is as it was.
+    expect(joinText(first!.content)).toContain('x'.repeat(20_000));
+  });
+
+  it('is told to the summary of its turn, and the turn that makes the summary reads those of its own', async () => {
+    const asked: CanonicalRequest[] = [];
+    const answer = (request: CanonicalRequest): object => {
+      asked.push(request);
+      if (isSummaryCall(request)) return { text: 'SUMMARY' };
+      const brief = JSON.stringify([request.system_prompt, request.system_prompt_volatile, request.messages]);
+      if (request.caller.is_worker) return { text: `${brief.includes('task first') ? 'first' : 'second'} is done` };
+      const [task] = /start \w+/.exec(saidIn(request.messages.at(-1)!)) ?? [];
+      if (task !== undefined) return { tool_calls: [background(task.replace('start', 'task'))] };
+      return { text: 'read' };
+    };
+    const t = await startEngine({
+      scenario: scenario(),
+      registry: smallWindow(21_300),
+      provider: (script) => answering(script, answer),
+      config: { context: { compaction: { mode: 'summarize' } } as never },
+    });
+    const session = await t.session({ initial_active_model: 'small' });
+    const talk = (text: string) => t.run(session, text.padEnd(8000, ' talk'));
+    await talk('start first');
+    for (const text of ['2', '3', '4', '5']) await talk(text);
+    expect(asked.filter(isSummaryCall)).toEqual([]);
+    expect(await talk('start second')).toMatchObject({ status: 'completed', output: 'read', unread_inputs: 0 });
+    const summaries = asked.filter(isSummaryCall);
+    expect(summaries).toHaveLength(1);
+    expect(JSON.stringify(summaries[0]!.messages)).toContain('first is done');
+    const last = asked.at(-1)!;
+    expect(saidIn(last.messages[0]!)).toBe('[Summary of earlier conversation]\nSUMMARY');
+    const shown = last.messages.filter(isDelivery).map(({ content }) => joinText(content).split('\n')[1]);
+    expect(shown).toEqual(['second is done']);
+    expect(await deliveriesIn(t, session.id)).toHaveLength(2);
+    expect(ofType(t, 'delegate.delivered')).toHaveLength(2);
   });
 
   // Elsewhere the result of a worker's worker goes to the planner, or to no session.

@@ -3,7 +3,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { answerConfirmation } from '#core/engine/answer-approval.ts';
-import { cancelTurn } from '#core/engine/control-turn.ts';
+import { cancelTurn, concludeTurn } from '#core/engine/control-turn.ts';
 import { endSession } from '#core/engine/manage-session.ts';
 import { emptyAvailability } from '#core/policy/registry/availability.ts';
 import type { ProviderAdapter } from '#core/ports/provider.ts';
@@ -26,7 +26,7 @@ const MAX_STEPS = 20_000;
 interface Action {
   /** Number of events of the tree that come first. */
   readonly after: number;
-  readonly kind: 'cancel' | 'approve' | 'reject' | 'interrupt' | 'submit' | 'end';
+  readonly kind: 'cancel' | 'steer' | 'conclude' | 'approve' | 'reject' | 'interrupt' | 'submit' | 'end';
   /** Which of the turns or prompts that are open then. */
   readonly pick: number;
 }
@@ -34,7 +34,7 @@ const actions = fc.array(
   fc.record({
     after: fc.noBias(fc.nat({ max: 80 })),
     kind: fc.oneof(
-      { weight: 3, arbitrary: fc.constant<Action['kind']>('cancel') },
+      { weight: 4, arbitrary: fc.constantFrom<Action['kind']>('cancel', 'cancel', 'steer', 'conclude') },
       { weight: 6, arbitrary: fc.constantFrom<Action['kind']>('approve', 'reject') },
       { weight: 1, arbitrary: fc.constantFrom<Action['kind']>('interrupt', 'submit', 'end') },
     ),
@@ -112,10 +112,13 @@ async function startWorld(config: ConfigOver): Promise<World> {
 async function act(w: World, session: string, { kind, pick }: Action): Promise<void> {
   const { engine } = w;
   try {
-    if (kind === 'cancel') {
+    if (kind === 'cancel' || kind === 'steer' || kind === 'conclude') {
       const turns = engine.locks.activeTurns();
       const turn = turns[pick % turns.length];
-      if (turn) await cancelTurn(engine, turn.session_id, turn.turn_id, null);
+      if (turn === undefined) return;
+      if (kind === 'cancel') await cancelTurn(engine, turn.session_id, turn.turn_id, null);
+      else if (kind === 'conclude') await concludeTurn(engine, turn.session_id, turn.turn_id);
+      else await w.submit(turn.session_id, 'how far?', { if_busy: 'steer' });
     } else if (kind === 'approve' || kind === 'reject') {
       const prompts = [...engine.approvals.keys()];
       const id = prompts[pick % prompts.length];

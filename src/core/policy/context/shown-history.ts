@@ -10,6 +10,7 @@ import {
   toolUses,
 } from '#protocol/message.ts';
 import type { Checkpoint, HistorySummary } from '#protocol/prompt-parts.ts';
+import { isDelivery } from '#protocol/text/delivery.ts';
 import { countDecodedBytes } from './image-blocks.ts';
 import { extendHistory } from './session-history.ts';
 
@@ -31,7 +32,8 @@ const shortForms = new WeakMap<StoredMessage, StoredMessage>();
 export function elideMessage(message: StoredMessage, names: CallNames): StoredMessage {
   const known = shortForms.get(message);
   if (known !== undefined) return known;
-  const short = { ...message, content: message.content.map((block) => elideBlock(block, names)) };
+  const content = isDelivery(message) ? elideDelivery(message) : message.content.map((b) => elideBlock(b, names));
+  const short = { ...message, content };
   shortForms.set(message, short);
   return short;
 }
@@ -43,8 +45,25 @@ function elideBlock(block: ContentBlock, names: CallNames): ContentBlock {
   return { ...block, content: [textBlock(`[elided: ${what}; call the tool again if needed]`)] };
 }
 
-/** Whether a tool message is larger than the size that is never elided. */
+/** The line that names the worker stays. */
+function elideDelivery(message: StoredMessage): ContentBlock[] {
+  const line = `[elided: its result, ${deliveryBytes(message)} bytes; continue the worker if needed]`;
+  return [...message.content.slice(0, 1), textBlock(line)];
+}
+
+/** Bytes of the result behind the line that names the worker. */
+function deliveryBytes({ content }: StoredMessage): number {
+  return content.slice(1).reduce((sum, block) => sum + (block.type === 'text' ? Buffer.byteLength(block.text) : 0), 0);
+}
+
+/** Whether a message holds the result of a tool or of a background worker. */
+export function isResult(message: StoredMessage): boolean {
+  return message.role === 'tool' || isDelivery(message);
+}
+
+/** Whether a result is larger than the size that is never elided. */
 export function isLargeResult(message: StoredMessage): boolean {
+  if (isDelivery(message)) return deliveryBytes(message) > MAX_WHOLE_RESULT_BYTES;
   const block = message.content[0];
   return block?.type === 'tool_result' && resultBytes(block) > MAX_WHOLE_RESULT_BYTES;
 }

@@ -7,13 +7,13 @@ import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import { promptTokens } from '#protocol/usage.ts';
 import { messageSize } from './message-size.ts';
 import { hasImage } from './session-history.ts';
-import { type CallNames, callNames, elideMessage, isLargeResult } from './shown-history.ts';
+import { type CallNames, callNames, elideMessage, isLargeResult, isResult } from './shown-history.ts';
 
 const START = 0.85;
 const STOP = 0.6;
 /** Tokens kept free for parts of a request that the estimate misses. */
 const MARGIN_TOKENS = 1024;
-/** Newest tool results, which are elided last. */
+/** Newest results of tools and background workers, which are elided last. */
 const RECENT_RESULTS = 8;
 /** Newest turns, the current one included, whose images and messages are never elided. */
 export const RECENT_TURNS = 4;
@@ -68,7 +68,7 @@ export function findElidables(view: readonly StoredMessage[]): {
   readonly recent: readonly Elidable[];
 } {
   const unread = unreadAnswersStart(view);
-  const results = view.filter((m) => m.role === 'tool');
+  const results = view.filter(isResult);
   const recentFrom = results.at(-RECENT_RESULTS)?.id ?? results[0]?.id ?? '';
   const turnsFrom = recentTurnsStart(view);
   const old: Elidable[] = [];
@@ -76,7 +76,7 @@ export function findElidables(view: readonly StoredMessage[]): {
   let names: CallNames = new Map();
   for (const [i, message] of view.entries()) {
     if (message.role === 'assistant') names = callNames(message);
-    else if (message.role === 'tool') {
+    else if (isResult(message)) {
       if (i < unread && isLargeResult(message))
         (message.id < recentFrom ? old : recent).push(toElidable(message, names));
     } else if (message.role === 'user' && i < turnsFrom && hasImage(message)) old.push(toElidable(message, names));

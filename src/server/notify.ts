@@ -129,7 +129,11 @@ export function runReceiver(receiver: Receiver, key: string | null, parts: Recei
   /** Until it is taken, or for a day. Rejects at `ending`. */
   async function deliverNotice(event: AnyEvent, ending: AbortSignal): Promise<void> {
     const session = await store.sessions.record(event.session_id);
-    const body = noticeBody(event, { secrets: parts.secrets, workspace: session?.workspace_path ?? null });
+    const body = noticeBody(event, {
+      secrets: parts.secrets,
+      workspace: session?.workspace_path ?? null,
+      withoutText: session?.share === 'private',
+    });
     for (let attempt = 0; ; attempt++) {
       const signed = key === null ? {} : { 'metis-signature': signature(key, body, clock.now()) };
       const headers = { 'metis-event-id': event.id, ...signed };

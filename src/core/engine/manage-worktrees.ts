@@ -150,13 +150,7 @@ export async function pruneWorktrees(engine: Engine, { all }: PruneWorktreesBody
     const hold = session === null ? null : await engine.trees.hold(session.root_session_id);
     if (hold === null || !hold.own) continue;
     try {
-      await withClosedTree(engine, record, async () => {
-        await discardTree(engine, record);
-        await engine.journal.commit({
-          writes: [{ kind: 'worktree.remove', session_id: record.session_id }],
-          emit: [],
-        });
-      });
+      if (!(await freeTree(engine, record))) continue;
     } finally {
       hold.release();
     }
@@ -164,6 +158,17 @@ export async function pruneWorktrees(engine: Engine, { all }: PruneWorktreesBody
     freed_bytes += kept.folder_bytes + kept.ref_bytes;
   }
   return { worker_session_ids, freed_bytes };
+}
+
+/** False where another request has freed it, or its refs cannot be removed: then it is still listed. */
+function freeTree(engine: Engine, record: WorktreeRecord): Promise<boolean> {
+  return withClosedTree(engine, record, async () => {
+    const { session_id } = record;
+    if ((await engine.store.worktrees.get(session_id)) === null) return false;
+    if (!(await discardTree(engine, record))) return false;
+    await engine.journal.commit({ writes: [{ kind: 'worktree.remove', session_id }], emit: [] });
+    return true;
+  });
 }
 
 /**

@@ -41,9 +41,12 @@ export type JoinedMerge =
       readonly paths: ReadonlyMap<SessionId, readonly string[]>;
     };
 
-/** Files that were changed while they were to be written; nothing of the merge is left in the workspace. */
+/** What kept a merge from being written; then nothing of it is left in the workspace. */
 export interface Written {
+  /** Files that were changed while they were to be written. */
   readonly changed_meanwhile: readonly string[];
+  /** A path that the system did not let be written, with its error; null = none. */
+  readonly obstacle: string | null;
 }
 
 /** Bounds of the texts of changed files. */
@@ -108,7 +111,7 @@ export interface Worktrees {
   mergeAll(worktrees: readonly WorktreeRecord[]): Promise<JoinedMerge>;
   /**
    * Writes the paths that differ between the trees, each only where the disk holds what was merged, or already what is
-   * to be written.
+   * to be written. Throws `WorktreeError` where a part of it may be left: it is to be written again.
    */
   write(worktree: WorktreeRecord, merge: { readonly from: string; readonly tree: string }): Promise<Written>;
   /** The paths in which two trees differ, relative to the workspace. */
@@ -127,8 +130,8 @@ export interface Worktrees {
   ): Promise<{ readonly folder_bytes: number; readonly ref_bytes: number }>;
   /** Removes the folder and git's entry of it. The refs stay. */
   removeFolder(worktree: Pick<WorktreeRecord, 'session_id' | 'repository' | 'folder'>): Promise<void>;
-  /** Removes the refs too. */
-  removeRefs(worktree: Pick<WorktreeRecord, 'session_id' | 'repository'>): Promise<void>;
+  /** Removes the refs too. Where it rejects, the next start tries again, once the worktree has no record. */
+  removeRefs(worktree: Pick<WorktreeRecord, 'session_id' | 'repository' | 'caller_path'>): Promise<void>;
   /**
    * Removes every folder below the worktrees' folder that `isKept` does not claim. The refs go too where `hasRecord`
    * denies the session. Returns the sessions whose folders went.

@@ -5,7 +5,12 @@ import { PersonRefSchema } from '../people/person.ts';
 import { ConfirmationIdSchema, Sha256Schema, TimeSchema, WorkspacePathSchema } from '../scalars.ts';
 import { plainText } from '../text/plain-text.ts';
 
-const FilePathSchema = z.string().min(1).max(4096).describe('Path of the file, relative to the workspace.');
+const FilePathSchema = z
+  .string()
+  .min(1)
+  .max(4096)
+  .refine((path) => !path.includes('\0'), 'must hold no NUL character')
+  .describe('Path of the file, relative to the workspace.');
 
 const InWorkspace = WorkspacePathSchema.describe('Workspace that contains the file.');
 

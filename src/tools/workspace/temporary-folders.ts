@@ -1,9 +1,10 @@
 // The temporary folder of each worker: what commands of two workers leave there never meets (20 §2).
-import { mkdir, readdir, rm } from 'node:fs/promises';
+import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '#core/ports/logger.ts';
 import type { TemporaryFolders } from '#core/ports/workspace.ts';
 import type { SessionId } from '#protocol/ids.ts';
+import { removeTree } from './remove-tree.ts';
 
 const SESSION = /^sess_[0-9A-Z]+$/;
 
@@ -19,7 +20,7 @@ export function createTemporaryFolders(root: string, log: Logger): TemporaryFold
     },
     async remove(session) {
       if (!known.delete(session)) return;
-      await rm(join(root, session), { recursive: true, force: true }).catch((err: unknown) =>
+      await removeTree(join(root, session)).catch((err: unknown) =>
         log.warn({ err, session_id: session }, 'the temporary folder of a worker could not be removed'),
       );
     },

@@ -1,6 +1,7 @@
 // Runs git: without the variables, hooks, filters and questions that could make it run or ask something (20 §2.1).
 import { spawn } from 'node:child_process';
-import { WorktreeError } from '#core/ports/worktrees.ts';
+import { existsSync } from 'node:fs';
+import { WorktreeError, type Worktrees } from '#core/ports/worktrees.ts';
 
 /** Of one git command. */
 const TIMEOUT_MS = 120_000;
@@ -55,7 +56,11 @@ function runGit(call: GitCall, env: Readonly<Record<string, string>>): Promise<G
     const rejectCall = (problem: string) => reject(new WorktreeError(`git ${findCommand(args)} ${problem}`));
     const child = spawn('git', [...SAFE, ...args], { cwd, env, stdio: ['pipe', 'pipe', 'pipe'] });
     // The `timeout` of `spawn` would keep the process running where git is not installed.
-    const timer = setTimeout(() => child.kill('SIGTERM'), TIMEOUT_MS);
+    let isLate = false;
+    const timer = setTimeout(() => {
+      isLate = true;
+      child.kill('SIGTERM');
+    }, TIMEOUT_MS);
     const parts: Buffer[] = [];
     const errors: Buffer[] = [];
     let size = 0;
@@ -63,8 +68,10 @@ function runGit(call: GitCall, env: Readonly<Record<string, string>>): Promise<G
     let isFull = false;
     child.once('error', (error: NodeJS.ErrnoException) => {
       clearTimeout(timer);
-      if (error.code === 'ENOENT') reject(new WorktreeError('git is not installed'));
-      else rejectCall(`cannot be started: ${error.code ?? error.message}`);
+      if (error.code !== 'ENOENT') rejectCall(`cannot be started: ${error.code ?? error.message}`);
+      // A folder that is gone and a program that is missing are the same error.
+      else if (existsSync(cwd)) reject(new WorktreeError('git is not installed'));
+      else reject(new WorktreeError(`the folder ${cwd} does not exist`));
     });
     child.stdout.on('data', (data: Buffer) => {
       size += data.length;
@@ -83,7 +90,8 @@ function runGit(call: GitCall, env: Readonly<Record<string, string>>): Promise<G
       if (isFull && cut) resolve({ code: 0, out: out.subarray(0, maxBytes) });
       else if (isFull) rejectCall(`printed more than ${maxBytes} bytes`);
       else if (code !== null && codes.includes(code)) resolve({ code, out });
-      else if (signal !== null) rejectCall(`was stopped after ${TIMEOUT_MS / 1000} s`);
+      else if (isLate) rejectCall(`was stopped after ${TIMEOUT_MS / 1000} s`);
+      else if (signal !== null) rejectCall(`was stopped by ${signal}`);
       else rejectCall(`failed: ${describeExit(Buffer.concat(errors), code)}`);
     });
     // A command that ends early closes its input; its exit code is the answer.
@@ -107,6 +115,40 @@ function describeExit(stderr: Buffer, code: number | null): string {
 export async function awaitAll<T extends readonly unknown[]>(work: { [K in keyof T]: Promise<T[K]> }): Promise<T> {
   await Promise.allSettled(work);
   return (await Promise.all(work)) as unknown as T;
+}
+
+/** Whether a call of the system failed: a full disk, a folder that is gone or may not be written. */
+export function isSystemError(error: unknown): error is Error & { readonly code: string; readonly syscall: string } {
+  return error instanceof Error && 'syscall' in error && 'code' in error && typeof error.code === 'string';
+}
+
+/** Throws errors of the system as `WorktreeError`: a folder that is gone, a full disk. */
+export function explainErrors(worktrees: Worktrees): Worktrees {
+  const wrapCall = <A extends readonly unknown[], T>(what: string, act: (...args: A) => Promise<T>) => {
+    return (...args: A) => explainFailure(what, () => act(...args));
+  };
+  const { recordResult, findLeftMarkers, openCheckFolder, merge, mergeAll, write, comparePaths } = worktrees;
+  return {
+    ...worktrees,
+    recordResult: wrapCall('the result cannot be recorded', recordResult),
+    findLeftMarkers: wrapCall('the result cannot be read', findLeftMarkers),
+    openCheckFolder: wrapCall('the folder of the check cannot be made', openCheckFolder),
+    merge: wrapCall('the result cannot be merged', merge),
+    mergeAll: wrapCall('the results cannot be merged', mergeAll),
+    write: wrapCall('the merge cannot be written', write),
+    comparePaths: wrapCall('the trees cannot be compared', comparePaths),
+    diff: wrapCall('the changes cannot be read', worktrees.diff),
+    readTexts: wrapCall('the changes cannot be read', worktrees.readTexts),
+  };
+}
+
+async function explainFailure<T>(what: string, act: () => Promise<T>): Promise<T> {
+  try {
+    return await act();
+  } catch (error) {
+    if (!isSystemError(error)) throw error;
+    throw new WorktreeError(`${what}: ${error.code} (${error.syscall})`);
+  }
 }
 
 /** Names as git separates them by NUL, each as a string of its bytes. */

@@ -1,8 +1,11 @@
-// What is stored beside a worktree: the repository that it is of, and the folders of the caller that it links to (20 §2.2).
+// What is stored beside a worktree: the repository that it is of, and the folders of the caller that it links to (20 §2.2). A start removes by it what processes that have died left (20 §2.7).
 import { readdir, readFile, readlink, rename, rm, rmdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
+import type { Logger } from '#core/ports/logger.ts';
+import type { Worktrees } from '#core/ports/worktrees.ts';
 import type { WorktreeRecord } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
+import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { byteName } from './git.ts';
 
 /** `<session>.git/origin.json`. */
@@ -52,14 +55,83 @@ export function findWorktreeId(home: string, folder: string): string | null {
 /** Whether a path is a link that leads out of the worker's tree: no such link reaches the caller's workspace. */
 export async function leadsOut({ folder, tree_path }: WorktreeRecord, name: string): Promise<boolean> {
   const bytes = Buffer.from(`${byteName(folder)}/${name}`, 'latin1');
-  const target = await readlink(bytes, { encoding: 'buffer' }).catch(() => null);
+  const target = await readLinkAt(bytes.toString('latin1'));
   if (target === null) return false;
-  const full = path.resolve(path.dirname(bytes.toString('latin1')), target.toString('latin1'));
-  const root = byteName(tree_path);
-  return full !== root && !full.startsWith(`${root}/`);
+  return !(await isInside(byteName(tree_path), path.posix.dirname(bytes.toString('latin1')), target));
+}
+
+/** Links that are followed on one way. */
+const MAX_LINKS = 40;
+
+/**
+ * Whether a link's way never leaves the tree, by whatever links it goes. An absolute one does: elsewhere the tree has another
+ * place.
+ */
+async function isInside(root: string, folder: string, target: string): Promise<boolean> {
+  let at = folder;
+  let links = 0;
+  if (target.startsWith('/')) return false;
+  const ahead = target.split('/').reverse();
+  for (let part = ahead.pop(); part !== undefined; part = ahead.pop()) {
+    if (part === '' || part === '.') continue;
+    at = part === '..' ? path.posix.dirname(at) : `${at}/${part}`;
+    if (at !== root && !at.startsWith(`${root}/`)) return false;
+    const next = part === '..' ? null : await readLinkAt(at);
+    if (next === null) continue;
+    links += 1;
+    if (links > MAX_LINKS || next.startsWith('/')) return false;
+    at = path.posix.dirname(at);
+    ahead.push(...next.split('/').reverse());
+  }
+  return true;
+}
+
+/** Names as bytes. Null for what is no link. */
+async function readLinkAt(name: string): Promise<string | null> {
+  const target = await readlink(Buffer.from(name, 'latin1'), { encoding: 'buffer' }).catch(() => null);
+  return target?.toString('latin1') ?? null;
 }
 
 /** The name of the folder in which the check of a worker runs. */
 export function nameCheck(id: string): string {
   return `${id}-check`;
+}
+
+const OWN_FOLDER = /^(sess_[0-9A-Z]{26})(-check)?\.git$/;
+
+interface Sweeper {
+  /** The folder that holds all worktrees. */
+  readonly home: string;
+  readonly log: Logger;
+  readonly removeRefs: Worktrees['removeRefs'];
+  removeFolder(id: string, repository: string): Promise<void>;
+}
+
+/** Implements `Worktrees.sweep`. */
+export async function sweepFolders(
+  { home, log, removeRefs, removeFolder }: Sweeper,
+  { tree, isKept, hasRecord }: Parameters<Worktrees['sweep']>[0],
+): Promise<readonly SessionId[]> {
+  const removed: SessionId[] = [];
+  for (const name of await readdir(home).catch(() => [])) {
+    const found = OWN_FOLDER.exec(name);
+    const id = found?.[1] as SessionId | undefined;
+    if (found === null || id === undefined) continue;
+    const origin = await readOrigin(`${home}/${name}`).catch(() => null);
+    if ((tree !== undefined && origin?.tree !== tree) || (await isKept(id))) continue;
+    try {
+      if (origin === null) {
+        if (await removeUnfinished(`${home}/${name}`)) removed.push(id);
+        continue;
+      }
+      const isCheck = found[2] !== undefined;
+      const { repository, root: caller_path } = origin;
+      if (!isCheck && !(await hasRecord(id))) await removeRefs({ session_id: id, repository, caller_path });
+      await removeFolder(isCheck ? nameCheck(id) : id, repository);
+      if (!isCheck) removed.push(id);
+    } catch (error) {
+      log.warn({ session_id: id, problem: readErrorMessage(error) }, 'a worktree that is left cannot be removed');
+    }
+  }
+  return removed;
 }

@@ -1,7 +1,8 @@
 // The repository of a folder, and a git folder of our own on its objects: nothing that the repository configures runs (20 §2.1).
-import { copyFile, lstat, mkdir, readdir, realpath, rm, rmdir, writeFile } from 'node:fs/promises';
+import { copyFile, lstat, mkdir, readdir, realpath, rm, rmdir, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { WorktreeError } from '#core/ports/worktrees.ts';
+import type { WorktreeRecord } from '#protocol/file-change.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { awaitAll, byteName, type Git, type GitAnswer } from './git.ts';
 
@@ -18,6 +19,9 @@ const CARRIED = [
   'core.sharedrepository',
   'core.attributesfile',
 ];
+
+/** Far above any file of attributes that a person writes. */
+const MAX_ATTRIBUTE_BYTES = 16 * 1024 * 1024;
 
 export interface Repository {
   /** The folder of the work tree. */
@@ -75,6 +79,24 @@ export async function inspectRepository(git: Git, root: string, home: string): P
     head: head.code === 0 ? head.out.toString('utf8').trim() : null,
     object_format,
     settings,
+  };
+}
+
+/** Of a repository whose workspace is gone: enough to read objects. */
+export async function inspectObjects(
+  git: Git,
+  { repository: common_dir, folder, tree_path }: Pick<WorktreeRecord, 'repository' | 'folder' | 'tree_path'>,
+): Promise<Repository> {
+  if (!(await isFolder(common_dir))) throw new WorktreeError(`the repository ${common_dir} does not exist`);
+  const { out } = await runShared(git, { common_dir }, ['rev-parse', '--show-object-format']);
+  return {
+    top: common_dir,
+    prefix: findPrefix(folder, tree_path),
+    git_dir: common_dir,
+    common_dir,
+    head: null,
+    object_format: out.toString('utf8').trim(),
+    settings: new Map(),
   };
 }
 
@@ -139,8 +161,12 @@ export async function openOwnGit(git: Git, repository: Repository, dir: string):
   await mkdir(`${dir}/objects`, { recursive: true });
   await mkdir(`${dir}/info`, { recursive: true });
   await writeFile(`${dir}/HEAD`, 'ref: refs/heads/none\n');
-  await writeFile(`${dir}/config`, formatConfig(object_format, settings));
-  await copyFile(`${common_dir}/info/attributes`, `${dir}/info/attributes`).catch(() => {});
+  const carried = new Map(settings);
+  if (!(await isFile(settings.get('core.attributesfile') ?? ''))) carried.delete('core.attributesfile');
+  await writeFile(`${dir}/config`, formatConfig(object_format, carried));
+  const attributes = `${common_dir}/info/attributes`;
+  if (await isFile(attributes, MAX_ATTRIBUTE_BYTES))
+    await copyFile(attributes, `${dir}/info/attributes`).catch(() => {});
   const shallow = await lstat(`${common_dir}/shallow`).catch(() => null);
   return {
     repository,
@@ -196,12 +222,21 @@ export function runShared(
 
 // Refs of a worker: refs/metis/<session>/base and result, and start where it continues another one.
 
+const REF_NAMES = ['base', 'start', 'result'] as const;
+
 export async function setRef(git: Git, common_dir: string, name: string, commit: string): Promise<void> {
+  await removeRefLocks(common_dir, name.split('/')[0]!);
   await runShared(git, { common_dir }, ['update-ref', `refs/metis/${name}`, commit]);
 }
 
+/** Of a command that was killed: nothing else writes the refs of a worker. */
+async function removeRefLocks(common_dir: string, session: string): Promise<void> {
+  for (const name of REF_NAMES) await rm(`${common_dir}/refs/metis/${session}/${name}.lock`, { force: true });
+}
+
 export async function deleteRefs(git: Git, common_dir: string, session: string): Promise<void> {
-  const lines = ['base', 'start', 'result'].map((name) => `delete refs/metis/${session}/${name}\n`).join('');
+  await removeRefLocks(common_dir, session);
+  const lines = REF_NAMES.map((name) => `delete refs/metis/${session}/${name}\n`).join('');
   await runShared(git, { common_dir }, ['update-ref', '--stdin'], Buffer.from(lines));
 }
 
@@ -211,6 +246,14 @@ export async function removeEntry(common_dir: string, session: string): Promise<
   const rest = await readdir(`${common_dir}/worktrees`).catch(() => null);
   // Another node may add an entry at this moment: then the folder is not empty, and stays.
   if (rest?.length === 0) await rmdir(`${common_dir}/worktrees`).catch(() => {});
+}
+
+/** Whether it is a regular file, or a link to one. */
+export function isFile(file: string, maxBytes = Infinity): Promise<boolean> {
+  return stat(file).then(
+    (found) => found.isFile() && found.size <= maxBytes,
+    () => false,
+  );
 }
 
 export function isFolder(folder: string): Promise<boolean> {

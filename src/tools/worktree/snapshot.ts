@@ -1,10 +1,10 @@
 // A folder as a tree of git, with an index of our own: what is tracked and what is not ignored, as it is now (20 §2.1).
-import { copyFile, lstat, readdir, stat, utimes } from 'node:fs/promises';
+import { copyFile, lstat, readdir, rm, stat, utimes } from 'node:fs/promises';
 import { WorktreeError } from '#core/ports/worktrees.ts';
 import type { FileChange } from '#protocol/file-change.ts';
 import { isProtectedName } from '../workspace/confined-files.ts';
 import { awaitAll, type Git, packNames, readableName, unpackNames } from './git.ts';
-import type { OwnGit, Repository } from './repository.ts';
+import { isFile, type OwnGit, type Repository } from './repository.ts';
 
 /** Of the files that differ from the index. */
 const MAX_FILES = 100_000;
@@ -14,6 +14,7 @@ const AT_ONCE = 64;
 
 /** Copies an index, no newer than it is: git compares its time with those of the files to find changes of the same moment. */
 export async function copyIndex(from: string, to: string): Promise<void> {
+  if (!(await isFile(from))) throw new WorktreeError(`${from} is no regular file`);
   await copyFile(from, to);
   const seconds = Number((await stat(from, { bigint: true })).mtimeNs / 1_000_000_000n);
   await utimes(to, seconds, seconds);
@@ -51,6 +52,8 @@ export interface SnapshotOptions {
 export async function snapshot(own: OwnGit, options: SnapshotOptions): Promise<string> {
   const { tree, index, within } = options;
   const at = { tree, index };
+  // Of a command that was killed: nothing else works on this index.
+  await rm(`${own.dir}/${index}.lock`, { force: true });
   const scope = within === '' ? [] : ['--', readableName(within)];
   const [differing, untracked] = await awaitAll<[NameStatus[], string[]]>([
     dropProtected(own, options).then(() => listDiffering(own, at, scope)),
@@ -64,13 +67,13 @@ export async function snapshot(own: OwnGit, options: SnapshotOptions): Promise<s
     if (options.isKept && !(await options.isKept(name))) continue;
     (status === 'D' ? gone : present).push(name);
   }
-  await checkSizes(tree, present);
+  const kept = await selectKept(tree, present);
   if (gone.length > 0)
     await own.run(['update-index', '--force-remove', '-z', '--stdin'], { ...at, input: packNames(gone) });
-  if (present.length > 0)
+  if (kept.length > 0)
     await own.run(['update-index', '--add', '--remove', '--replace', '-z', '--stdin'], {
       ...at,
-      input: packNames(present),
+      input: packNames(kept),
     });
   return (await own.run(['write-tree'], at)).out.toString('utf8').trim();
 }
@@ -136,20 +139,17 @@ async function listUntracked(own: OwnGit, { tree, index, links }: SnapshotOption
   return unpackNames((await own.run(args, { tree, index })).out).filter((name) => !name.endsWith('/'));
 }
 
-async function isFile(file: string): Promise<boolean> {
-  return stat(file).then(
-    (found) => found.isFile(),
-    () => false,
-  );
-}
-
-async function checkSizes(tree: string, names: readonly string[]): Promise<void> {
+/** What git can store. FIFOs, sockets and devices stay as the index has them. Throws `WorktreeError` where it is too much. */
+async function selectKept(tree: string, names: readonly string[]): Promise<readonly string[]> {
   if (names.length > MAX_FILES)
     throw new WorktreeError(`${names.length} files are new or changed, at most ${MAX_FILES} are allowed`);
   let bytes = 0;
+  const kept: string[] = [];
   for (let i = 0; i < names.length; i += AT_ONCE) {
     const sizes = await Promise.all(names.slice(i, i + AT_ONCE).map((name) => readSize(tree, name)));
     sizes.forEach((size, n) => {
+      if (size === null) return;
+      kept.push(names[i + n]!);
       if (size > MAX_FILE_BYTES)
         throw new WorktreeError(`${readableName(names[i + n]!)} is too large: ${size} bytes; let git ignore it`);
       bytes += size;
@@ -157,12 +157,15 @@ async function checkSizes(tree: string, names: readonly string[]): Promise<void>
     if (bytes > MAX_BYTES)
       throw new WorktreeError(`new and changed files have more than ${MAX_BYTES} bytes; let git ignore some`);
   }
+  return kept;
 }
 
-async function readSize(tree: string, name: string): Promise<number> {
+/** Null for what is neither file, link nor folder. */
+async function readSize(tree: string, name: string): Promise<number | null> {
   const found = await lstat(Buffer.from(`${Buffer.from(tree, 'utf8').toString('latin1')}/${name}`, 'latin1')).catch(
     () => null,
   );
+  if (found !== null && !found.isFile() && !found.isSymbolicLink() && !found.isDirectory()) return null;
   return found?.size ?? 0;
 }
 

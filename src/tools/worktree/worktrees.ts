@@ -1,5 +1,5 @@
 // Worktrees of workers by way of git: made, recorded, merged, written back and removed (20 §2).
-import { mkdir, readdir, rm } from 'node:fs/promises';
+import { mkdir, rm } from 'node:fs/promises';
 import path from 'node:path';
 import type { Logger } from '#core/ports/logger.ts';
 import { type JoinedMerge, type WorkspaceLock, WorktreeError, type Worktrees } from '#core/ports/worktrees.ts';
@@ -7,17 +7,19 @@ import type { WorktreeRecord } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { runExclusive } from '../workspace/descriptors.ts';
+import { removeTree } from '../workspace/remove-tree.ts';
 import { readDiff, readTexts } from './changed-texts.ts';
 import { commitStart, commitTree, type EarlierTree, mergeEarlier, readLeft } from './continued-tree.ts';
 import { addWorktree, fillWorktree } from './fill-worktree.ts';
-import { awaitAll, byteName, createGit, readableName } from './git.ts';
+import { awaitAll, byteName, createGit, explainErrors, readableName } from './git.ts';
 import { measureFolder, measureRefs } from './measure.ts';
 import { mergeResult } from './merge-result.ts';
-import { findWorktreeId, leadsOut, nameCheck, readOrigin, removeUnfinished, writeOrigin } from './origin.ts';
+import { findWorktreeId, leadsOut, nameCheck, type Origin, readOrigin, sweepFolders, writeOrigin } from './origin.ts';
 import { type CloneFile, cloneByReflink } from './provide-files.ts';
 import {
   deleteRefs,
   findPrefix,
+  inspectObjects,
   inspectRepository,
   isFolder,
   type OwnGit,
@@ -29,11 +31,10 @@ import {
   setRef,
 } from './repository.ts';
 import { byPath, compareTrees, copyIndex, restoreEntries, snapshot, takeIndex, toFileChange } from './snapshot.ts';
-import { createTarget, writeChanges } from './write-changes.ts';
+import { createTarget, undoChanges, writeChanges } from './write-changes.ts';
 
 /** No path lies in it. */
 const NO_FOLDER = '/dev/null/worktrees';
-const OWN_FOLDER = /^(sess_[0-9A-Z]{26})(-check)?\.git$/;
 /** A git command of a process that was killed may still write into its folder: 1.5 s of tries. */
 const WHILE_WRITTEN = { maxRetries: 5, retryDelay: 100 };
 /** The index that a worktree begins with, and that of its result. */
@@ -79,7 +80,9 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     const inside = findWorktreeId(home, root);
     await requireGit(root);
     if (inside === null) return inspectRepository(git, root, userHome);
-    const origin = await readOrigin(buildGitPath(inside));
+    const origin = await readOrigin(buildGitPath(inside)).catch(() => {
+      throw new WorktreeError(`the worktree ${inside} of the caller is gone`);
+    });
     const top = buildPath(inside);
     const known = await inspectRepository(git, origin.root, userHome);
     const head = await runShared(git, known, ['rev-parse', `refs/metis/${inside}/base`]);
@@ -118,6 +121,18 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     const known = opened.get(session_id);
     if (known !== undefined) return known;
     return openFolder(session_id, caller_path, await inspect(caller_path));
+  }
+  /** For reading: where the workspace is gone, the objects are still there. */
+  async function openReadable(worktree: WorktreeRecord): Promise<OwnGit> {
+    return openRecorded(worktree).catch(async (error: unknown) => {
+      if (!(error instanceof WorktreeError)) throw error;
+      const { session_id, repository, caller_path: root } = worktree;
+      const folder = buildGitPath(session_id);
+      const objects = await inspectObjects(git, worktree);
+      await mkdir(folder, { recursive: true, mode: 0o700 });
+      await writeOrigin(folder, { repository, root, links: {} });
+      return openOwnGit(git, objects, folder);
+    });
   }
   const listLinks = ({ dir, repository: { prefix } }: OwnGit) =>
     (excluded.get(dir) ?? options.links).map((link) => `${prefix}${byteName(link)}`);
@@ -175,9 +190,11 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     const start = await mergeEarlier(own, made.base_tree, earlier, await readLeftMarkers(own, earlier));
     await setRef(git, own.repository.common_dir, `${made.id}/start`, await commitStart(own, start, made.base));
     const changes = await compareTrees(own, made.base_tree, start.tree);
-    const { changed } = await writeChanges(await createTarget(own, start.tree, changes, made.folder), changes);
+    const target = await createTarget(own, start.tree, changes, made.folder);
+    const { changed, obstacle } = await writeChanges(target, changes);
     await rm(`${own.dir}/content`, { recursive: true, force: true });
-    if (changed.length > 0) throw new WorktreeError(`what the earlier worker left cannot be written: ${changed[0]}`);
+    const problem = obstacle ?? changed[0];
+    if (problem !== undefined) throw new WorktreeError(`what the earlier worker left cannot be written: ${problem}`);
   }
   async function readLeftMarkers(
     own: OwnGit,
@@ -188,12 +205,30 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     return readLeft(own, start, worktree);
   }
 
+  /** What leads to refs that could not be removed: the next start tries again. */
+  const unremoved = new Map<string, Origin>();
+  const removeRefs: Worktrees['removeRefs'] = async ({ session_id, repository, caller_path }) => {
+    unremoved.delete(session_id);
+    if (!(await isFolder(repository))) return;
+    try {
+      await deleteRefs(git, repository, session_id);
+    } catch (error) {
+      const known = await readOrigin(buildGitPath(session_id)).catch(() => null);
+      unremoved.set(session_id, known ?? { repository, root: caller_path, links: {} });
+      throw error;
+    }
+  };
+
   async function removeFolder(id: string, repository: string): Promise<void> {
     opened.delete(id);
     excluded.delete(buildGitPath(id));
-    await rm(buildPath(id), { recursive: true, force: true, ...WHILE_WRITTEN });
+    await removeTree(buildPath(id), WHILE_WRITTEN);
     await runExclusive(`${repository}\0worktree add`, () => removeEntry(repository, id));
-    await rm(buildGitPath(id), { recursive: true, force: true });
+    await removeTree(buildGitPath(id));
+    const left = unremoved.get(id);
+    if (left === undefined) return;
+    await mkdir(buildGitPath(id), { recursive: true, mode: 0o700 });
+    await writeOrigin(buildGitPath(id), left);
   }
 
   async function mergeAll(worktrees: readonly WorktreeRecord[]): Promise<JoinedMerge> {
@@ -212,7 +247,7 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     return { kind: 'clean', from, tree };
   }
 
-  return {
+  return explainErrors({
     findObstacle: (root) =>
       inspect(root).then(
         () => null,
@@ -308,16 +343,18 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     async write(worktree, { from, tree }) {
       const own = await openRecorded(worktree);
       const changes = await compareTrees(own, from, tree);
-      const { changed, written } = await writeChanges(await createTarget(own, tree, changes), changes);
-      if (changed.length > 0 && written.length > 0) {
+      const { changed, written, obstacle } = await writeChanges(await createTarget(own, tree, changes), changes);
+      if ((changed.length > 0 || obstacle !== null) && written.length > 0) {
         // Half a merge must not stay: what was written goes back, unless it has been changed again.
-        const back = written.map(({ name, before, after }) => ({ name, before: after, after: before }));
-        const undone = await writeChanges(await createTarget(own, from, back), back);
+        const back = written.map(({ name, before }) => ({ name, before: null, after: before }));
+        const undone = await undoChanges(await createTarget(own, from, back), written);
         if (undone.changed.length > 0)
           log.warn({ paths: undone.changed }, 'files were changed while a merge was undone');
+        if (undone.obstacles.length > 0)
+          throw new WorktreeError(`${obstacle ?? changed[0]}, and cannot be undone: ${undone.obstacles[0]}`);
       }
       await rm(`${own.dir}/content`, { recursive: true, force: true });
-      return { changed_meanwhile: changed };
+      return { changed_meanwhile: changed, obstacle };
     },
 
     async comparePaths(worktree, from, to) {
@@ -326,8 +363,8 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
       return (await compareTrees(own, from, to)).map((change) => toFileChange(change, prefix).path);
     },
 
-    diff: async (worktree, limitBytes) => readDiff(await openRecorded(worktree), worktree, limitBytes),
-    readTexts: async (worktree, limits) => readTexts(await openRecorded(worktree), worktree, limits),
+    diff: async (worktree, limitBytes) => readDiff(await openReadable(worktree), worktree, limitBytes),
+    readTexts: async (worktree, limits) => readTexts(await openReadable(worktree), worktree, limits),
 
     mergeExclusive: lockMerges,
     exclusive: lockFolder,
@@ -335,33 +372,8 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
       return { folder_bytes: await measureFolder(folder), ref_bytes: await measureRefs(git, repository, session_id) };
     },
     removeFolder: ({ session_id, repository }) => removeFolder(session_id, repository),
-    async removeRefs({ session_id, repository }) {
-      if (await isFolder(repository)) await deleteRefs(git, repository, session_id);
-    },
+    removeRefs,
 
-    async sweep({ tree, isKept, hasRecord }) {
-      const removed: SessionId[] = [];
-      for (const name of await readdir(home).catch(() => [])) {
-        const found = OWN_FOLDER.exec(name);
-        const id = found?.[1] as SessionId | undefined;
-        if (found === null || id === undefined) continue;
-        const origin = await readOrigin(`${home}/${name}`).catch(() => null);
-        if ((tree !== undefined && origin?.tree !== tree) || (await isKept(id))) continue;
-        try {
-          if (origin === null) {
-            if (await removeUnfinished(`${home}/${name}`)) removed.push(id);
-            continue;
-          }
-          const isCheck = found[2] !== undefined;
-          if (!isCheck && !(await hasRecord(id)) && (await isFolder(origin.repository)))
-            await deleteRefs(git, origin.repository, id);
-          await removeFolder(isCheck ? nameCheck(id) : id, origin.repository);
-          if (!isCheck) removed.push(id);
-        } catch (error) {
-          log.warn({ session_id: id, problem: readErrorMessage(error) }, 'a worktree that is left cannot be removed');
-        }
-      }
-      return removed;
-    },
-  };
+    sweep: (owner) => sweepFolders({ home, log, removeRefs, removeFolder }, owner),
+  });
 }

@@ -15,11 +15,11 @@ import {
   unlink,
 } from 'node:fs/promises';
 import { runExclusive } from '../workspace/descriptors.ts';
-import { packNames, readableName } from './git.ts';
+import { byteName, isSystemError, packNames, readableName } from './git.ts';
 import type { OwnGit } from './repository.ts';
 import type { Difference, Entry } from './snapshot.ts';
 
-const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_DIRECTORY, O_NOFOLLOW } = constants;
+const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
 const LINUX = process.platform === 'linux';
 const LINK_MODE = '120000';
 const MAX_INPUT_BYTES = 512 * 1024 * 1024;
@@ -39,6 +39,7 @@ export interface Target {
 async function checkOut(own: OwnGit, tree: string, names: readonly string[], folder: string): Promise<void> {
   const index = 'checkout.index';
   await mkdir(folder, { recursive: true });
+  await rm(`${own.dir}/${index}.lock`, { force: true });
   await own.run(['read-tree', tree], { index, tree: folder });
   await own.run(['checkout-index', '-f', '-q', '-z', '--stdin'], { index, tree: folder, input: packNames(names) });
 }
@@ -60,31 +61,68 @@ export async function createTarget(
   return { own, top, content, hasModes: own.repository.settings.get('core.filemode') !== 'false' };
 }
 
-/**
- * Writes the paths. Returns those that the disk did not hold as expected, and those that were written; a path that holds
- * the new content already counts as neither.
- */
-export async function writeChanges(
-  target: Target,
-  changes: readonly Difference[],
-): Promise<{ readonly changed: readonly string[]; readonly written: readonly Difference[] }> {
+export interface WrittenChanges {
+  /** Paths that the disk did not hold as expected. */
+  readonly changed: readonly string[];
+  /** In their order; a path that held the new content already is not among them. */
+  readonly written: readonly Difference[];
+  /** The path at which the system refused, with its error; null = it refused none. */
+  readonly obstacle: string | null;
+}
+
+/** Writes the paths until one cannot be written. */
+export async function writeChanges(target: Target, changes: readonly Difference[]): Promise<WrittenChanges> {
   const changed: string[] = [];
   const gone = new Set(changes.filter(({ after }) => after === null).map(({ name }) => name));
   for (const change of changes) {
     // A folder comes in the place of a file that goes.
     const takesPlace = change.before === null && listFolders(change.name).some((folder) => gone.has(folder));
-    if (!takesPlace && (await compareDisk(target, change)) === 'other') changed.push(readableName(change.name));
+    if (takesPlace) continue;
+    const found = await reportObstacle(change.name, () => compareDisk(target, change));
+    if (typeof found === 'object') return { changed: [], written: [], ...found };
+    if (found === 'other') changed.push(readableName(change.name));
   }
   const written: Difference[] = [];
-  if (changed.length > 0) return { changed, written };
+  if (changed.length > 0) return { changed, written, obstacle: null };
   // What goes makes room for what comes: a file in the place of a folder, or the other way about.
   const ordered = [...changes.filter(({ after }) => after === null), ...changes.filter(({ after }) => after !== null)];
   for (const change of ordered) {
-    const done = await writeOne(target, change);
-    if (done === 'other') return { changed: [readableName(change.name)], written };
+    const done = await reportObstacle(change.name, () => writeOne(target, change));
+    if (typeof done === 'object') return { changed: [], written, ...done };
+    if (done === 'other') return { changed: [readableName(change.name)], written, obstacle: null };
     if (done === 'written') written.push(change);
   }
-  return { changed, written };
+  return { changed, written, obstacle: null };
+}
+
+/**
+ * Puts back what was written. A path that was changed again stays as it is. Returns the paths that could not be put back,
+ * with the errors of the system.
+ * @param target with the content from before
+ */
+export async function undoChanges(
+  target: Target,
+  written: readonly Difference[],
+): Promise<{ readonly changed: readonly string[]; readonly obstacles: readonly string[] }> {
+  const back = written.map(({ name, before, after }) => ({ name, before: after, after: before }));
+  const changed: string[] = [];
+  const obstacles: string[] = [];
+  for (const change of [...back.filter(({ after }) => after === null), ...back.filter(({ after }) => after !== null)]) {
+    const done = await reportObstacle(change.name, () => writeOne(target, change));
+    if (typeof done === 'object') obstacles.push(done.obstacle);
+    else if (done === 'other') changed.push(readableName(change.name));
+  }
+  return { changed, obstacles };
+}
+
+/** An error of the system as text, beside the path. */
+async function reportObstacle<T>(name: string, act: () => Promise<T>): Promise<T | { readonly obstacle: string }> {
+  try {
+    return await act();
+  } catch (error) {
+    if (!isSystemError(error)) throw error;
+    return { obstacle: `${readableName(name)} cannot be written: ${error.code}` };
+  }
 }
 
 async function writeOne(target: Target, change: Difference): Promise<'written' | 'same' | 'other'> {
@@ -158,7 +196,8 @@ async function readEntry(path: Buffer): Promise<DiskEntry | 'folder' | null> {
   if (found.isSymbolicLink()) return { mode: LINK_MODE, data: await readlink(path, { encoding: 'buffer' }) };
   if (found.isDirectory()) return 'folder';
   if (!found.isFile() || found.size > MAX_INPUT_BYTES) return { mode: '', data: Buffer.alloc(0) };
-  const handle = await open(path, O_RDONLY | O_NOFOLLOW);
+  // A FIFO that has taken its place would block without O_NONBLOCK.
+  const handle = await open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   try {
     return { mode: (found.mode & 0o100) === 0 ? '100644' : '100755', data: await handle.readFile() };
   } finally {
@@ -178,9 +217,9 @@ async function isEntry(
   if (!isLink && hasModes && entry.mode !== wanted.mode) return false;
   if (hashBlob(own.repository.object_format, entry.data) === wanted.oid) return true;
   if (isLink || entry.mode === '') return false;
-  // Line ends may be stored in another form than they have on the disk.
+  // Line ends, encodings and `$Id$` may be stored in another form than they have on the disk.
   const text = readableName(name);
-  if (!entry.data.includes(13) || Buffer.from(text, 'utf8').toString('latin1') !== name) return false;
+  if (byteName(text) !== name) return false;
   const { out } = await own.run(['hash-object', '--stdin', `--path=${text}`], { input: entry.data });
   return out.toString('utf8').trim() === wanted.oid;
 }

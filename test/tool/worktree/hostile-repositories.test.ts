@@ -142,7 +142,7 @@ test('a folder that became a link out of the workspace is not written through', 
   if (merge.kind === 'conflict') throw new Error('a conflict');
   fs.rmSync(path.join(repo.root, 'd'), { recursive: true });
   fs.symlinkSync(path.join(repo.folder, 'outside'), path.join(repo.root, 'd'));
-  expect(await repo.worktrees.write(recorded, merge)).toEqual({ changed_meanwhile: ['d/new.txt'] });
+  expect(await repo.worktrees.write(recorded, merge)).toEqual({ changed_meanwhile: ['d/new.txt'], obstacle: null });
   expect(fs.readdirSync(path.join(repo.folder, 'outside'))).toEqual([]);
 });
 

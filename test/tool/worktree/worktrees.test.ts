@@ -82,7 +82,7 @@ test('a file that is saved between merge and write is not overwritten, and what 
   const merge = await repo.worktrees.merge(recorded);
   if (merge.kind === 'conflict') throw new Error('a conflict');
   repo.write('z.txt', 'saved\n');
-  expect(await repo.worktrees.write(recorded, merge)).toEqual({ changed_meanwhile: ['z.txt'] });
+  expect(await repo.worktrees.write(recorded, merge)).toEqual({ changed_meanwhile: ['z.txt'], obstacle: null });
   expect([repo.read('a.txt'), repo.read('z.txt')]).toEqual(['a\n', 'saved\n']);
 });
 
@@ -98,8 +98,8 @@ test('writing the same merge again, after half of it was written, ends as one wr
   if (merge.kind === 'conflict') throw new Error('a conflict');
   repo.write('a.txt', 'a2\n');
   fs.rmSync(path.join(repo.root, 'b.txt'));
-  expect(await repo.worktrees.write(recorded, merge)).toEqual({ changed_meanwhile: [] });
-  expect(await repo.worktrees.write(recorded, merge)).toEqual({ changed_meanwhile: [] });
+  expect(await repo.worktrees.write(recorded, merge)).toEqual({ changed_meanwhile: [], obstacle: null });
+  expect(await repo.worktrees.write(recorded, merge)).toEqual({ changed_meanwhile: [], obstacle: null });
   expect(fs.readdirSync(repo.root).sort()).toEqual(['.git', 'a.txt', 'c.txt', 'd.txt']);
 });
 

@@ -158,3 +158,18 @@ export function openSessionFiles(engine: Pick<WorkspaceAccess, 'workspaces'>, se
   if (named === null) return engine.workspaces.files(root);
   return engine.workspaces.sandboxes(root, Object.values(named.definition.sandboxes));
 }
+
+/** Whether file tools might write a path of the caller's workspace (09 §8). */
+export async function isPathWritable(
+  { workspaces }: Pick<WorkspaceAccess, 'workspaces'>,
+  root: string,
+  path: string,
+): Promise<boolean> {
+  try {
+    await workspaces.files(root).resolve(path, 'write');
+    return true;
+  } catch (error) {
+    if (error instanceof ToolError) return false;
+    throw error;
+  }
+}

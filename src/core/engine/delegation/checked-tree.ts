@@ -42,7 +42,11 @@ async function endWriting(
   worktree: WorktreeRecord,
   merge: CheckedMerge,
 ): Promise<readonly string[] | null> {
-  const { changed_meanwhile } = await engine.worktrees.write(worktree, merge);
+  const { changed_meanwhile, obstacle } = await engine.worktrees.write(worktree, merge);
+  if (obstacle !== null) {
+    await storeTrees(engine, [{ ...worktree, merged_from: null, merged_tree: null, applied: false }]);
+    throw new WorktreeError(obstacle);
+  }
   if (changed_meanwhile.length > 0) {
     await storeTrees(engine, [{ ...worktree, merged_from: null, merged_tree: null }]);
     return changed_meanwhile;

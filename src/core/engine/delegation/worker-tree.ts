@@ -13,8 +13,7 @@ import {
 import type { SessionId, ToolUseId } from '#protocol/ids.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { compareText } from '#protocol/text/compare-text.ts';
-import { ToolError } from '#protocol/tool.ts';
-import { getFilesRoot } from '../definitions/session-files.ts';
+import { getFilesRoot, isPathWritable } from '../definitions/session-files.ts';
 import { resolveWorktreeSettings } from '../definitions/worktree-settings.ts';
 import type { AppliedTree } from '../state/apply-groups.ts';
 import type { Caller } from '../state/delegation-runs.ts';
@@ -101,11 +100,21 @@ async function abandonTree(engine: Runtime & WorkspaceAccess, worktree: Worktree
 /** The setup command of a worktree failed: the worker runs nowhere else. */
 export class SetupError extends WorktreeError {}
 
-/** Removes the worktree of a worker that was never stored. */
-export async function discardTree(engine: Runtime & WorkspaceAccess, worktree: WorktreeRecord | null): Promise<void> {
-  if (worktree === null) return;
-  await engine.worktrees.removeRefs(worktree).catch((err: unknown) => logProblem(engine, worktree, err));
+/** Removes a worktree with its refs. False where they stay, as in a repository that is locked or may not be written. */
+export async function discardTree(
+  engine: Runtime & WorkspaceAccess,
+  worktree: WorktreeRecord | null,
+): Promise<boolean> {
+  if (worktree === null) return true;
+  const isGone = await engine.worktrees.removeRefs(worktree).then(
+    () => true,
+    (err: unknown) => {
+      logProblem(engine, worktree, err);
+      return false;
+    },
+  );
   await removeFolder(engine, worktree);
+  return isGone;
 }
 
 /** What became of a worktree. */
@@ -128,9 +137,10 @@ export async function settleTree(
   if (isolation === 'shared' || id === null) return null;
   const worktree = await engine.store.worktrees.get(id);
   if (worktree === null) return null;
-  const unrecorded: TreeOutcome = { files: [], applied: false, conflicts: [] };
+  let files: readonly FileChange[] = [];
   try {
-    const { files, worktree: recorded } = await recordTree(engine, worktree);
+    const { worktree: recorded, ...found } = await recordTree(engine, worktree);
+    files = found.files;
     if (worktree.applied === true) return { files, applied: true, conflicts: [] };
     // Of what was refused nothing was written: it is tried again, but for a merge that others were part of.
     if (worktree.applied === false && request.apply === 'together') {
@@ -149,7 +159,7 @@ export async function settleTree(
   } catch (error) {
     if (!(error instanceof WorktreeError)) throw error;
     engine.log.warn({ session_id: id, problem: error.message }, 'the changes of a worker could not be applied');
-    return unrecorded;
+    return { files, applied: false, conflicts: [] };
   }
 }
 
@@ -222,7 +232,12 @@ async function applyTrees(
         await storeAll({ ...merged, applied: null });
       }
       const { merged_from: from, merged_tree: tree } = merged;
-      changed = (await engine.worktrees.write(open[0]!, { from, tree })).changed_meanwhile;
+      const written = await engine.worktrees.write(open[0]!, { from, tree });
+      if (written.obstacle !== null) {
+        await endUnapplied(() => []);
+        throw new WorktreeError(written.obstacle);
+      }
+      changed = written.changed_meanwhile;
       if (changed.length === 0) {
         await storeAll({ ...merged, applied: true });
         return reportAll(true, () => []);
@@ -327,21 +342,6 @@ export async function storeTrees(
 ): Promise<void> {
   const writes = worktrees.map((worktree) => ({ kind: 'worktree.put' as const, worktree }));
   await engine.journal.commit({ writes: [...writes, ...rest], emit: [] });
-}
-
-/** Whether file tools might write a path of the caller's workspace (09 §8). */
-async function isPathWritable(
-  { workspaces }: Pick<WorkspaceAccess, 'workspaces'>,
-  root: string,
-  path: string,
-): Promise<boolean> {
-  try {
-    await workspaces.files(root).resolve(path, 'write');
-    return true;
-  } catch (error) {
-    if (error instanceof ToolError) return false;
-    throw error;
-  }
 }
 
 /** Removes the folder of a delegation that has closed; one whose content could not be recorded stays. */

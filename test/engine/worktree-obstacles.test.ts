@@ -1,0 +1,121 @@
+// Workers whose changes the system does not let be written, and workspaces that are gone (20 §2.5, §2.7).
+import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
+import { describe, expect, it } from 'vitest';
+import {
+  applyKeptChanges,
+  listKeptWorktrees,
+  pruneWorktrees,
+  readChangedTexts,
+  readChangesDiff,
+} from '#core/engine/manage-worktrees.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import { planner, scenario, worker } from '../support/scenario.ts';
+import {
+  closings,
+  FREE_TOOLS,
+  git,
+  isolated,
+  leftovers,
+  listLocks,
+  readFile as read,
+  shell,
+  startInRepository,
+  step,
+  resultTexts as texts,
+} from '../support/worktrees.ts';
+
+const lock = (folder: string) =>
+  process.getuid?.() === 0 ? execFileSync('chattr', ['+i', folder]) : fs.chmodSync(folder, 0o555);
+const unlock = (folder: string) =>
+  process.getuid?.() === 0 ? execFileSync('chattr', ['-i', folder]) : fs.chmodSync(folder, 0o755);
+const files = { 'a.txt': 'a\n', 'z/z.txt': 'z\n', 'test.sh': 'grep -qx a2 a.txt\n' };
+const test = { command: 'sh test.sh', timeout_seconds: 60, protect: [], paths: null };
+
+describe('changes that cannot be written', () => {
+  it.each([
+    ['without a check', {}],
+    ['with a check', { check: 'test' }],
+  ])(
+    '%s: nothing is left half written, the work is kept, and is applied once the obstacle is gone',
+    async (_, over) => {
+      const t = await startInRepository(files, {
+        config: { ...FREE_TOOLS, checks: { test } },
+        scenario: scenario(
+          planner(step(isolated('job', over)), { text: 'ok' }),
+          worker('job', step(shell('echo a2 > a.txt; echo z2 > z/z.txt')), { text: 'done' }),
+        ),
+      });
+      const session = await t.session();
+      const folder = path.join(t.workspace, 'z');
+      lock(folder);
+      try {
+        await t.run(session, 'go');
+        expect([read(t, 'a.txt'), read(t, 'z/z.txt')]).toEqual(['a\n', 'z\n']);
+        expect(closings(t)).toMatchObject([{ applied: false, conflicts: [], changed_files: [{ path: 'a.txt' }, {}] }]);
+        expect((await texts(t, session))[0]).toContain('[changes not applied; kept as refs/metis/');
+        const id = closings(t)[0]!.worker_session_id as SessionId;
+        expect(await t.engine.store.worktrees.get(id)).toMatchObject({ applied: false, merged_tree: null });
+        await expect(applyKeptChanges(t.engine, id)).rejects.toMatchObject({
+          code: 'validation_error',
+          details: {
+            issues: [{ path: 'worker_session_id', message: expect.stringContaining('z/z.txt cannot be written') }],
+          },
+        });
+        expect(leftovers(t)).toEqual([]);
+      } finally {
+        unlock(folder);
+      }
+      const id = closings(t)[0]!.worker_session_id as SessionId;
+      const both = await Promise.all([applyKeptChanges(t.engine, id), applyKeptChanges(t.engine, id)]);
+      expect(both).toMatchObject([{ applied: true }, { applied: true }]);
+      expect([read(t, 'a.txt'), read(t, 'z/z.txt')]).toEqual(['a2\n', 'z2\n']);
+      expect([leftovers(t), listLocks(t.workspace)]).toEqual([[], []]);
+    },
+  );
+});
+
+it('the changes of a worker below a worker are read after both have ended, and applied nowhere', async () => {
+  const t = await startInRepository(files, {
+    scenario: scenario(
+      planner(step(isolated('outer', { tier: 'balanced' })), { text: 'ok' }),
+      worker('outer', step(isolated('inner', { apply: 'never' })), { text: 'done' }),
+      worker('inner', step(shell('echo a2 > a.txt')), { text: 'done' }),
+    ),
+    config: { ...FREE_TOOLS, delegation: { delegate_depth: 2 } },
+  });
+  await t.run(await t.session(), 'go');
+  const ids = closings(t).map((one) => one.worker_session_id as SessionId);
+  expect(ids).toHaveLength(2);
+  const inner = closings(t).find((one) => one.changed_files.length === 1)!.worker_session_id as SessionId;
+  expect((await readChangesDiff(t.engine, inner)).diff).toContain('+a2');
+  expect((await readChangedTexts(t.engine, inner)).files).toMatchObject([{ path: 'a.txt', new_text: 'a2\n' }]);
+  await expect(applyKeptChanges(t.engine, inner)).rejects.toMatchObject({ code: 'validation_error' });
+  expect(read(t, 'a.txt')).toBe('a\n');
+  expect(leftovers(t)).toEqual([]);
+});
+
+it('two requests that free the same worktrees report each once, and one whose refs are locked is still listed', async () => {
+  const t = await startInRepository(files, {
+    scenario: scenario(
+      planner(step(isolated('one'), isolated('two')), { text: 'ok' }),
+      worker('one', step(shell('echo 1 > one')), { text: 'done' }),
+      worker('two', step(shell('echo 2 > two')), { text: 'done' }),
+    ),
+  });
+  await t.run(await t.session(), 'go');
+  const lockFile = path.join(t.workspace, '.git/packed-refs.lock');
+  fs.writeFileSync(lockFile, '');
+  expect(await pruneWorktrees(t.engine, { all: true })).toEqual({ worker_session_ids: [], freed_bytes: 0 });
+  expect(await listKeptWorktrees(t.engine)).toHaveLength(2);
+  fs.rmSync(lockFile);
+  const [a, b] = await Promise.all([pruneWorktrees(t.engine, { all: true }), pruneWorktrees(t.engine, { all: true })]);
+  expect([...a.worker_session_ids, ...b.worker_session_ids].sort()).toEqual(
+    closings(t)
+      .map((one) => one.worker_session_id)
+      .sort(),
+  );
+  expect(git(t.workspace, 'for-each-ref', 'refs/metis')).toBe('');
+  expect(leftovers(t)).toEqual([]);
+});

@@ -1,5 +1,6 @@
 // What a workspace offers: named workers, tools, and trusted files (09 §11.3, 13 §10, 20 §11).
 import { z } from 'zod';
+import { recordAudit } from '#core/engine/manage-people.ts';
 import { listTrust, trustFile, untrustFile } from '#core/engine/manage-trust.ts';
 import {
   createWorkerDefinition,
@@ -104,8 +105,14 @@ export function workerRoutes(app: HttpApp, { engine }: RouteDeps): void {
         }),
       },
     },
-    async (request, reply) =>
-      reply.status(201).send(await createWorkerDefinition(engine, request.body.workspace_path, request.body)),
+    async (request, reply) => {
+      const made = await createWorkerDefinition(engine, request.body.workspace_path, request.body);
+      await recordAudit(engine, request.person, 'worker.changed', {
+        subject: made.name,
+        details: { change: 'created' },
+      });
+      return reply.status(201).send(made);
+    },
   );
 
   app.put(
@@ -123,8 +130,12 @@ export function workerRoutes(app: HttpApp, { engine }: RouteDeps): void {
         }),
       },
     },
-    async (request, reply) =>
-      reply.send(await replaceWorkerDefinition(engine, request.body.workspace_path, request.params.name, request.body)),
+    async (request, reply) => {
+      const { person, body, params } = request;
+      const replaced = await replaceWorkerDefinition(engine, body.workspace_path, params.name, body);
+      await recordAudit(engine, person, 'worker.changed', { subject: params.name, details: { change: 'replaced' } });
+      return reply.send(replaced);
+    },
   );
 
   app.delete(
@@ -150,7 +161,9 @@ export function workerRoutes(app: HttpApp, { engine }: RouteDeps): void {
       },
     },
     async (request, reply) => {
-      await deleteWorkerDefinition(engine, request.query.workspace_path, request.params.name, request.query.force);
+      const { name } = request.params;
+      await deleteWorkerDefinition(engine, request.query.workspace_path, name, request.query.force);
+      await recordAudit(engine, request.person, 'worker.changed', { subject: name, details: { change: 'deleted' } });
       return reply.status(204).send();
     },
   );

@@ -203,3 +203,40 @@ test('with approvals.own off a member does not approve calls of its own sessions
   expect((await ann.call('POST', `/confirmations/${id}`, { decision: 'approve' })).status).toBe(403);
   expect((await bob.call('POST', `/confirmations/${id}`, { decision: 'approve' })).status).toBe(200);
 });
+
+// Promise 23.2: 300 random reads by another member show nothing of it.
+test('300 random reads of another member, with foreign cursors, hold no text and no id of it', async () => {
+  const world = await openPrivate();
+  const { ann, bob, session, worker: workerId, turn, asked } = world;
+  for (let i = 0; i < 3; i++) await bob.open();
+  const ids = { id: session.id, workerId, turn: turn.turn_id, confirmation: asked.confirmation_request_id };
+  const foreign: string[] = [];
+  for (const path of ['/sessions?limit=1', '/confirmations?limit=1', `/sessions/${session.id}/events?limit=1`])
+    foreign.push((await ann.call('GET', path)).body.next_cursor ?? 'none');
+  const reports = ['session', 'parent_session', 'root_session', 'workspace', 'worker_name', 'owner', 'caller'];
+  const paths = [
+    ...readsOf(world, ids),
+    '/sessions?limit=1',
+    '/sessions?include_workers=true&limit=2',
+    `/sessions?q=${SECRET}`,
+    '/confirmations?status=all&limit=1',
+    '/worktrees',
+    ...reports.map((group) => `/analytics/cost?from=all&group_by=${group}`),
+    '/analytics/verified?from=all&group_by=worker_name',
+    `/analytics/routing?from=all&session=${session.id}`,
+  ];
+  let seed = 23;
+  const draw = (most: number) => {
+    seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648;
+    return seed % most;
+  };
+  for (let i = 0; i < 300; i++) {
+    const path = paths[draw(paths.length)]!;
+    const cursor = draw(3) === 0 ? `${path.includes('?') ? '&' : '?'}cursor=${foreign[draw(foreign.length)]}` : '';
+    const { body } = await bob.call('GET', `${path}${cursor}`);
+    const text = JSON.stringify(body?.error ? { ...body.error, message: '' } : body);
+    expect(text, `${path}${cursor}`).not.toContain(SECRET);
+    for (const id of body?.error ? [] : [session.id, workerId, turn.turn_id])
+      expect(text, `${path}${cursor}`).not.toContain(id);
+  }
+});

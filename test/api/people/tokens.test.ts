@@ -144,8 +144,12 @@ test('the audit keeps what was done, without text, and drops what is older than 
     ['session.shared', 'ann'],
     ['limit.changed', 'ann'],
   ]);
+  const workspace_path = server.workspace;
+  const definition = { name: 'helper', instructions: 'Help.' };
+  expect((await root.call('POST', '/workers', { workspace_path, definition })).status).toBe(201);
+  expect((await list())[0]).toMatchObject({ action: 'worker.changed', subject: 'helper' });
   const [newest] = (await root.call('GET', '/audit?limit=1')).body.entries;
-  expect(newest.action).toBe('session.purged');
+  expect(newest.action).toBe('worker.changed');
   clock.advance(2 * 86_400_000);
   await server.engine.journal.commit({ writes: [], emit: [] });
   await root.call('POST', '/tokens', { name: 'carl', role: 'viewer' });

@@ -55,24 +55,29 @@ export function createCheckRunner({ env, secrets, sandbox, clock }: CheckRunnerO
         expiry.cancel();
         signal.removeEventListener('abort', onAbort);
         await started.stop(0);
+        // A daemon has left the group of its command.
+        await killMarked([marker]);
       }
     },
 
-    async killLeft(markers) {
-      if (markers.length === 0) return 0;
-      const wanted = new Set(markers.map((marker) => `${CHECK_MARKER}=${marker}`));
-      const groups = new Set<number>();
-      for (const name of await readdir('/proc').catch(() => [])) {
-        if (!/^\d+$/.test(name)) continue;
-        const environment = await readFile(`/proc/${name}/environ`, 'latin1').catch(() => '');
-        if (!environment.split('\0').some((entry) => wanted.has(entry))) continue;
-        const group = readGroup(await readFile(`/proc/${name}/stat`, 'latin1').catch(() => ''));
-        if (group !== null) groups.add(group);
-      }
-      for (const group of groups) signalGroup(group, 'SIGKILL');
-      return groups.size;
-    },
+    killLeft: killMarked,
   };
+}
+
+/** Kills the process groups of checks by the variable in their environment. Returns their number. */
+async function killMarked(markers: readonly string[]): Promise<number> {
+  if (markers.length === 0) return 0;
+  const wanted = new Set(markers.map((marker) => `${CHECK_MARKER}=${marker}`));
+  const groups = new Set<number>();
+  for (const name of await readdir('/proc').catch(() => [])) {
+    if (!/^\d+$/.test(name)) continue;
+    const environment = await readFile(`/proc/${name}/environ`, 'latin1').catch(() => '');
+    if (!environment.split('\0').some((entry) => wanted.has(entry))) continue;
+    const group = readGroup(await readFile(`/proc/${name}/stat`, 'latin1').catch(() => ''));
+    if (group !== null) groups.add(group);
+  }
+  for (const group of groups) signalGroup(group, 'SIGKILL');
+  return groups.size;
 }
 
 /** The process group of a line of `/proc/<pid>/stat`, whose second field is a name with any characters. */

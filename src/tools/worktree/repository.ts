@@ -231,7 +231,8 @@ export async function setRef(git: Git, common_dir: string, name: string, commit:
 
 /** Of a command that was killed: nothing else writes the refs of a worker. */
 async function removeRefLocks(common_dir: string, session: string): Promise<void> {
-  for (const name of REF_NAMES) await rm(`${common_dir}/refs/metis/${session}/${name}.lock`, { force: true });
+  for (const name of REF_NAMES)
+    await rm(`${common_dir}/refs/metis/${session}/${name}.lock`, { force: true }).catch(() => {});
 }
 
 export async function deleteRefs(git: Git, common_dir: string, session: string): Promise<void> {

@@ -6,6 +6,7 @@ import { expect, it } from 'vitest';
 import { systemClock } from '#protocol/clock.ts';
 import { createSandbox } from '#tools/sandbox/bubblewrap.ts';
 import { createCheckRunner } from '#tools/sandbox/check-runner.ts';
+import { until } from '../../support/until.ts';
 import { ANY_PATH, createRepository } from './repository.ts';
 
 function hasBubblewrap(): boolean {
@@ -47,3 +48,35 @@ it.skipIf(!hasBubblewrap())('a check writes its own copy alone, and its folder g
   await worktrees.removeCheckFolder(worktree);
   expect([fs.existsSync(check.root), fs.existsSync(path.join(root, 'evil'))]).toEqual([false, false]);
 });
+
+it.skipIf(process.platform !== 'linux')(
+  'a daemon that a check starts in a session of its own ends with the check',
+  async () => {
+    const { folder } = createRepository({});
+    const pid = path.join(folder, 'pid');
+    const daemon = `setsid sh -c 'trap "" TERM HUP; echo $$ > ${pid}; while :; do sleep 1; done' > /dev/null 2>&1 &`;
+    const { exit_code } = await createCheckRunner({
+      env: { PATH: process.env.PATH ?? '' },
+      secrets: [],
+      sandbox: null,
+      clock: systemClock,
+    }).run({
+      folder: { root: folder, temporary: folder },
+      check: { command: `${daemon} until [ -s ${pid} ]; do sleep 0.05; done`, timeout_seconds: 30 },
+      marker: `tu_${path.basename(folder)}.1`,
+      signal: new AbortController().signal,
+      onStarted: async () => {},
+    });
+    expect(exit_code).toBe(0);
+    const proc = `/proc/${fs.readFileSync(pid, 'utf8').trim()}/environ`;
+    // A killed process that waits for its parent to read its end has no environment any more.
+    const isGone = () => {
+      try {
+        return fs.readFileSync(proc).length === 0;
+      } catch {
+        return true;
+      }
+    };
+    await until(isGone);
+  },
+);

@@ -687,5 +687,57 @@ export function sessionSuite(openWorld: OpenStore): void {
       const ids = Array.from({ length: 100_000 }, () => back.ids.next());
       expect(ids.every((value, i) => i === 0 || value > (ids[i - 1] ?? ''))).toBe(true);
     });
+
+    test('tokens, owners and the audit are stored alike', async () => {
+      const world = await openWorld();
+      const session = await storedSession(world);
+      const at = NOON;
+      const token = {
+        id: 'T1',
+        name: 'ann',
+        token_sha256: '0'.repeat(64),
+        role: 'admin' as const,
+        daily_usd: '5',
+        monthly_usd: null,
+        workspaces: ['/work'],
+        expires_at: null,
+        created_by: null,
+        created_at: at,
+        revoked_at: null,
+      };
+      const entry = {
+        id: world.ids.next(),
+        at,
+        actor: 'T1',
+        action: 'token.created' as const,
+        subject: 'ann',
+        details: {},
+      };
+      await world.journal.commit({
+        writes: [
+          { kind: 'token.insert', token },
+          { kind: 'audit.insert', entry, drop_before: at - 1 },
+          { kind: 'session.set_ownership', session_id: session.id, owner: 'T1', share: 'private', at },
+        ],
+        emit: [],
+      });
+      const again = world.journal.commit({
+        writes: [{ kind: 'token.insert', token: { ...token, id: 'T2' } }],
+        emit: [],
+      });
+      await expect(again).rejects.toThrow('had the name');
+      const last = { kind: 'token.revoke', id: 'T1', at, other_admins: 0 } as const;
+      await expect(world.journal.commit({ writes: [last], emit: [] })).rejects.toThrow('last of an admin');
+      await world.journal.commit({ writes: [{ ...last, other_admins: 1 }], emit: [] });
+      const { people, sessions, spend } = world.store;
+      expect(await people.tokens()).toEqual([{ ...token, revoked_at: at }]);
+      expect((await people.audit({ before: null, limit: 1 })).rows[0]).toMatchObject({
+        actor: { id: 'T1', name: 'ann' },
+      });
+      expect((await sessions.view(session.id))?.owner).toEqual({ id: 'T1', name: 'ann' });
+      expect((await sessions.record(session.id))?.share).toBe('private');
+      expect(await people.openSessions()).toEqual(new Map([['T1', 1]]));
+      expect(await spend.sumOwner('T1', 0)).toBe(0n);
+    });
   });
 }

@@ -99,7 +99,7 @@ export async function setDefaultModel(
     const planned = await client.setDefaultModel({ ...question, dry_run: true });
     const { previous_sha256 } = planned;
     const answer = flags.dryRun ? planned : await client.setDefaultModel({ ...question, previous_sha256 });
-    for (const warning of answer.warnings) stderr.write(`metis: ${toPrintable(warning)}\n`);
+    for (const warning of answer.warnings) stderr.write(`metis: warning: ${toPrintable(warning)}\n`);
     if (flags.json) stdout.write(toJsonLine(answer));
     else if (flags.dryRun) stdout.write(toPrintableText(answer.text));
     else stdout.write(`${toPrintable(describeDefault(answer))}\n`);

@@ -2,7 +2,7 @@
 import { createMetisClient, type MetisClient } from '#client/client.ts';
 import type { VerifiedReportQuery } from '#client/questions.ts';
 import type { ServerAddress } from '#client/request.ts';
-import type { CostFlags } from './cost.ts';
+import { type CostFlags, describeSimulated } from './cost.ts';
 import { toJsonLine, toPrintable } from './printable-text.ts';
 import { parseSinceTime } from './since-time.ts';
 import {
@@ -46,6 +46,8 @@ export async function showVerifiedCost(terminal: Terminal, server: ServerAddress
       const [header, ...lines] = layOutVerifiedCost(report.data, flags.groupBy, getTableWidth(terminal));
       stdout.write(`${[createTerminalStyle(terminal).bold(header!), ...lines].join('\n')}\n`);
     }
+    const simulated = describeSimulated(report.simulated);
+    if (simulated !== null) stdout.write(`${simulated}\n`);
     for (const warning of report.warnings) stderr.write(`metis: ${toPrintable(warning)}\n`);
     return 0;
   });

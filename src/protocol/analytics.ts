@@ -286,7 +286,11 @@ export const VerifiedGroupSchema = z.object({
   planner_cost_usd: UsdSchema.nullable().describe("The same tokens on the planner's model; null without a price."),
 });
 export type VerifiedGroup = z.infer<typeof VerifiedGroupSchema>;
-export const VerifiedReportSchema = z.object({ ...envelope, data: z.array(VerifiedGroupSchema) });
+export const VerifiedReportSchema = z.object({
+  ...envelope,
+  data: z.array(VerifiedGroupSchema),
+  simulated: SimulatedPartSchema,
+});
 export interface VerifiedQuery {
   readonly window: TimeWindow;
   readonly group_by: (typeof VERIFIED_GROUPS)[number];

@@ -38,6 +38,7 @@ it('prints per group what was checked, what passed, and what a verified result c
   expect(data).toMatchObject([{ key: 'made', checked: 2, passed_first: 1, passed: 1, failed: 1 }]);
   const { code, stdout } = await ask('--group-by', 'check');
   expect(code).toBe(0);
+  expect(stdout).toContain('Simulated: a script answered, at example prices; nothing was spent.');
   const [header, , row] = stdout.split('\n').map((line) => line.trim().split(/ {2,}/));
   const [{ cost_usd, cost_per_verified_usd, planner_cost_usd }] = data as [(typeof data)[number]];
   expect(header).toEqual([

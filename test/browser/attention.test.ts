@@ -65,7 +65,7 @@ describe.skipIf(browserEndpoint === null)('the overview', () => {
     const panel = page.getByRole('region', { name: 'Trusted files' });
     await panel.getByText('1 file to review').waitFor();
     await panel.getByText('not trusted', { exact: true }).waitFor();
-    await panel.getByText('Content', { exact: true }).click();
+    await panel.getByText('Review the content to trust it').click();
     const content = panel.getByRole('figure', { name: `Content of ${file}` });
     await content.getByText('+ test: { command: "npm test" }').waitFor();
     await panel.getByRole('button', { name: 'Trust this content' }).click();
@@ -76,7 +76,7 @@ describe.skipIf(browserEndpoint === null)('the overview', () => {
     // What is trusted is what was shown: a file that changes behind the page is refused.
     fs.writeFileSync(path.join(workspace, file), 'test: { command: "true" }\n');
     await page.reload();
-    await panel.getByText('What changed').click();
+    await panel.getByText('Review what changed to trust it').click();
     await content.getByText('- test: { command: "npm test" }').waitFor();
     await content.getByText('+ test: { command: "true" }').waitFor();
     await expectWhole(page, 'workers with a changed file');

@@ -42,7 +42,7 @@ describe.skipIf(browserEndpoint === null)('background workers', () => {
     expect(
       await page
         .locator('summary')
-        .filter({ hasText: /, delivered/ })
+        .filter({ hasText: /^worker [123] .*, delivered/ })
         .count(),
     ).toBe(3);
     await expectWhole(page, 'cards of background workers');

@@ -73,7 +73,7 @@ describe.skipIf(browserEndpoint === null)('a worker that has ended', () => {
     await card.locator('summary').filter({ hasText: 'Continue' }).click();
     await card.getByLabel('Task for the worker that continues this one').fill('and once more');
     await card.getByRole('button', { name: 'Continue' }).click();
-    await card.getByText(/^Started sess_/).waitFor();
+    await card.getByRole('link', { name: /^sess_/ }).waitFor();
     await expectWhole(page, 'a card with its worktree');
     const { workers } = await client.listWorkers(session.id);
     const next = await client.getSession(workers[1]!.worker_session_id!);

@@ -272,3 +272,46 @@ test.skipIf(browserEndpoint === null)('the models show what was checked, and wha
   await expectWhole(tab.page);
   expect(tab.errors).toEqual([]);
 });
+
+test.skipIf(browserEndpoint === null)(
+  'results of scripts are in no figure of verified results beside real ones',
+  async () => {
+    const job = (task: string, tier: string) => delegate(task, { check: 'made', tier });
+    const { client, workspace, url } = await startBrowserServer({
+      config: { checks: { made: { command: 'test -f b.txt', timeout_seconds: 60, protect: [], paths: null } } },
+      files: { 'b.txt': 'b' },
+      registry: {
+        ...REAL_MODELS,
+        models: {
+          ...REAL_MODELS.models,
+          'anthropic:claude-sonnet-4-6': { ...REAL_MODELS.models['anthropic:claude-sonnet-4-6'], tier: 'deep' },
+          'scripted:balanced': { ...REAL_MODELS.models['anthropic:claude-sonnet-4-6'], tier: 'balanced' },
+        },
+      },
+      scenario: scenario(
+        planner({ tool_calls: [job('do it', 'fast'), job('play it', 'balanced')] }, { text: 'ok' }),
+        worker('do it', { tool_calls: [call('write_file', { path: 'a.txt', content: 'a' })] }, { text: 'done' }),
+        worker('play it', { tool_calls: [call('write_file', { path: 'c.txt', content: 'c' })] }, { text: 'done' }),
+      ),
+    });
+    execFileSync('git', ['init', '-q', workspace]);
+    const session = await client.createSession({
+      workspace_path: workspace,
+      initial_active_model: 'anthropic:claude-opus-4-7',
+    });
+    for await (const _ of client.turn(session.id, { content: 'go' }));
+    for (const group_by of ['check', 'model'] as const) {
+      const { data, simulated } = await client.getVerifiedResults({ from: 'all', group_by });
+      const key = group_by === 'check' ? 'made' : 'anthropic:claude-haiku-4-5';
+      expect(data).toMatchObject([{ key, delegations: 1, checked: 1, passed: 1 }]);
+      expect(simulated).toMatchObject({ call_count: 2, included: false });
+    }
+    const { page, errors } = await openTab(`${url}/#/models?days=all`);
+    const panel = page.getByRole('region', { name: 'Verified results' });
+    await panel.getByText('are not in these figures').waitFor();
+    await page.goto(`${url}/#/sessions/${session.id}`);
+    const card = page.getByRole('article', { name: 'Delegation: do it' });
+    await card.getByText('Check made: passed at the first attempt.').waitFor();
+    expect(errors).toEqual([]);
+  },
+);

@@ -391,7 +391,7 @@ describe('a worker with a check', () => {
     const analytics = createAnalytics(t.db.reader);
     const window = { from: 0, to: Date.now() + 60_000 };
     for (const group_by of ['check', 'model', 'tier', 'worker_name'] as const) {
-      const rows = await analytics.verified({ window, group_by }, t.engine.prices);
+      const { groups: rows } = await analytics.verified({ window, group_by }, t.engine.prices);
       expect(rows.reduce((sum, row) => sum + row.delegations, 0)).toBe(4);
       expect(rows.reduce((sum, row) => sum + toPusd(row.cost_usd), 0n)).toBe(
         costOf(run.map((one) => one.worker_session_id)),
@@ -411,7 +411,7 @@ describe('a worker with a check', () => {
         });
       }
     }
-    const rows = await analytics.verified({ window, group_by: 'check' }, t.engine.prices);
+    const { groups: rows } = await analytics.verified({ window, group_by: 'check' }, t.engine.prices);
     expect(rows.map(({ key, delegations, checked: ran }) => [key, delegations, ran])).toEqual([
       ['always', 1, 1],
       ['docs', 1, 0],

@@ -501,13 +501,16 @@ describe('a worker in a worktree', () => {
     const pruned = await pruneWorktrees(t.engine, { all: false });
     expect([...pruned.worker_session_ids].sort()).toEqual([applied, idle].sort());
     expect(pruned.freed_bytes).toBeGreaterThan(0);
+    await expect(readChangesDiff(t.engine, applied!)).rejects.toThrow(
+      /nothing is kept of the worktree .*: it was freed/,
+    );
     expect(git(t.workspace, 'for-each-ref', '--format=%(refname)', 'refs/metis').trim().split('\n')).toEqual([
       `refs/metis/${kept}/base`,
       `refs/metis/${kept}/result`,
     ]);
     expect(await pruneWorktrees(t.engine, { all: true })).toMatchObject({ worker_session_ids: [kept] });
     expect(git(t.workspace, 'for-each-ref', 'refs/metis')).toBe('');
-    await expect(applyKeptChanges(t.engine, kept!)).rejects.toThrow(/no worker/);
+    await expect(applyKeptChanges(t.engine, kept!)).rejects.toThrow(/it was freed/);
     expect(await listKeptWorktrees(t.engine)).toEqual([]);
   });
 });

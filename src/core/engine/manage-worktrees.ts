@@ -93,7 +93,13 @@ async function requireClosed(
   const delegation = await engine.store.delegations.findByWorker(worker);
   const worktree = await engine.store.worktrees.get(worker);
   if (worktree === null)
-    throw new AppError('not_found', `no worker ${worker} that worked in a worktree`, { resource: 'worker' });
+    throw new AppError(
+      'not_found',
+      delegation?.isolation === 'worktree'
+        ? `nothing is kept of the worktree of ${worker}: it was freed`
+        : `no worker ${worker} that worked in a worktree`,
+      { resource: 'worker' },
+    );
   if (await isWorktreeInUse(engine, worker)) throw new AppError('turn_in_flight', 'the worker is still at work');
   return { delegation, worktree };
 }

@@ -106,6 +106,12 @@ export interface CostAnswer {
  * Everything here only reads, and never holds the event loop for long: long scans go in slices.
  * A sum beyond 2^63 - 1 picodollars rejects instead of rounding (07 §9.2).
  */
+export interface VerifiedResults {
+  /** One row a group, by name. */
+  readonly groups: readonly VerifiedGroup[];
+  readonly simulated: SimulatedPart;
+}
+
 export interface Analytics {
   /** Stamped costs, or with `pricer` the same calls under its version (07 §4, §6). */
   cost(query: CostQuery, pricer: CallPricer | null): Promise<CostAnswer>;
@@ -117,7 +123,7 @@ export interface Analytics {
   /** One row a day and model, to be set beside a provider's bill (22 §6). */
   ledgerDays(query: LedgerQuery): Promise<readonly LedgerDay[]>;
   /** What workers cost whose check decided, at `pricer`'s rates on their planner's model (20 §10). */
-  verified(query: VerifiedQuery, pricer: CallPricer): Promise<readonly VerifiedGroup[]>;
+  verified(query: VerifiedQuery, pricer: CallPricer): Promise<VerifiedResults>;
   /**
    * What the same work would have cost, at `pricer`'s rates where the model is another one (21 §2).
    * `unpriced_calls` is the number of calls that stay at their stamped price for want of another one.

@@ -208,8 +208,8 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
     async (request, reply) => {
       const { query, warnings } = requireValid(parseVerifiedQuery(request.query, clock.now()));
       const reader = toReader(request.person);
-      const rows = await analytics.verified({ ...query, ...(reader !== null && { reader }) }, prices);
-      return reply.send({ ...envelope(query.window, warnings), data: [...rows] });
+      const { groups, simulated } = await analytics.verified({ ...query, ...(reader !== null && { reader }) }, prices);
+      return reply.send({ ...envelope(query.window, warnings), data: [...groups], simulated });
     },
   );
   app.get(

@@ -1,10 +1,11 @@
 // `/analytics/verified`: what workers cost whose check decided, by the result that it confirmed (20 §10.5).
 import { setImmediate } from 'node:timers/promises';
-import type { CallPricer } from '#core/ports/report-reader.ts';
-import type { VerifiedGroup, VerifiedQuery } from '#protocol/analytics.ts';
+import type { CallPricer, VerifiedResults } from '#core/ports/report-reader.ts';
+import type { SimulatedPart, VerifiedGroup, VerifiedQuery } from '#protocol/analytics.ts';
 import type { WorkerChanges } from '#protocol/file-change.ts';
 import { fromPusd, fromPusdOrNull, type Pusd } from '#protocol/money.ts';
 import { compareText } from '#protocol/text/compare-text.ts';
+import { isSimulated } from '#protocol/text/simulated.ts';
 import { rateGroups } from './billed-calls.ts';
 import { everywhere, isSeen, PRIVATE, whereFilter } from './cost-sql.ts';
 import { type Read, sumParts } from './slices.ts';
@@ -37,26 +38,30 @@ interface Sums {
   passed_first: number;
   passed: number;
   failed: number;
+  calls: bigint;
   cost: bigint;
   /** Null once a call has no price on its planner's model. */
   planner: bigint | null;
 }
 
-/** One row a group, by name. */
+/** One row a group, by name. Results of scripts are the report only where there are no others (07 §4.6). */
 export async function listVerified(
   read: Read,
   { window, group_by, reader }: VerifiedQuery,
   pricer: CallPricer,
-): Promise<readonly VerifiedGroup[]> {
-  const groups = new Map<string, Sums>();
+): Promise<VerifiedResults> {
+  const real = new Map<string, Sums>();
+  const scripted = new Map<string, Sums>();
   const seen = reader === undefined || group_by !== 'worker_name' ? null : await readSeenWorkers(read, reader);
   for (let after: string | null = ''; after !== null; ) {
     const rows: readonly CheckedRow[] = await read<CheckedRow>(CHECKED, after, window.from, window.to);
     for (const row of rows) {
       const { check, attempts, verified } = JSON.parse(row.changes_json) as WorkerChanges;
       if (check === null) continue;
-      const [last] = group_by === 'model' ? await read<{ model: string }>(LAST_MODEL, row.worker_session_id) : [];
-      const names = { model: last?.model ?? row.resolved_model, tier: row.tier, worker_name: row.worker_name, check };
+      const [last] = await read<{ model: string }>(LAST_MODEL, row.worker_session_id);
+      const model = last?.model ?? row.resolved_model;
+      const groups = model !== null && isSimulated(model) ? scripted : real;
+      const names = { model, tier: row.tier, worker_name: row.worker_name, check };
       const named = names[group_by] ?? '';
       const key = seen === null || named === '' || seen.has(named) ? named : PRIVATE;
       const sums = groups.get(key) ?? createSums();
@@ -66,7 +71,17 @@ export async function listVerified(
     after = rows.length < PAGE ? null : rows.at(-1)!.tool_use_id;
     await setImmediate();
   }
-  return [...groups].sort(([a], [b]) => compareText(a, b)).map(([key, sums]) => describeGroup(key, sums));
+  const groups = real.size === 0 ? scripted : real;
+  return {
+    groups: [...groups].sort(([a], [b]) => compareText(a, b)).map(([key, sums]) => describeGroup(key, sums)),
+    simulated: addSimulated([...scripted.values()], real.size === 0),
+  };
+}
+
+function addSimulated(sums: readonly Sums[], isAll: boolean): SimulatedPart {
+  const call_count = Number(sums.reduce((sum, { calls }) => sum + calls, 0n));
+  const cost = sums.reduce((sum, part) => sum + part.cost, 0n) as Pusd;
+  return { call_count, cost_usd: fromPusd(cost), included: isAll && call_count > 0 };
 }
 
 /** Names of workers in sessions that the reader sees; those of private sessions alone are one group. */
@@ -78,7 +93,7 @@ async function readSeenWorkers(read: Read, reader: NonNullable<VerifiedQuery['re
 }
 
 function createSums(): Sums {
-  return { delegations: 0, checked: 0, passed_first: 0, passed: 0, failed: 0, cost: 0n, planner: 0n };
+  return { delegations: 0, checked: 0, passed_first: 0, passed: 0, failed: 0, calls: 0n, cost: 0n, planner: 0n };
 }
 
 async function addDelegation(
@@ -106,6 +121,7 @@ async function addDelegation(
     byDay: false,
   };
   for await (const calls of rateGroups(read, asked)) {
+    sums.calls += calls.sums.calls;
     sums.cost += calls.sums.cost_pusd;
     const onPlanner = calls.cost(String(calls.values[0]));
     sums.planner = onPlanner === null || sums.planner === null ? null : sums.planner + sumParts(onPlanner);
@@ -126,7 +142,7 @@ const NO_FILTER = {
   include_workers: null,
 } as const;
 
-function describeGroup(key: string, { cost, planner, ...counts }: Sums): VerifiedGroup {
+function describeGroup(key: string, { calls: _, cost, planner, ...counts }: Sums): VerifiedGroup {
   const perVerified = counts.passed === 0 ? null : ((cost / BigInt(counts.passed)) as Pusd);
   return {
     key,

@@ -300,7 +300,7 @@ export function ModelsView({ place }: { readonly place: Place }) {
               <Table label="Models" columns={MODEL_COLUMNS} rows={data.rows} rowKey={({ model }) => model.id} />
             </section>
             <RoutingPanels stats={data.routing} />
-            <VerifiedPanel groups={data.verified} />
+            <VerifiedPanel report={data.verified} />
             <LearnedPanels wanted={workspace} onChoose={(chosen) => ask({ days, workspace: chosen })} />
           </>
         )}
@@ -367,5 +367,5 @@ async function askModels(client: MetisClient, days: string, signal: AbortSignal)
   });
   // What can be used comes first; within that the order of the registry.
   const rows = models.map(buildRow).toSorted((a, b) => Number(b.model.configured) - Number(a.model.configured));
-  return { rows, importedOn, routing: routing.data, verified: verified.data };
+  return { rows, importedOn, routing: routing.data, verified };
 }

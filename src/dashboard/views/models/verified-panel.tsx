@@ -3,6 +3,7 @@ import type { VerifiedReport } from '#client/client.ts';
 import { formatNumber } from '#dashboard/format/format.ts';
 import { ModelName, Money, NoValue } from '#dashboard/parts/labels.tsx';
 import { type Column, Table } from '#dashboard/parts/table.tsx';
+import { SimulatedNote } from '../cost/cost-figures.tsx';
 
 type Group = VerifiedReport['data'][number];
 
@@ -30,8 +31,8 @@ const COLUMNS: readonly Column<Group>[] = [
   money('planner_cost_usd', "On the planner's model"),
 ];
 
-export function VerifiedPanel({ groups }: { readonly groups: readonly Group[] }) {
-  const checked = groups.filter((group) => group.checked > 0);
+export function VerifiedPanel({ report }: { readonly report: VerifiedReport }) {
+  const checked = report.data.filter((group) => group.checked > 0);
   return (
     <section class="panel" aria-label="Verified results">
       <header>
@@ -48,6 +49,7 @@ export function VerifiedPanel({ groups }: { readonly groups: readonly Group[] })
           <Table label="Checked results by model" columns={COLUMNS} rows={checked} rowKey={({ key }) => key} />
         </div>
       )}
+      <SimulatedNote simulated={report.simulated} />
     </section>
   );
 }

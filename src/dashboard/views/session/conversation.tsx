@@ -189,7 +189,7 @@ class StoredItem extends Component<ItemProps> {
     const delivered = isDelivery(message);
     return (
       <div class={`message ${delivered ? 'assistant' : message.role}`}>
-        {delivered && <DeliveredResult message={message} />}
+        {delivered && <DeliveredResult message={message} shown={shown} />}
         {message.role === 'user' && !delivered && <UserMessage message={message} shown={shown} turn={turn} />}
         {message.role !== 'user' && <Blocks content={message.content} shown={shown} />}
         {shown.live.session?.is_worker === false && <BranchButton sessionId={shown.live.id} messageId={message.id} />}
@@ -202,12 +202,15 @@ class StoredItem extends Component<ItemProps> {
 }
 
 /** The result of a background worker, where its planner read it. */
-function DeliveredResult({ message }: { readonly message: Message }) {
+function DeliveredResult({ message, shown }: Pick<ItemProps, 'message' | 'shown'>) {
   const [heading, ...rest] = message.content.flatMap((block) => (block.type === 'text' ? [block.text] : []));
+  const worker = shown.live.nodes.find(({ session_id }) => heading?.startsWith(`[worker ${session_id} `));
+  const title = heading?.replace(/^\[|\]$/g, '') ?? '';
   return (
     <details>
       <summary class="quiet">
-        {heading?.replace(/^\[|\]$/g, '')}, delivered <Time at={message.created_at} />
+        {worker === undefined ? title : title.replace(`worker ${worker.session_id}`, worker.label)}, delivered{' '}
+        <Time at={message.created_at} />
       </summary>
       <pre>{rest.join('\n')}</pre>
     </details>

@@ -112,7 +112,7 @@ function Outcome({ record }: { readonly record: NonNullable<WorkerCall['record']
       {failure_mode !== null && (
         <p class={failure_mode === 'cancelled_by_user' ? 'quiet' : 'field-error'}>
           {failure_mode.replaceAll('_', ' ')}
-          {error_message !== null && `: ${error_message}`}
+          {error_message !== null && `: ${error_message.replace(`${failure_mode}: `, '')}`}
         </p>
       )}
       {output !== null && (
@@ -125,10 +125,29 @@ function Outcome({ record }: { readonly record: NonNullable<WorkerCall['record']
       {changed_files.length > 0 && worker !== null && (
         <WorkerChanges worker={worker} paths={changed_files.map(({ path }) => path)} />
       )}
+      <CheckOutcome record={record} />
       <WorktreeOutcome record={record} />
       <ContinueWorker record={record} />
     </>
   );
+}
+
+/** What the check of this worker decided, on which attempt, and what of the worker's changes did not count (20 §10). */
+function CheckOutcome({ record }: { readonly record: NonNullable<WorkerCall['record']> }) {
+  const { check, verified, attempts, protected_changes } = record;
+  if (check === null) return null;
+  return (
+    <p class={verified === false ? 'field-error' : 'quiet'}>
+      Check <code>{check}</code>: {describeCheck(verified, attempts)}.
+      {protected_changes.length > 0 && ` Its changes to ${protected_changes.join(', ')} did not count.`}
+    </p>
+  );
+}
+
+function describeCheck(verified: boolean | null, attempts: number): string {
+  if (verified === null) return 'not run';
+  if (verified) return attempts === 1 ? 'passed at the first attempt' : `passed at attempt ${attempts}`;
+  return attempts === 1 ? 'failed' : `failed, ${attempts} attempts`;
 }
 
 /** Cancels the worker's turn alone; its planner goes on. */

@@ -98,8 +98,7 @@ export function Chain({ route, sessionId }: { readonly route: Route; readonly se
                 </span>
               ))}
               {slot.pattern_alternatives?.map((other) => (
-                <span key={other.model} class="quiet">
-                  {' '}
+                <span key={other.model} class="quiet chain-other">
                   <code>{other.model}</code> scored {other.score.toFixed(2)} over {other.sample_size}.
                 </span>
               ))}

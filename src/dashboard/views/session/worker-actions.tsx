@@ -4,6 +4,7 @@ import type { Delegation } from '#client/client.ts';
 import { explain, useApi } from '#dashboard/data/api.ts';
 import { useRequest } from '#dashboard/data/use-request.ts';
 import { CodeBlock } from '#dashboard/parts/markdown.tsx';
+import { formatPlace } from '#dashboard/shell/place.ts';
 
 /** Lets the worker answer with what it has; its planner goes on with that answer. */
 export function ConcludeWorker({ sessionId, label }: { readonly sessionId: string; readonly label: string }) {
@@ -60,7 +61,7 @@ export function WorktreeOutcome({ record }: { readonly record: Delegation }) {
 function describeOutcome({ applied, conflicts }: Pick<Delegation, 'applied' | 'conflicts'>): string {
   if (applied === true) return 'Worked in a worktree; its changes are applied.';
   if (conflicts.length === 0) return 'Worked in a worktree; its changes are not applied.';
-  return `Worked in a worktree; its changes are not applied, conflicts in ${conflicts.join(', ')}.`;
+  return `Worked in a worktree; its changes are not applied, conflicts in ${conflicts.join(', ')}. A worker that continues this one can resolve them.`;
 }
 
 /** A further task for a worker that has ended: a new worker goes on with its messages. */
@@ -91,6 +92,7 @@ export function ContinueWorker({ record }: { readonly record: Delegation }) {
       >
         <textarea
           aria-label="Task for the worker that continues this one"
+          placeholder="Task for a worker that goes on with this conversation"
           rows={3}
           value={task}
           onInput={(event) => setTask(event.currentTarget.value)}
@@ -100,7 +102,11 @@ export function ContinueWorker({ record }: { readonly record: Delegation }) {
         </button>
       </form>
       {error !== null && <p class="field-error">{explain(error)}</p>}
-      {next !== null && <p class="quiet">Started {next}.</p>}
+      {next !== null && (
+        <p class="quiet">
+          Started <a href={formatPlace('sessions', next)}>{next}</a>.
+        </p>
+      )}
     </details>
   );
 }

@@ -123,7 +123,7 @@ function Content(props: {
   const isChanged = file.trusted_sha256 !== null && !file.trusted;
   return (
     <details onToggle={(event) => event.currentTarget.open && void loadContent()}>
-      <summary>{isChanged ? 'What changed' : 'Content'}</summary>
+      <summary>{file.trusted ? 'Content' : `Review ${isChanged ? 'what changed' : 'the content'} to trust it`}</summary>
       {shown === null && failure === null && <p class="quiet">Loading…</p>}
       {failure !== null && <p class="field-error">{explain(failure)}</p>}
       {shown !== null && (

@@ -2,7 +2,7 @@
 import { describe, expect, it, vi } from 'vitest';
 import { cancelTurn, concludeTurn } from '#core/engine/control-turn.ts';
 import { drain } from '#core/engine/lifecycle.ts';
-import { patchSession } from '#core/engine/manage-session.ts';
+import { endSession, patchSession } from '#core/engine/manage-session.ts';
 import type { ToolFactory } from '#core/ports/tool-port.ts';
 import { orAbort } from '#protocol/abort.ts';
 import type { AnyEvent } from '#protocol/event.ts';
@@ -410,6 +410,42 @@ describe('background workers', () => {
     clock.advance(7000);
     expect(await t.ended(turnId)).toMatchObject({ status: 'cancelled', cancel_reason: 'timeout', unread_inputs: 1 });
     expect(clock.pending()).toBe(0);
+  });
+
+  it('of a turn out of time end at once where a person cancels it, or ends its session', async () => {
+    const { tools } = heldTools('held');
+    const clock = manualClock();
+    const t = await startEngine({
+      clock,
+      tools,
+      config: {
+        turn: { timeout_seconds: 100 },
+        delegation: { worker_timeout_seconds: null },
+        tools: { timeouts: { per_tool: { held: 0 } } },
+      },
+      scenario: scenario(
+        [{ match: { role: 'planner', call: 1 }, times: 'inf', respond: { tool_calls: [background('held')] } }],
+        [{ match: { role: 'worker' }, times: 'inf', respond: { tool_calls: [call('held', {})] } }],
+        [{ match: { role: 'planner' }, times: 'inf', respond: { text: 'under way' } }],
+      ),
+    });
+    const stops = [
+      (session: string, turn: string) => cancelTurn(t.engine, session, turn, null),
+      (session: string) => endSession(t.engine, session),
+    ];
+    for (const stop of stops) {
+      const session = await t.session();
+      const called = ofType(t, 'tool.called').length;
+      const turnId = await t.submit(session, 'go');
+      await until(() => ofType(t, 'tool.called').length === called + 2);
+      await turns(20);
+      clock.advance(100_000);
+      await until(() => clock.pending() === 1);
+      // No time passes from here on.
+      await stop(session.id, turnId);
+      expect(await t.ended(turnId)).toMatchObject({ status: 'cancelled', cancel_reason: 'timeout', unread_inputs: 1 });
+      expect(clock.pending()).toBe(0);
+    }
   });
 
   it('are offered to the planner with two sentences: when they pay, and that its answer waits for them', async () => {

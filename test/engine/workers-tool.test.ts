@@ -1,11 +1,13 @@
 // The tool `workers`: a planner lists, waits for, steers, concludes and cancels the workers that it runs in the background (20 §9).
 import { describe, expect, it } from 'vitest';
+import { answerConfirmation } from '#core/engine/answer-approval.ts';
+import { drain } from '#core/engine/lifecycle.ts';
 import type { ToolFactory } from '#core/ports/tool-port.ts';
 import { orAbort } from '#protocol/abort.ts';
 import type { AnyEvent } from '#protocol/event.ts';
 import { joinText } from '#protocol/message.ts';
 import { toolText } from '#protocol/tool.ts';
-import { startEngine, type TestEngine } from '../support/engine.ts';
+import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { gate, restart } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
@@ -122,6 +124,25 @@ describe('the tool workers', () => {
     );
     expect(results(t)[3]).not.toContain('three');
     expect(ofType(t, 'delegate.delivered')).toHaveLength(3);
+  });
+
+  it('waits for a worker whose start is to be approved, over a stop of the server too', async () => {
+    const options: EngineOptions = {
+      config: { tool_confirmation: { per_tool: { delegate: 'prompt' } } },
+      scenario: scenario(
+        planner({ tool_calls: [background('task one'), workers('wait', { for: 'all' })] }, { text: 'all read' }),
+        worker('task one', { text: 'one is done' }),
+      ),
+    };
+    const first = await startEngine(options);
+    const turnId = await first.submit(await first.session(), 'go');
+    await first.event('tool.confirmation_requested');
+    await drain(first.engine);
+    const t = await restart(first, options);
+    const id = await until(() => [...t.engine.approvals.keys()][0]);
+    await answerConfirmation(t.engine, id, { decision: 'approve', scope: 'once', reason: null, modified_input: null });
+    expect(await t.ended(turnId)).toMatchObject({ status: 'completed', output: 'all read', llm_call_count: 2 });
+    expect(results(t)[1]).toContain('one is done');
   });
 
   it('does not wait beside a call that is refused', async () => {

@@ -9,8 +9,8 @@ import { USER_RUBRIC } from '#protocol/learned-pattern.ts';
 import type { UserScore } from '#protocol/turn.ts';
 import { shuttingDownError } from './lifecycle.ts';
 import { requireBudget } from './money/budget-limits.ts';
-import { cancelScope } from './state/concurrency.ts';
 import type { Engine } from './state/engine.ts';
+import { cancelRunning } from './turn/background-waits.ts';
 import { endOpenTurn } from './turn/end-turn.ts';
 import { resumeTopLevelTurn } from './turn/planner-turn.ts';
 
@@ -32,7 +32,7 @@ export async function cancelTurn(
 ): Promise<CancelReply> {
   const active = engine.locks.turn(turnId);
   if (active && active.session_id === sessionId) {
-    cancelScope(active.scope, new Cancelled('user_cancel', reason));
+    cancelRunning(engine, active, new Cancelled('user_cancel', reason));
     return { turn_id: active.turn_id, cancellation_initiated: true };
   }
   const session = await engine.store.sessions.record(sessionId);

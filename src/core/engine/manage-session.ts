@@ -31,7 +31,7 @@ import {
   sessionEndedError,
 } from './session/session-records.ts';
 import { auditWrites } from './state/audit-writes.ts';
-import { takeOver } from './state/concurrency.ts';
+import { takeWhenFree } from './state/concurrency.ts';
 import type {
   Delegations,
   Engine,
@@ -44,6 +44,7 @@ import type {
 } from './state/engine.ts';
 import { dropDecisions, listCallingSessions } from './state/gateway-memory.ts';
 import { noteStart, secondsSince } from './state/memory.ts';
+import { cancelRunning } from './turn/background-waits.ts';
 import { endOpenTurn } from './turn/end-turn.ts';
 import { resumeIfPaid } from './turn/planner-turn.ts';
 
@@ -251,7 +252,8 @@ export async function endSession(
   if (engine.ending.has(session.id)) throw sessionEndedError();
   engine.ending.add(session.id);
   // The lock is held to the end: no turn is admitted, resumed or ended meanwhile.
-  await takeOver(engine.locks, session.id, null, new Cancelled('user_cancel', 'session ended'));
+  const reason = new Cancelled('user_cancel', 'session ended');
+  await takeWhenFree(engine.locks, session.id, null, (turn) => cancelRunning(engine, turn, reason));
   try {
     await endOpenTurn(engine, session);
     await endOutsideDelegations(engine, session, new Cancelled('user_cancel', 'session ended'));

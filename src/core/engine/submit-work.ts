@@ -24,10 +24,11 @@ import {
 import { shuttingDownError } from './lifecycle.ts';
 import { requireBudget } from './money/budget-limits.ts';
 import { requireOpenSession, requireOpenTopLevelSession, sessionEndedError } from './session/session-records.ts';
-import { takeOver, throwIfLost } from './state/concurrency.ts';
+import { takeWhenFree, throwIfLost } from './state/concurrency.ts';
 import type { Engine, LiveSessions, Storage, TurnEngine } from './state/engine.ts';
 import { newDelegationTree } from './state/turn-run.ts';
 import { admitTurn } from './turn/admit-turn.ts';
+import { cancelRunning } from './turn/background-waits.ts';
 import { endOpenTurn } from './turn/end-turn.ts';
 import {
   checkSteering,
@@ -106,7 +107,7 @@ async function submitWithSlot(
     const checked = await prepareMessage(engine, session, submission);
     if (!owned) {
       const reason = new Cancelled('user_cancel', 'interrupted by a new message');
-      await takeOver(engine.locks, session.id, turnId, reason);
+      await takeWhenFree(engine.locks, session.id, turnId, (turn) => cancelRunning(engine, turn, reason));
       owned = true;
     }
     const submitted_by = submission.submitted_by ?? null;

@@ -9,7 +9,7 @@ import { TreeLost } from '#protocol/journal-batch.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 
 /** A turn that runs in this process. */
-interface ActiveTurn {
+export interface ActiveTurn {
   readonly session_id: SessionId;
   readonly root_session_id: SessionId;
   readonly turn_id: TurnId;
@@ -101,16 +101,6 @@ export function createSessionLocks(log: Logger): SessionLocks {
       while (held.size > 0) await Promise.all([...held].map(([id, { turn }]) => turn?.done ?? whenDecided(id)));
     },
   };
-}
-
-/** Takes the session's lock: waits for an admission in progress, then cancels the running turn. */
-export function takeOver(
-  locks: SessionLocks,
-  sessionId: SessionId,
-  turnId: TurnId | null,
-  reason: Cancelled,
-): Promise<void> {
-  return takeWhenFree(locks, sessionId, turnId, (turn) => cancelScope(turn.scope, reason));
 }
 
 /**

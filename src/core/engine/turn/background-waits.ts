@@ -1,7 +1,7 @@
 // The waits of a turn for its background workers, and their end with it (20 §9). No timer runs but for the grace of a conclusion.
-import { Cancelled } from '#protocol/abort.ts';
+import { Cancelled, cancelledBy } from '#protocol/abort.ts';
 import type { BackgroundGroup } from '../state/background-groups.ts';
-import { cancelScope, type InterruptReason } from '../state/concurrency.ts';
+import { type ActiveTurn, cancelScope, type InterruptReason } from '../state/concurrency.ts';
 import type { Delegations, Runtime } from '../state/engine.ts';
 import type { TurnBase } from '../state/turn-run.ts';
 
@@ -53,4 +53,16 @@ export async function cancelWorkers(
 /** Resolves when the workers of a turn that is interrupted have stopped too, each by itself. */
 export async function settleWorkers(engine: Delegations, run: Pick<TurnBase, 'turn'>): Promise<void> {
   await findRunningGroup(engine, run)?.whenIdle();
+}
+
+/** Cancels a running turn. One that is out of time waits for its workers to conclude: they are ended at once. */
+export function cancelRunning(
+  engine: Delegations,
+  { turn_id, scope }: Pick<ActiveTurn, 'turn_id' | 'scope'>,
+  reason: Cancelled,
+): void {
+  const isLate = scope.signal.aborted && cancelledBy(scope.signal).reason === 'timeout';
+  cancelScope(scope, reason);
+  const group = engine.background.get(turn_id);
+  if (isLate && group !== null) cancelScope(group.scope, reason);
 }

@@ -119,7 +119,11 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
   async function openRecorded(worktree: Pick<WorktreeRecord, 'session_id' | 'caller_path'>): Promise<OwnGit> {
     const { session_id, caller_path } = worktree;
     const known = opened.get(session_id);
-    if (known !== undefined) return known;
+    if (known !== undefined) {
+      const { common_dir } = known.repository;
+      if (await isFolder(common_dir)) return known;
+      throw new WorktreeError(`the repository ${common_dir} does not exist`);
+    }
     return openFolder(session_id, caller_path, await inspect(caller_path));
   }
   /** For reading: where the workspace is gone, the objects are still there. */

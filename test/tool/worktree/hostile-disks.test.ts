@@ -213,3 +213,15 @@ test('where the caller is gone, the changes are read from the repository, and a 
   await expect(repo.worktrees.merge({ ...recorded, caller_path: repo.root })).rejects.toThrow('does not exist');
   await expect(repo.worktrees.diff(recorded, 10_000)).rejects.toThrow('does not exist');
 });
+
+test('where the workspace goes while a worker is at work, the error names it, and the worktree is removed', async () => {
+  const repo = createRepository({ 'a.txt': 'a\n' });
+  const tree = await repo.create();
+  fs.writeFileSync(inTree(tree, 'a.txt'), 'a2\n');
+  fs.rmSync(repo.root, { recursive: true });
+  const gone = `the repository ${repo.root}/.git does not exist`;
+  await expect(repo.worktrees.recordResult(tree, ANY_PATH)).rejects.toThrow(gone);
+  await repo.worktrees.removeRefs(tree);
+  await repo.worktrees.removeFolder(tree);
+  expect(fs.readdirSync(repo.home)).toEqual([]);
+});

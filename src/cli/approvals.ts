@@ -5,7 +5,7 @@ import { ApiError, type ConfirmationDetail, type MetisClient } from '#client/cli
 import { type Clock, sleep, systemClock } from '#protocol/clock.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { toPrintable } from './printable-text.ts';
-import { formatAge, printMessage, type Style, splitByWidth, type TextOutput } from './terminal.ts';
+import { formatAge, formatDollars, printMessage, type Style, splitByWidth, type TextOutput } from './terminal.ts';
 
 export interface Desk {
   readonly client: MetisClient;
@@ -81,11 +81,15 @@ async function settleApproval(desk: Desk, id: string, over: AbortSignal): Promis
     if (question.decision !== null) return;
     output.write(`${formatQuestion(desk, question).join('\n')}\n`);
     while (!over.aborted) {
-      const answer = await askPerson(desk, over);
+      const answer = await askPerson(desk, over, question.kind === 'delegations');
       try {
         await client.answerConfirmation(id, answer);
         return;
       } catch (error) {
+        if (error instanceof ApiError && error.code === 'invalid_modified_input') {
+          printMessage(output, error.message);
+          continue;
+        }
         if (error instanceof ApiError && error.status < 500) throw error;
         output.write(`The answer did not reach the server; once more.\n`);
       }
@@ -96,10 +100,17 @@ async function settleApproval(desk: Desk, id: string, over: AbortSignal): Promis
   }
 }
 
-type Answer = { readonly decision: 'approve' } | { readonly decision: 'reject'; readonly reason: string | null };
+type Answer =
+  | { readonly decision: 'approve' }
+  | { readonly decision: 'modify'; readonly modified_input: Readonly<Record<string, unknown>> }
+  | { readonly decision: 'reject'; readonly reason: string | null };
 
 /** Throws when `over` is aborted while it waits. */
-async function askPerson({ input, output, clock = systemClock, interrupt }: Desk, over: AbortSignal): Promise<Answer> {
+async function askPerson(
+  { input, output, clock = systemClock, interrupt }: Desk,
+  over: AbortSignal,
+  isBill: boolean,
+): Promise<Answer> {
   const discard = () => {};
   input.on('data', discard);
   input.resume();
@@ -111,11 +122,13 @@ async function askPerson({ input, output, clock = systemClock, interrupt }: Desk
   lines.on('close', () => gone.abort());
   try {
     for (;;) {
-      const text = await lines.question('approve? yes, no, or no and why: ', {
+      const text = await lines.question(isBill ? BILL_QUESTION : 'approve? yes, no, or no and why: ', {
         signal: AbortSignal.any([over, gone.signal]),
       });
       const answer = parseAnswer(text);
       if (answer !== null) return answer;
+      const edit = isBill ? parseBillEdit(text) : null;
+      if (edit !== null) return { decision: 'modify', modified_input: edit };
     }
   } catch (error) {
     if (over.aborted) throw error;
@@ -144,12 +157,14 @@ function formatQuestion(desk: Desk, question: ConfirmationDetail): string[] {
   const left = formatAge(Date.parse(question.expires_at) - clock.now());
   const by = toPrintable(question.expires_at).slice(11, 19);
   const head = toPrintable(
-    `${who(question.session_id)} asks for approval: ${question.tool_name} (${question.side_effects})`,
+    question.kind === 'delegations'
+      ? `${who(question.session_id)} asks for approval of ${question.tool_use_ids.length} delegations before the first starts`
+      : `${who(question.session_id)} asks for approval: ${question.tool_name} (${question.side_effects})`,
   );
   return [
     '',
     ...splitByWidth(head, width).map((line) => style.bold(style.yellow(line))),
-    ...formatInput(question.input, width),
+    ...(question.kind === 'delegations' ? formatBill(question) : formatInput(question.input, width)),
     style.dim(`Without an answer it is denied in ${left}, at ${by} UTC.`),
   ];
 }
@@ -178,4 +193,49 @@ function formatField(name: string, value: unknown): string[] {
 /** Control and format characters by their code; a joiner within an emoji stays. */
 function escapeControls(text: string): string {
   return text.replace(/(?!\u200d)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (char) => `\\u{${char.codePointAt(0)!.toString(16)}}`);
+}
+
+// The bill of the delegations of one message: a table, and the answers that it takes (21 §1).
+
+interface BillLine {
+  readonly worker: string | null;
+  readonly tier: string | null;
+  readonly model: string;
+  readonly effort: string | null;
+  readonly p50_usd: string | null;
+  readonly p90_usd: string | null;
+  readonly ceiling_usd: string | null;
+}
+
+/** One line a delegation, and their sum. */
+function formatBill({ input }: Pick<ConfirmationDetail, 'input'>): string[] {
+  const rows = input.rows as readonly BillLine[];
+  const lines = rows.map((row, index) => {
+    const model = row.effort === null ? row.model : `${row.model}:${row.effort}`;
+    const cost =
+      row.p90_usd === null
+        ? `first call at most ${formatDollars(row.ceiling_usd ?? '0')}`
+        : `p50 ${formatDollars(row.p50_usd ?? '0')}, p90 ${formatDollars(row.p90_usd)}`;
+    return toPrintable(`  │ ${index + 1}  ${row.worker ?? row.tier ?? 'worker'}  ${model}  ${cost}`);
+  });
+  return [...lines, `  │ together up to ${formatDollars(String(input.compared_usd))}`];
+}
+
+const BILL_QUESTION = 'start them? yes, no, no and why, or a change (first 2, tier fast, effort low): ';
+
+/** Null for what is no list of changes. */
+export function parseBillEdit(text: string): Readonly<Record<string, unknown>> | null {
+  const words = text
+    .trim()
+    .toLowerCase()
+    .split(/[\s,]+/);
+  if (words.length < 2 || words.length % 2 === 1) return null;
+  const edit: Record<string, unknown> = {};
+  for (let at = 0; at < words.length; at += 2) {
+    const [name = '', value = ''] = words.slice(at, at + 2);
+    if (name === 'first' && /^[1-9]\d{0,3}$/.test(value)) edit.first = Number(value);
+    else if (name === 'tier' || name === 'effort') edit[name] = value;
+    else return null;
+  }
+  return edit;
 }

@@ -66,7 +66,7 @@ import type {
   TokenListReply,
   TokenSchema,
 } from '#protocol/people/person.ts';
-import type { ForecastCheckSchema } from '#protocol/what-if/forecast.ts';
+import type { ForecastCheckSchema } from '#protocol/what-if/cost-ahead.ts';
 import type { LoggedEvent } from './stream-items.ts';
 
 export type { TrustedFileInfo } from '#protocol/api/approval-bodies.ts';

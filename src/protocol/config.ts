@@ -187,6 +187,8 @@ export const ConfigSchema = z.strictObject({
       conclude_at: z.number().min(0.5).max(0.95).nullable(),
       max_background: z.int().min(1).max(32),
       grace_seconds: z.int().min(1).max(3600),
+      confirm_above_usd: UsdLimitSchema.nullable(),
+      confirm_above_workers: z.int().min(0).nullable(),
       isolation: IsolationSchema.or(z.literal('auto')),
       ...WorktreeSettingsSchema.shape,
     })
@@ -315,6 +317,8 @@ export function defaultConfig(data: string): Config {
       conclude_at: null,
       max_background: 8,
       grace_seconds: 30,
+      confirm_above_usd: null,
+      confirm_above_workers: null,
       isolation: 'shared',
       worktree_copy: [],
       worktree_links: ['node_modules', '.venv'],

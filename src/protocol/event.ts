@@ -40,6 +40,7 @@ import {
   TurnSteeredSchema,
 } from './event/turn-events.ts';
 import { EventIdSchema, TimeSchema, TurnIdSchema } from './scalars.ts';
+import { DelegatePricedSchema } from './what-if/cost-ahead.ts';
 
 export const ActorSchema = z.enum(['user', 'agent', 'system', 'tool', 'worker']);
 export type Actor = z.infer<typeof ActorSchema>;
@@ -79,6 +80,7 @@ export const CATALOG = {
   'tool.confirmation_requested': { payload: ToolConfirmationRequestedSchema, sensitivity: 'private', actor: 'system' },
   'tool.confirmation_resolved': { payload: ToolConfirmationResolvedSchema, sensitivity: 'private', actor: 'user' },
   'delegate.started': { payload: DelegateStartedSchema, sensitivity: 'pseudonymous', actor: 'system' },
+  'delegate.priced': { payload: DelegatePricedSchema, sensitivity: 'pseudonymous', actor: 'system' },
   'delegate.checked': { payload: DelegateCheckedSchema, sensitivity: 'pseudonymous', actor: 'system' },
   'delegate.completed': { payload: DelegateCompletedSchema, sensitivity: 'private', actor: 'system' },
   'delegate.delivered': { payload: DelegateDeliveredSchema, sensitivity: 'pseudonymous', actor: 'system' },

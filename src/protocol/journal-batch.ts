@@ -17,7 +17,7 @@ import type { OnReached } from './scalars.ts';
 import type { Disposition, SessionRecord } from './session.ts';
 import type { ToolCallStatus } from './tool.ts';
 import type { TurnInputRecord, TurnRecord, UserScore } from './turn.ts';
-import type { TreeCost } from './what-if/forecast.ts';
+import type { TreeCost } from './what-if/cost-ahead.ts';
 import type { SessionWorker, TrustedText } from './worker-definition.ts';
 
 /** How a turn ended: the columns written with its terminal event. */

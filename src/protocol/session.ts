@@ -18,7 +18,7 @@ import {
   WorkerOriginSchema,
 } from './scalars.ts';
 import { TurnErrorCodeSchema } from './turn.ts';
-import { ForecastSchema } from './what-if/forecast.ts';
+import { ForecastSchema } from './what-if/cost-ahead.ts';
 import type { WorkerSnapshot } from './worker-definition.ts';
 
 export const SessionStatusSchema = z.enum(['idle', 'running', 'interrupted', 'ended']);
@@ -127,6 +127,9 @@ export const SessionSchema = z.object({
   budget: BudgetViewSchema.nullable(),
   /** What the running turn is expected to cost with its workers, never below what it has cost; null without enough earlier turns. */
   forecast_usd: ForecastSchema.nullable(),
+  /** Delegations of one message above these limits are confirmed before the first starts; null = never. */
+  confirm_above_usd: UsdSchema.nullable(),
+  confirm_above_workers: CountSchema.nullable(),
   /** Of the newest turn; null where that is open or did not fail. */
   failure: SessionFailureSchema.nullable(),
   /** Of the session and its descendants, oldest first. */

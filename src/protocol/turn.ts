@@ -15,7 +15,7 @@ import {
   UlidSchema,
   UsdSchema,
 } from './scalars.ts';
-import type { Forecast } from './what-if/forecast.ts';
+import type { Forecast } from './what-if/cost-ahead.ts';
 
 export const TurnStatusSchema = z.enum(['in_flight', 'cancelling', 'interrupted', 'completed', 'cancelled', 'failed']);
 export type TurnStatus = z.infer<typeof TurnStatusSchema>;

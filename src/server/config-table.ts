@@ -61,6 +61,9 @@ export const CONFIG_MEANING: Readonly<Record<string, string>> = {
   'delegation.max_background': 'workers of one turn that may run in the background at a time',
   'delegation.grace_seconds':
     'how long background workers of a turn that a limit ends may take to answer with what they have',
+  'delegation.confirm_above_usd':
+    'delegations of one message that may cost more together are confirmed before the first starts; null = never',
+  'delegation.confirm_above_workers': 'delegations of one message that are more than this are confirmed; null = never',
   'delegation.isolation':
     'where a worker works whose call does not name it: `shared`, in the workspace; `worktree`, in a copy that is merged back; or `auto`, a copy where several of one message may write',
   'delegation.worktree_copy':

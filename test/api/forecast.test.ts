@@ -1,7 +1,7 @@
 // Forecasts of turns over HTTP: from earlier turns of one shape, noted at the start, compared with what came (21 §1).
 import { expect, test } from 'vitest';
 import { fromPusd, toPusd } from '#protocol/money.ts';
-import type { CostHistory, Forecast } from '#protocol/what-if/forecast.ts';
+import type { CostHistory, Forecast } from '#protocol/what-if/cost-ahead.ts';
 import { type BothWorld, describeOnBoth } from '../support/both-databases.ts';
 import type { FakeCall, FakeMessage } from '../support/fake-provider.ts';
 import { type RealServer, startStrictFake } from '../support/real-server.ts';

@@ -257,6 +257,8 @@ export function confirmation(of: Source, turn: TurnRecord, root: SessionId, over
     rule: null,
     key_hash: null,
     request: {
+      kind: 'tool',
+      tool_use_ids: [],
       tool_use_id: call,
       tool_name: 'write_file',
       side_effects: 'write',

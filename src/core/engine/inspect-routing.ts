@@ -8,7 +8,7 @@ import type { PolicyEvaluation, Refusal } from '#protocol/route.ts';
 import type { Effort, Tier } from '#protocol/scalars.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { NO_TOKENS } from '#protocol/usage.ts';
-import type { CostHistory } from '#protocol/what-if/forecast.ts';
+import type { CostHistory } from '#protocol/what-if/cost-ahead.ts';
 import { viewHistory } from '../policy/context/shown-history.ts';
 import { nameModel, signShape } from '../policy/learning/forecast.ts';
 import { listEfforts } from '../policy/registry/model-efforts.ts';

@@ -1,9 +1,9 @@
 // The costs of earlier work in memory, by shape: filled at the start, kept up by each end of a turn, and on several nodes read again (21 §1).
 import { type Clock, sleep } from '#protocol/clock.ts';
 import type { Pusd } from '#protocol/money.ts';
-import type { CostHistory, TreeCost, WorkShape } from '#protocol/what-if/forecast.ts';
+import type { CostHistory, TreeCost, WorkShape } from '#protocol/what-if/cost-ahead.ts';
 import { describeHistory, MAX_SAMPLES } from '../policy/learning/forecast.ts';
-import type { CostPlace, Forecasts, TreeCostReader } from '../ports/forecasts.ts';
+import type { CostPlace, Forecasts, TreeCostReader } from '../ports/learned-turns.ts';
 import type { Logger } from '../ports/logger.ts';
 
 /** Trees that are read at the start, in about 50 ms. Shapes that have none among them are read when they occur. */

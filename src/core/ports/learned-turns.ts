@@ -1,9 +1,10 @@
 // Reads of what was learned (12 §12.3). Every one is of one workspace: what happened in another is never seen.
-
 import type { Config } from '#protocol/config.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { Fingerprint, StoredPattern } from '#protocol/learned-pattern.ts';
+import type { Pusd } from '#protocol/money.ts';
 import type { Recommendation } from '#protocol/route.ts';
+import type { CostHistory, TreeCost, WorkShape } from '#protocol/what-if/cost-ahead.ts';
 
 /** A finished turn as the loop finds it. */
 export interface LearnedTurn {
@@ -54,4 +55,29 @@ export interface Recommender {
   recommend(query: RecommendationQuery): Promise<Recommendation | null>;
   /** Sessions of the workspace were deleted: what is held of it in memory is no longer true. */
   forget(workspacePath: string): void;
+}
+
+// Forecasts of costs, and the stored costs that they are made of (21 §1). The system works without them.
+
+/** Work of one shape: of one workspace, or with null of the whole server. */
+export type CostPlace = Omit<WorkShape, 'workspace_path'> & { readonly workspace_path: string | null };
+
+export interface TreeCostReader {
+  /** The newest costs of all shapes, newest first. */
+  newest(limit: number): Promise<readonly TreeCost[]>;
+  /** The newest costs of one place, newest first. */
+  ofPlace(place: CostPlace, limit: number): Promise<readonly Pusd[]>;
+  /** The shapes of work that ended since then, each once. */
+  changedSince(at: number, limit: number): Promise<readonly WorkShape[]>;
+}
+
+export interface Forecasts {
+  /** One look into memory. Null without enough earlier work, or where memory does not have it. */
+  look(work: WorkShape): CostHistory | null;
+  /** The same, from the store where memory does not have it. */
+  read(work: WorkShape): Promise<CostHistory | null>;
+  /** Work that has ended and is stored. */
+  add(cost: TreeCost): void;
+  /** Sessions were deleted: what is held in memory is read again. Never rejects. */
+  refresh(): Promise<void>;
 }

@@ -22,7 +22,7 @@ import type { Quality } from '#protocol/learned-pattern.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import type { Effort, Tier } from '#protocol/scalars.ts';
 import type { Term } from '#protocol/usage.ts';
-import type { ForecastCheck } from '#protocol/what-if/forecast.ts';
+import type { ForecastCheck } from '#protocol/what-if/cost-ahead.ts';
 
 /** Question about one workspace; its path as it is stored. */
 export interface QualityQuery {

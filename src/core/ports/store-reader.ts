@@ -16,9 +16,8 @@ import type { Session, SessionRecord, SessionStatus } from '#protocol/session.ts
 import type { ToolCallStatus } from '#protocol/tool.ts';
 import type { Turn, TurnInputRecord, TurnRecord } from '#protocol/turn.ts';
 import type { SessionWorker, TrustedFile, TrustedText } from '#protocol/worker-definition.ts';
-import type { TreeCostReader } from './forecasts.ts';
 import type { ConfirmationRow, IdempotencyRow } from './journal-writer.ts';
-import type { PatternReader } from './learned-turns.ts';
+import type { PatternReader, TreeCostReader } from './learned-turns.ts';
 
 /** A page of rows; `next` is the sort key of the last row when there are more. */
 export interface Page<T> {

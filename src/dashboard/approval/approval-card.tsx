@@ -7,6 +7,7 @@ import { useNow } from '../data/queries.ts';
 import { duration, emptyToNull, visible } from '../format/format.ts';
 import { Badge, Icon } from '../parts/labels.tsx';
 import { Arguments, DraftChange, WorkerReview } from './arguments.tsx';
+import { BillChoice, BillTable, NO_CHANGE, readBillChange } from './delegation-bill.tsx';
 
 const SCOPES = [
   { value: 'once', label: 'Only this call' },
@@ -61,7 +62,13 @@ export function ApprovalCard(props: {
       setBusy(false);
     }
   };
-  const approve = () => sendAnswer({ decision: 'approve', scope });
+  const [change, setChange] = useState(NO_CHANGE);
+  const isBill = confirmation.kind === 'delegations';
+  const approve = () => {
+    const modified_input = isBill ? readBillChange(change) : null;
+    if (modified_input !== null) return sendAnswer({ decision: 'modify', modified_input });
+    return sendAnswer({ decision: 'approve', scope });
+  };
   const reject = () => sendAnswer({ decision: 'reject', reason: emptyToNull(reason.trim()) });
   const asked = askedFor(confirmation, detail);
   const edit = () => setDraft(asked.text);
@@ -72,12 +79,13 @@ export function ApprovalCard(props: {
     else await sendAnswer({ decision: 'modify', modified_input: input });
     return undefined;
   };
+  const isEditable = confirmation.modifiable && !isBill;
   const answerByKey = (event: KeyboardEvent) => {
     const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement;
     // A key that is held down answers one question, not every one that gets the focus after it.
     if (typing || event.repeat || event.ctrlKey || event.metaKey || event.altKey || busy || draft !== null) return;
     const act = { a: approve, r: reject, e: edit }[event.key];
-    if (act === undefined || (act !== reject && detail === null) || (act === edit && !confirmation.modifiable)) return;
+    if (act === undefined || (act !== reject && detail === null) || (act === edit && !isEditable)) return;
     event.preventDefault();
     void act();
   };
@@ -106,7 +114,9 @@ export function ApprovalCard(props: {
       {confirmation.rule_description && <p class="quiet">{confirmation.rule_description}</p>}
       {draft !== null && <Editor draft={draft} onDraft={setDraft} label={EDITING[asked.format].label} />}
       {draft !== null && asked.format === 'yaml' && <DraftChange proposed={asked.text} draft={draft} />}
-      {draft === null && <Proposal confirmation={confirmation} asked={asked} detail={detail} />}
+      {isBill && <BillTable confirmation={confirmation} />}
+      {isBill && <BillChoice count={confirmation.tool_use_ids.length} change={change} onChange={setChange} />}
+      {draft === null && !isBill && <Proposal confirmation={confirmation} asked={asked} detail={detail} />}
       {error !== null && (
         <div class="field-error" role="alert">
           <p>{explain(error)}</p>
@@ -128,7 +138,7 @@ export function ApprovalCard(props: {
           >
             Approve
           </button>
-          {confirmation.modifiable && (
+          {isEditable && (
             <button
               type="button"
               class="button"
@@ -197,6 +207,8 @@ function Proposal(props: {
 function askedFor(confirmation: Confirmation, detail: ConfirmationDetail | null): Asked {
   const { payload, rule, tool_name } = confirmation;
   const of = (name: string) => String(payload?.[name] ?? '');
+  if (confirmation.kind === 'delegations')
+    return { verb: 'Start', what: `${confirmation.tool_use_ids.length} delegations`, text: '', format: 'json' };
   if (rule === 'worker.create' && typeof payload?.yaml === 'string') {
     return { verb: 'Create worker', what: of('name'), text: payload.yaml, format: 'yaml' };
   }

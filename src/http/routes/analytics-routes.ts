@@ -40,7 +40,7 @@ import { type Issue, validationError } from '#protocol/errors.ts';
 import { type Person, toPersonRef } from '#protocol/people/person.ts';
 import type { Result } from '#protocol/result.ts';
 import { WorkspacePathSchema } from '#protocol/scalars.ts';
-import { ForecastCheckSchema } from '#protocol/what-if/forecast.ts';
+import { ForecastCheckSchema } from '#protocol/what-if/cost-ahead.ts';
 import type { HttpApp } from '../http-app.ts';
 import { operation } from '../operation.ts';
 import { isHidden, toReader } from '../visibility.ts';

@@ -25,7 +25,7 @@ import { SessionSchema } from '../session.ts';
 import { plainText } from '../text/plain-text.ts';
 import { TurnSchema, UserScoreSchema } from '../turn.ts';
 import { billFields, UsageSchema } from '../usage.ts';
-import { CostHistorySchema } from '../what-if/forecast.ts';
+import { CostHistorySchema } from '../what-if/cost-ahead.ts';
 import { WorkerNameSchema } from '../worker-definition.ts';
 
 const PRINTABLE = /^[\x20-\x7e]{1,200}$/;
@@ -37,6 +37,9 @@ export const CreateSessionBody = z
     max_cost_usd: UsdLimitSchema.nullable().default(null),
     on_reached: OnReachedSchema.nullable().default(null),
     approval_mode: ApprovalModeSchema.nullable().default(null),
+    /** Delegations of one message above these limits are confirmed before the first starts; null = as configured. */
+    confirm_above_usd: UsdLimitSchema.nullable().default(null),
+    confirm_above_workers: CountSchema.nullable().default(null),
     /** The door of the adapter that opens the session. The gateway opens sessions of its own. */
     door: DoorSchema.exclude(['gateway']).default('api'),
     /** The name that the client program gives itself. */

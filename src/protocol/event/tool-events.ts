@@ -54,6 +54,10 @@ export const ToolInputInvalidSchema = z.strictObject({
 });
 
 export const ToolConfirmationRequestedSchema = z.strictObject({
+  /** One call, or all delegations of a message (21 §1). */
+  kind: z.enum(['tool', 'delegations']),
+  /** The delegations; `tool_use_id` is the first of them. */
+  tool_use_ids: z.array(ToolUseIdSchema),
   tool_use_id: ToolUseIdSchema,
   tool_name: z.string(),
   side_effects: SideEffectsSchema,

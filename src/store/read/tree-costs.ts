@@ -1,7 +1,9 @@
 // What earlier work has cost, by its shape (21 §1).
-import type { TreeCostReader } from '#core/ports/forecasts.ts';
+import { checkForecasts } from '#core/policy/learning/forecast.ts';
+import type { TreeCostReader } from '#core/ports/learned-turns.ts';
 import type { Pusd } from '#protocol/money.ts';
-import type { TreeCost, WorkShape } from '#protocol/what-if/forecast.ts';
+import type { ForecastCheck, TreeCost, WorkShape } from '#protocol/what-if/cost-ahead.ts';
+import type { Read } from '../report/slices.ts';
 import { bit } from '../schema/words.ts';
 import type { Reads } from './read-database.ts';
 
@@ -56,4 +58,12 @@ export function createTreeCostReader({ all }: Reads): TreeCostReader {
     changedSince: async (at, limit) =>
       (await all<ShapeRow>(CHANGED_SHAPES, at, limit)).map((row) => ({ ...row, is_worker: row.is_worker === 1 })),
   };
+}
+
+// `/analytics/forecast`: the newest forecasts beside what the turns then cost (21 §1).
+
+const CHECKED_TREES = 200;
+
+export async function checkNewestForecasts(read: Read): Promise<ForecastCheck> {
+  return checkForecasts((await read<TreeCostRow>(FORESEEN, CHECKED_TREES)).map(treeCost));
 }

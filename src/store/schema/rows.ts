@@ -214,6 +214,9 @@ export function confirmationRow(row: ConfirmationRowStored): ConfirmationRow {
     expires_at: row.expires_at,
   } as ConfirmationRow;
 }
+/** Requests that were stored before delegations were confirmed together. */
+const OLDER_CONFIRMATION = { kind: 'tool', tool_use_ids: [] } as const;
+
 /** The description of the rule that requires the approval, found by the tool's name or its group's. */
 function ruleDescription({ tool_name, rule, worker_definition_json }: ShownConfirmation): string | null {
   const snapshot = parsedOrNull<WorkerSnapshot>(worker_definition_json ?? null);
@@ -230,6 +233,7 @@ export type ShownConfirmation = ConfirmationRowStored &
 
 export function wireConfirmation(row: ShownConfirmation): Confirmation {
   return {
+    ...OLDER_CONFIRMATION,
     ...parseColumn<Confirmation>(row.request_json),
     session_id: row.session_id,
     turn_id: row.turn_id,

@@ -1,5 +1,6 @@
 // The subject of an approval: a call, or a file that a call hands on; and what makes two subjects identical (09 §6.1, 13 §7).
 
+import { summariseBill } from '#core/policy/delegation/delegation-bill.ts';
 import { approvalPayload, commandSummary, inputSummary, projectedModifications } from '#core/policy/tools/approval.ts';
 import type { ConfirmationRow } from '#core/ports/journal-writer.ts';
 import type { SharedFile } from '#core/ports/tool-port.ts';
@@ -9,6 +10,7 @@ import type { ToolUseBlock } from '#protocol/message.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 import { scrubValue } from '#protocol/text/scrub.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';
+import type { DelegationBill } from '#protocol/what-if/cost-ahead.ts';
 import { openSessionFiles } from '../definitions/session-files.ts';
 import type { Runtime, WorkspaceAccess } from '../state/engine.ts';
 import type { TurnPlan } from '../state/turn-run.ts';
@@ -105,6 +107,32 @@ export function describeSharing(engine: Runtime, run: TurnPlan, call: ToolUseBlo
   return { covered: SHARING, keyHash, row };
 }
 
+/** All delegations of a message, as one request. @param call the first of them */
+export function describeBill(
+  engine: Runtime,
+  run: TurnPlan,
+  call: ToolUseBlock,
+  bill: DelegationBill,
+): ConfirmationRow {
+  const { rows, p90_usd, ceiling_usd, compared_usd, tool_use_ids } = bill;
+  return createApprovalRow(engine, run, call, {
+    keyHash: null,
+    input: { rows, p90_usd, ceiling_usd, compared_usd },
+    request: {
+      kind: 'delegations',
+      tool_use_ids,
+      side_effects: 'execute',
+      input_summary: summariseBill(bill),
+      projected_modifications: null,
+      command_summary: null,
+      rule: null,
+      payload: { rows, p90_usd, ceiling_usd, compared_usd },
+      modifiable: true,
+      allowed_scopes: ['once'],
+    },
+  });
+}
+
 type RequestFields = Pick<
   ToolConfirmationRequested,
   | 'side_effects'
@@ -115,14 +143,15 @@ type RequestFields = Pick<
   | 'payload'
   | 'modifiable'
   | 'allowed_scopes'
->;
+> &
+  Partial<Pick<ToolConfirmationRequested, 'kind' | 'tool_use_ids'>>;
 
 function createApprovalRow(
   engine: Runtime,
   run: TurnPlan,
   call: ToolUseBlock,
   about: {
-    readonly keyHash: string;
+    readonly keyHash: string | null;
     readonly input: Readonly<Record<string, unknown>>;
     readonly request: RequestFields;
   },
@@ -141,6 +170,8 @@ function createApprovalRow(
     rule: about.request.rule,
     key_hash: about.keyHash,
     request: {
+      kind: 'tool',
+      tool_use_ids: [],
       tool_use_id: call.id,
       tool_name: call.name,
       ...scrubValue(about.request, engine.secrets),

@@ -9,6 +9,7 @@ import type { EventId, SessionId } from '#protocol/ids.ts';
 import type { ToolUseBlock } from '#protocol/message.ts';
 import { NAMELESS_ADMIN, type Person } from '#protocol/people/person.ts';
 import type { ToolDefinition, ToolErrorClass } from '#protocol/tool.ts';
+import { type BillAnswer, BillEditSchema, DelegationBillSchema } from '#protocol/what-if/cost-ahead.ts';
 import { auditWrites } from '../state/audit-writes.ts';
 import type { ApprovalEngine, Approvals, Runtime, Storage, WorkspaceAccess } from '../state/engine.ts';
 import { claim, type OpenApproval } from '../state/memory.ts';
@@ -45,6 +46,37 @@ function draftResolved(
       resolved_by: by,
     },
   });
+}
+
+/** The answer to a bill; null for one that was closed with its turn, and is requested again when that resumes. */
+export function toBillAnswer({
+  decision,
+  reason,
+  modified_input,
+}: Pick<Answer, 'decision' | 'reason' | 'modified_input'>): BillAnswer | null {
+  if (decision === 'cancelled') return null;
+  return { decision, reason, modified_input: modified_input && BillEditSchema.parse(modified_input) };
+}
+
+/** The bill with the answer to it, in the transaction of the answer: after a restart it is what was decided (21 §1). */
+function draftPriced(
+  row: ConfirmationRow,
+  parent: number,
+  given: Pick<Answer, 'decision' | 'reason' | 'modified_input'>,
+): EventDraft[] {
+  const { kind, tool_use_ids, payload } = row.request;
+  const answer = kind === 'delegations' ? toBillAnswer(given) : null;
+  if (answer === null) return [];
+  const bill = DelegationBillSchema.parse({ ...payload, tool_use_ids });
+  return [
+    draft({
+      type: 'delegate.priced',
+      session_id: row.session_id,
+      turn_id: row.turn_id,
+      parent,
+      payload: { ...bill, answer },
+    }),
+  ];
 }
 
 type Input = Readonly<Record<string, unknown>>;
@@ -124,12 +156,12 @@ async function approveSubject(
     case 'approve_all':
     case 'deny_strict': {
       const yes = decision === 'approve_all';
-      await answerByPolicy(engine, run, subject.row(), yes ? 'approve' : 'reject');
+      await answerByPolicy(engine, run, subject.row(), { decision: yes ? 'approve' : 'reject', reason: null });
       if (yes) return ALLOWED;
       return denyCall('user_denied', `Strict mode: tool '${subject.covered.name}' not pre-approved`);
     }
     case 'ask':
-      return requestApproval(engine, run, subject.row(), recheck);
+      return toApproval(engine, await requestAnswer(engine, run, subject.row(), recheck));
   }
 }
 
@@ -138,11 +170,11 @@ function denyCall(error_class: ToolErrorClass, text: string): Approval {
 }
 
 /** `approve_all` and `strict` decide at once, and leave the same records as an answer (09 §6.3). */
-async function answerByPolicy(
+export async function answerByPolicy(
   engine: Runtime & Storage,
   run: TurnProgress,
   row: ConfirmationRow,
-  decision: 'approve' | 'reject',
+  { decision, reason }: { readonly decision: 'approve' | 'reject'; readonly reason: string | null },
 ) {
   await engine.journal.commit({
     writes: [
@@ -152,29 +184,34 @@ async function answerByPolicy(
         id: row.id,
         decision,
         scope: 'once',
-        reason: null,
+        reason,
         modified: null,
         resolved_by: 'policy',
         at: engine.clock.now(),
       },
     ],
-    emit: [draftRequested(run, row), draftResolved(row, 0, { decision, scope: 'once' }, 'policy')],
+    emit: [
+      draftRequested(run, row),
+      draftResolved(row, 0, { decision, scope: 'once' }, 'policy'),
+      ...draftPriced(row, 1, { decision, reason, modified_input: null }),
+    ],
   });
 }
 
-async function requestApproval(
+/** Stores the request and waits for its answer; the clocks of the worker and of those above it pause meanwhile. */
+export async function requestAnswer(
   engine: Runtime & Storage & Approvals,
   run: TurnPlan & TurnProgress,
   row: ConfirmationRow,
   recheck: Recheck,
-): Promise<Approval> {
+): Promise<Answer> {
   for (const clock of run.clocks) clock.pause();
   try {
     const events = await engine.journal.commit({
       writes: [{ kind: 'confirmation.insert', confirmation: row }],
       emit: [draftRequested(run, row)],
     });
-    return toApproval(engine, await awaitAnswer(engine, run, row, { requestEvent: events[0]!.id, recheck }));
+    return await awaitAnswer(engine, run, row, { requestEvent: events[0]!.id, recheck });
   } finally {
     for (const clock of run.clocks) clock.resume();
   }
@@ -302,7 +339,7 @@ export async function storeAnswer(
         at: engine.clock.now(),
       },
     ],
-    emit: [withAnsweredBy(draftResolved(row, parent, answer, by), actor)],
+    emit: [withAnsweredBy(draftResolved(row, parent, answer, by), actor), ...draftPriced(row, 0, answer)],
   });
 }
 

@@ -1,6 +1,6 @@
 // Closes a delegation: its worker's session ends, its record gets the outcome, one `delegate.*` event is published (04 §5.4).
 import { type DelegateOutcome, reportTreeChanges, summariseChanges } from '#core/policy/delegation/worker-outcome.ts';
-import { nameModel } from '#core/policy/learning/forecast.ts';
+import { buildTreeCost } from '#core/policy/learning/forecast.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
 import type { WorkerUsage } from '#core/ports/store-reader.ts';
 import type { Cancelled } from '#protocol/abort.ts';
@@ -10,7 +10,6 @@ import { type CheckReport, NO_CHANGES, type WorkerChanges } from '#protocol/file
 import type { ToolUseId, TurnId } from '#protocol/ids.ts';
 import { fromPusd } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
-import type { TreeCost } from '#protocol/what-if/forecast.ts';
 import { forgetLimit } from '../money/budget-limits.ts';
 import {
   type DelegationEngine,
@@ -122,12 +121,12 @@ async function readWorkerCost(
   { store }: Pick<Storage, 'store'>,
   { id, workspace_path }: SessionRecord,
   ended_at: number,
-): Promise<TreeCost | null> {
+): Promise<ReturnType<typeof buildTreeCost> | null> {
   const { shape_sig = null, chosen_model = null, chosen_effort = null } = (await store.turns.first(id)) ?? {};
   if (shape_sig === null || chosen_model === null) return null;
   const cost_pusd = await store.spend.sumSubtree(id);
-  const model = nameModel(chosen_model, chosen_effort);
-  return { id, workspace_path, is_worker: true, shape_sig, model, cost_pusd, forecast: null, ended_at };
+  const place = { id, workspace_path, is_worker: true, shape_sig, chosen_model, chosen_effort };
+  return buildTreeCost({ ...place, cost_pusd, forecast: null, ended_at });
 }
 
 async function readChanges(

@@ -116,7 +116,7 @@ export async function spawnWorker(
   return ran.finally(() => (spawned.opening === null ? undefined : discardTree(engine, placed.worktree)));
 }
 
-function describeTierReason({ worker }: DelegateRequest): string {
+export function describeTierReason({ worker }: DelegateRequest): string {
   if (worker === null) return 'delegate() tier resolution';
   if (worker.definition.model === null) return 'worker definition tier';
   return 'worker definition model';

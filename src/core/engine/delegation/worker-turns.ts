@@ -105,7 +105,7 @@ function endWithout(end: WorkerEnd) {
 }
 
 /** The text of the worker's first message. A worker that continues has its task there: its prompt is that of the earlier one. */
-function getFirstText(
+export function getFirstText(
   request: DelegateRequest,
   { continues_session_id }: Pick<SessionRecord, 'continues_session_id'>,
 ): string {

@@ -1,7 +1,7 @@
 // Builds the end of a turn: its row and its one terminal event. Every end of every turn is built here.
 
 import { DAY_MS } from '#core/policy/analytics/rollup.ts';
-import { nameModel } from '#core/policy/learning/forecast.ts';
+import { buildTreeCost } from '#core/policy/learning/forecast.ts';
 import type { TurnOutcome, Write } from '#core/ports/journal-writer.ts';
 import type { Cancelled } from '#protocol/abort.ts';
 import type { LlmCallCompleted } from '#protocol/event/turn-events.ts';
@@ -11,7 +11,6 @@ import { fromPusd, sumPusd } from '#protocol/money.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnErrorCode, TurnStopReason } from '#protocol/turn.ts';
-import type { TreeCost } from '#protocol/what-if/forecast.ts';
 import { closeOpenApprovals } from '../approval/approve-call.ts';
 import { type Delegations, type Runtime, type Storage, safeText } from '../state/engine.ts';
 import type { TurnBase, TurnCounts, TurnPlan, TurnProgress } from '../state/turn-run.ts';
@@ -147,26 +146,27 @@ interface TurnEnding {
   readonly writes: readonly Write[];
   readonly event: EventDraft;
   /** What the turn cost with its workers, for the forecasts of later ones; null for a turn that teaches nothing. */
-  readonly cost: TreeCost | null;
+  readonly cost: ReturnType<typeof buildTreeCost> | null;
 }
 
 /** Of a completed top-level turn; its workers have ended before it (21 §1). */
 function describeTreeCost(
   { session, turn, tally, tree }: TurnBase,
   { status, ended_at }: TurnOutcome,
-): TreeCost | null {
+): ReturnType<typeof buildTreeCost> | null {
   const { shape_sig, chosen_model, chosen_effort, forecast } = turn;
   if (status !== 'completed' || session.is_worker || shape_sig === null || chosen_model === null) return null;
-  return {
+  return buildTreeCost({
     id: turn.id,
     workspace_path: session.workspace_path,
     is_worker: false,
     shape_sig,
-    model: nameModel(chosen_model, chosen_effort),
+    chosen_model,
+    chosen_effort,
     cost_pusd: sumPusd([tally.cost_pusd, tree.workers_pusd]),
     forecast,
     ended_at,
-  };
+  });
 }
 
 function terminalEvent(

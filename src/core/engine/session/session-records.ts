@@ -24,6 +24,9 @@ export interface SessionInput {
   readonly max_cost_usd: string | null;
   readonly on_reached: OnReached | null;
   readonly approval_mode: ApprovalMode | null;
+  /** Limits above which the delegations of one message are confirmed; null = as configured. */
+  readonly confirm_above_usd?: string | null;
+  readonly confirm_above_workers?: number | null;
   /** The named worker that the session is. */
   readonly worker?: string | null;
   /** Names of the workers that its planner may call; null = as configured. */
@@ -76,6 +79,8 @@ export async function buildSession(engine: SessionEngine, input: SessionInput): 
     share: input.share ?? config.server.default_share,
     max_cost_pusd: toPusdOrNull(input.max_cost_usd ?? config.budgets.session_default_usd),
     on_reached: input.on_reached ?? config.budgets.on_reached,
+    confirm_above_pusd: toPusdOrNull(input.confirm_above_usd ?? config.delegation.confirm_above_usd),
+    confirm_above_workers: input.confirm_above_workers ?? config.delegation.confirm_above_workers,
   };
 }
 
@@ -84,7 +89,7 @@ export async function buildSession(engine: SessionEngine, input: SessionInput): 
  * @param version of the routing policies in force
  */
 export function buildBlankRoot(engine: Runtime, workspace: string, version: string | null): SessionRecord {
-  const { budgets, tool_confirmation } = engine.config;
+  const { budgets, delegation, tool_confirmation } = engine.config;
   const id = engine.ids.session();
   const now = engine.clock.now();
   return {
@@ -125,8 +130,8 @@ export function buildBlankRoot(engine: Runtime, workspace: string, version: stri
     share: 'read',
     max_cost_pusd: toPusdOrNull(budgets.session_default_usd),
     on_reached: budgets.on_reached,
-    confirm_above_pusd: null,
-    confirm_above_workers: null,
+    confirm_above_pusd: toPusdOrNull(delegation.confirm_above_usd),
+    confirm_above_workers: delegation.confirm_above_workers,
     created_at: now,
     updated_at: now,
   };

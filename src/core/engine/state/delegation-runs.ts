@@ -1,14 +1,18 @@
 // Delegations without a turn, requested over the API: their caller, and the ones that run in this process (19 §3.1).
+
+import type { DelegationTerms } from '#core/policy/delegation/delegation-bill.ts';
 import type { PlannerView } from '#core/policy/delegation/worker-outcome.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
 import type { WorkerControl, WorkerSpawner } from '#core/ports/tool-port.ts';
 import type { Cancelled } from '#protocol/abort.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
+import type { Issue } from '#protocol/errors.ts';
 import type { SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
 import type { StoredMessage, ToolUseBlock } from '#protocol/message.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
+import type { BillRow } from '#protocol/what-if/cost-ahead.ts';
 import { cancelScope, createSlots, type Slots } from './concurrency.ts';
 import type { TurnRun } from './turn-run.ts';
 
@@ -120,6 +124,10 @@ export interface Workers {
   control(run: TurnRun, call: ToolUseBlock): WorkerControl;
   /** The result of a closed delegation, as the planner's model reads it. */
   describeResult(delegation: DelegationRecord): Promise<Pick<PlannerView, 'texts' | 'notes'>>;
+  /** What a delegation will cost; null for a call that opens no worker: an invalid one, or a message to a running worker. Nothing is stored. */
+  price(run: TurnRun, call: ToolUseBlock, entry: Entry): Promise<BillRow | null>;
+  /** Why these terms cannot be had for the delegations of a bill. */
+  checkTerms(run: TurnRun, rows: readonly BillRow[], terms: DelegationTerms): Promise<readonly Issue[]>;
   /** Resumes the interrupted delegations of a tree that no turn will resume. */
   resumeOutside(root: SessionId, only?: ToolUseId): Promise<void>;
 }

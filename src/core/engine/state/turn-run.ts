@@ -1,6 +1,7 @@
 // The state of one running turn: the part fixed at its admission, its progress, its counts. Dropped when the turn ends.
 
 import type { Window } from '#core/policy/context/window.ts';
+import type { DelegationTerms } from '#core/policy/delegation/delegation-bill.ts';
 import type { LimitReached } from '#core/policy/turn-machine.ts';
 import type { ProviderAdapter } from '#core/ports/provider.ts';
 import type { ToolSet } from '#core/ports/tool-port.ts';
@@ -200,6 +201,8 @@ export interface TurnProgress {
   budget_warned: boolean;
   /** The refusal that ended the turn. */
   refusal: BudgetRefusal | null;
+  /** The models that the approval of a bill requires, by delegation. */
+  readonly terms: Map<ToolUseId, DelegationTerms>;
 }
 
 /** Tokens, calls and money that the turn has used so far. */

@@ -239,7 +239,7 @@ function isConcluded(run: Pick<TurnPlan, 'conclusion' | 'called'>, call: ToolUse
 }
 
 /** A call that must not start any more: stays open when the turn resumes after a restart, is cancelled otherwise. */
-async function refuseStopped(
+export async function refuseStopped(
   engine: Runtime & Storage & Budgets,
   run: TurnPlan & TurnProgress,
   call: ToolUseBlock,

@@ -218,6 +218,7 @@ export async function admitTurn(engine: AdmissionEngine, request: AdmissionReque
       conclusion_message: null,
       budget_warned: false,
       refusal: null,
+      terms: new Map(),
     },
   };
 }

@@ -204,6 +204,7 @@ export async function rebuildRun(
     // The first result behind a warning repeats it.
     budget_warned: notice?.type === 'budget.warning',
     refusal: null,
+    terms: new Map(),
   };
   return { run, served: model && adapter ? { model, adapter } : null, known: await readStoredResults(engine, turn.id) };
 }

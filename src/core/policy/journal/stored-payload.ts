@@ -68,6 +68,7 @@ const USUAL: { readonly [T in EventType]?: Partial<PayloadOf<T>> } = {
   'llm.call_started': { call_index: 1, purpose: 'turn' },
   'llm.call_completed': { stop_reason: 'end_turn', purpose: 'turn' },
   'turn.completed': { stop_reason: 'end_turn' },
+  'tool.confirmation_requested': { kind: 'tool' },
   'eval.completed': { subject_kind: 'turn', rubric_id: 'turn-heuristic-v1', rubric_version: '1.2.0' },
 };
 /** The same for a turn without negative flags. */

@@ -4,7 +4,7 @@ import type { Fingerprint } from '#protocol/learned-pattern.ts';
 import { fromPusd, type Pusd, toPusd } from '#protocol/money.ts';
 import type { Effort } from '#protocol/scalars.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
-import type { CostHistory, Forecast, ForecastCheck, TreeCost } from '#protocol/what-if/forecast.ts';
+import type { CostHistory, Forecast, ForecastCheck, TreeCost } from '#protocol/what-if/cost-ahead.ts';
 
 /** The newest costs of a shape that count. */
 export const MAX_SAMPLES = 500;
@@ -61,4 +61,13 @@ export function checkForecasts(trees: readonly Pick<TreeCost, 'cost_pusd' | 'for
     foreseen.filter(({ cost_pusd, forecast }) => cost_pusd <= toPusd(forecast[bound])).length;
   if (n === 0) return { n, within_p50: null, within_p90: null };
   return { n, within_p50: countWithin('p50_usd') / n, within_p90: countWithin('p90_usd') / n };
+}
+
+/** The stored cost of work that has ended, on the model that it was routed to. */
+export function buildTreeCost({
+  chosen_model,
+  chosen_effort,
+  ...cost
+}: Omit<TreeCost, 'model'> & { readonly chosen_model: string; readonly chosen_effort: Effort | null }): TreeCost {
+  return { ...cost, model: nameModel(chosen_model, chosen_effort) };
 }

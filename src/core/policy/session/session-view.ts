@@ -124,6 +124,8 @@ export function sessionView(record: SessionRecord, facts: SessionFacts): Session
     on_reached: record.on_reached,
     budget: limit === null ? null : viewBudget(limit, own.cost_pusd, workers.cost_pusd),
     forecast_usd: facts.forecast,
+    confirm_above_usd: fromPusdOrNull(record.confirm_above_pusd),
+    confirm_above_workers: record.confirm_above_workers,
     failure: facts.failure,
     waiting_on: facts.waiting_on,
   };

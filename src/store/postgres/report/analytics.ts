@@ -1,8 +1,8 @@
 // The reports of `/analytics/*` on separate connections, each report from one snapshot (16 §9).
 import type { Analytics } from '#core/ports/report-reader.ts';
+import { checkNewestForecasts } from '#store/read/tree-costs.ts';
 import { isSliced, slicedCost, stampedCost } from '#store/report/cost-report.ts';
 import { quality, reliability, routing } from '#store/report/event-reports.ts';
-import { checkNewestForecasts } from '#store/report/forecast-report.ts';
 import { listLedgerDays } from '#store/report/ledger-days.ts';
 import { savings } from '#store/report/savings-report.ts';
 import type { Read } from '#store/report/slices.ts';

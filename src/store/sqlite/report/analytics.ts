@@ -1,9 +1,9 @@
 // The reports of `/analytics/*` over one read-only connection (07 §9.4).
 import type Database from 'better-sqlite3';
 import type { Analytics } from '#core/ports/report-reader.ts';
+import { checkNewestForecasts } from '#store/read/tree-costs.ts';
 import { isSliced, slicedCost, stampedCost } from '#store/report/cost-report.ts';
 import { quality, reliability, routing } from '#store/report/event-reports.ts';
-import { checkNewestForecasts } from '#store/report/forecast-report.ts';
 import { listLedgerDays } from '#store/report/ledger-days.ts';
 import { savings } from '#store/report/savings-report.ts';
 import { listVerified } from '#store/report/verified-report.ts';

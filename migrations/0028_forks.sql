@@ -12,7 +12,7 @@ CREATE TABLE `fork_messages` (
 	`provider_raw_json` text,
 	PRIMARY KEY(`fork_session_id`, `position`),
 	FOREIGN KEY (`fork_session_id`) REFERENCES `sessions`(`id`) ON UPDATE no action ON DELETE no action
-);
+) STRICT;
 --> statement-breakpoint
 CREATE TABLE `case_calls` (
 	`request_id` text PRIMARY KEY NOT NULL,
@@ -20,7 +20,7 @@ CREATE TABLE `case_calls` (
 	`root_session_id` text NOT NULL,
 	`call_json` text NOT NULL,
 	FOREIGN KEY (`session_id`) REFERENCES `sessions`(`id`) ON UPDATE no action ON DELETE no action
-);
+) STRICT;
 --> statement-breakpoint
 CREATE INDEX `case_calls_root` ON `case_calls` (`root_session_id`,`request_id`);--> statement-breakpoint
 CREATE INDEX `case_calls_session` ON `case_calls` (`session_id`);--> statement-breakpoint
@@ -28,7 +28,7 @@ CREATE TABLE `case_starts` (
 	`session_id` text PRIMARY KEY NOT NULL,
 	`start_json` text NOT NULL,
 	FOREIGN KEY (`session_id`) REFERENCES `sessions`(`id`) ON UPDATE no action ON DELETE no action
-);
+) STRICT;
 --> statement-breakpoint
 CREATE TABLE `fork_checkpoints` (
 	`fork_session_id` text NOT NULL,
@@ -45,7 +45,7 @@ CREATE TABLE `fork_checkpoints` (
 	`created_at` integer NOT NULL,
 	PRIMARY KEY(`fork_session_id`, `position`),
 	FOREIGN KEY (`fork_session_id`) REFERENCES `sessions`(`id`) ON UPDATE no action ON DELETE no action
-);
+) STRICT;
 --> statement-breakpoint
 ALTER TABLE `sessions` ADD `forked_from_session_id` text;--> statement-breakpoint
 ALTER TABLE `sessions` ADD `forked_from_message_id` text;--> statement-breakpoint

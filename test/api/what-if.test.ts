@@ -28,8 +28,8 @@ async function serve(): Promise<TestServer> {
   });
   fs.mkdirSync(path.join(server.workspace, '.metis'), { recursive: true });
   fs.writeFileSync(path.join(server.workspace, '.metis/routing.yaml'), RULES);
-  await server.run(await server.session(), 'Count the files, please.');
-  await server.run(await server.session(), 'Say hello.');
+  await server.run(await server.session({ initial_active_model: null }), 'Count the files, please.');
+  await server.run(await server.session({ initial_active_model: null }), 'Say hello.');
   return server;
 }
 

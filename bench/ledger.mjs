@@ -21,7 +21,8 @@ export function fillLedger(data, { calls, trees }) {
     db.prepare(
       `WITH RECURSIVE s(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM s WHERE i < ${trees * 5 - 1}),
         n AS (SELECT i, i / 5 AS tree, i % 5 > 0 AS worker, printf('sess_%026d', i / 5 * 5) AS root FROM s)
-      INSERT INTO ledger_sessions
+      INSERT INTO ledger_sessions (session_key, session_id, root_session_id, parent_key, is_worker, workspace_hash,
+      delegation_tier, worker_name, delegated_by_model, door, caller)
       SELECT i + 1, printf('sess_%026d', i), root, root, worker, printf('%064d', tree % 20), iif(worker, 'fast', ''), '',
         iif(worker, 'messages:planner', ''), 'api', ''
       FROM n`,
@@ -40,6 +41,34 @@ export function fillLedger(data, { calls, trees }) {
       FROM c`,
     ).run();
     rebuildRollups(db);
+    db.pragma('wal_checkpoint(TRUNCATE)');
+  } finally {
+    db.close();
+  }
+}
+
+/**
+ * Stores the routing decisions of the newest trees of `fillLedger`, one a turn, with their facts.
+ * @param since trees from this one on
+ */
+export function fillDecisions(data, { trees, since }) {
+  const db = new Database(path.join(data, 'metis.db'));
+  try {
+    const type = db.prepare("SELECT number FROM event_types WHERE type = 'route.decided'").pluck().get();
+    const chain = (model) =>
+      JSON.stringify([
+        { verdict: 'not_applicable', reason: 'no @model in message' },
+        { verdict: 'chose', candidate_model: model, reason: 'session sticky model (/model)' },
+      ]);
+    const payload = (model) =>
+      `'{"winner_index":1,"elapsed_ms":0.1,"chain":${chain(model)},"facts":{"estimated_input_tokens":1200}}'`;
+    db.pragma('synchronous = OFF');
+    db.exec(`INSERT INTO event_sessions SELECT session_key + 1000000, session_id FROM ledger_sessions
+      WHERE session_key > ${since * 5} AND session_key <= ${trees * 5}`);
+    db.exec(`INSERT INTO event_rows (id, timestamp_ms, session_key, turn_id, type, actor, sensitivity, payload_json)
+      SELECT printf('%026d', session_key), MIN(ts_ms), session_key + 1000000, turn_id, ${type}, 2, 1,
+        CASE model WHEN 'messages:planner' THEN ${payload('messages:planner')} ELSE ${payload('messages:worker')} END
+      FROM ledger_calls WHERE session_key > ${since * 5} AND session_key <= ${trees * 5} GROUP BY session_key, turn_id`);
     db.pragma('wal_checkpoint(TRUNCATE)');
   } finally {
     db.close();

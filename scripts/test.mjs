@@ -36,11 +36,11 @@ const SUITES = {
   reports: {
     tests: [
       'test/analytics/benchmark.test.ts',
+      'test/analytics/what-if-speed.test.ts',
       'test/engine/learning-budget.test.ts',
       'test/store/sqlite/emit-budget.test.ts',
     ],
     env: { METIS_BENCH: '1' },
-    isBuilt: false,
   },
   room: {
     tests: ['--no-file-parallelism', 'test/cluster/room.test.ts', 'test/cluster/statements.test.ts'],

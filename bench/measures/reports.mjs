@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { createClient, marker, timed } from '../client.mjs';
-import { fillLedger } from '../ledger.mjs';
+import { fillDecisions, fillLedger } from '../ledger.mjs';
 import { startServer } from '../processes.mjs';
 import { median, percentile } from '../stats.mjs';
 import { figures, streamed } from './chunk-latency.mjs';
@@ -29,6 +29,8 @@ const LEDGER_OVERVIEW = [
   LEDGER_PAGE,
   `SELECT model, delegated_by_model, ${SUMS} FROM llm_calls WHERE is_worker = 1 GROUP BY 1, 2`,
 ];
+const DAY_MS = 86_400_000;
+const OTHER_BILL_MS = 2000;
 const SAY = marker({ chunks: 400, rate: 200 });
 
 export async function measure(bench) {
@@ -37,6 +39,8 @@ export async function measure(bench) {
   await (await startServer(data, bench.provider)).stop();
   bench.note(`storing ${size.calls} calls of ${size.trees} trees`);
   fillLedger(data, size);
+  // The newest tenth is what the other bill is asked about.
+  fillDecisions(data, { trees: size.trees, since: size.trees * 0.9 });
   const megabytes = fs.statSync(path.join(data, 'metis.db')).size / 1e6;
   const server = await startServer(data, bench.provider);
   const client = createClient(server.url);
@@ -55,13 +59,28 @@ export async function measure(bench) {
     });
     const streams = await bench.rounds({
       relay: async () => figures(await streamed(bench, client, SAY)).p99,
-      metis: () => underReports(client, async () => figures(await streamed(bench, client, SAY)).p99),
+      metis: () => underWork(askOverview(client), async () => figures(await streamed(bench, client, SAY)).p99),
+    });
+    const other = await bench.rounds({
+      relay: () => OTHER_BILL_MS,
+      metis: () => timed(() => askOtherBill(client)),
+    });
+    const otherStreams = await bench.rounds({
+      relay: async () => figures(await streamed(bench, client, SAY)).p99,
+      metis: () =>
+        underWork(
+          () => askOtherBill(client),
+          async () => figures(await streamed(bench, client, SAY)).p99,
+        ),
     });
     const trees = size.trees.toLocaleString('en');
+    const repriced = (size.calls / 10).toLocaleString('en');
     return [
       { row: `p99 of 100 most expensive of ${trees} trees, beside the ledger`, unit: 'ms', better: 'lower', ...page },
       { row: 'overview, four reports at once, beside the ledger', unit: 'ms', better: 'lower', ...overview },
       { row: 'chunk p99 under reports, beside without', unit: 'ms', better: 'lower', ...streams },
+      { row: `${repriced} calls under other models, beside 2 s`, unit: 'ms', better: 'lower', ...other },
+      { row: 'chunk p99 under that, beside without', unit: 'ms', better: 'lower', ...otherStreams },
       { row: 'database, beside 600 MB', unit: 'MB', better: 'lower', metis: [megabytes], relay: [600] },
     ];
   } finally {
@@ -81,12 +100,24 @@ async function repeated(read) {
   return percentile(await times(READS, read), 99);
 }
 
-/** Asks what the overview asks, again and again, as long as `work` takes. */
-async function underReports(client, work) {
+const askOverview = (client) => () => Promise.all(OVERVIEW.map((query) => client.get(query)));
+
+/** The newest tenth of the calls, every worker on the planner's model. */
+function askOtherBill(client) {
+  const from = new Date(Date.now() - 9 * DAY_MS).toISOString();
+  return client.post('/analytics/what-if', {
+    from,
+    models: { 'messages:worker': 'messages:planner' },
+    group_by: 'day',
+  });
+}
+
+/** Asks again and again, as long as `work` takes. */
+async function underWork(ask, work) {
   let working = true;
   const done = work().finally(() => {
     working = false;
   });
-  while (working) await Promise.all(OVERVIEW.map((query) => client.get(query)));
+  while (working) await ask();
   return done;
 }

@@ -20,7 +20,8 @@ function fill({ db: { db } }: SqliteWorld, trees: number): void {
   db.prepare(
     `WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < ${trees * 5 - 1}),
       s AS (SELECT i, i / 5 AS tree, i % 5 > 0 AS worker, printf('sess_%09d', i / 5 * 5) AS root FROM n)
-    INSERT INTO ledger_sessions
+    INSERT INTO ledger_sessions (session_key, session_id, root_session_id, parent_key, is_worker, workspace_hash,
+      delegation_tier, worker_name, delegated_by_model, door, caller)
     SELECT i + 1, printf('sess_%09d', i), root, root, worker, 'w' || (tree % 20), iif(worker, 'fast', ''), '',
       iif(worker, '${OPUS}', ''), 'api', ''
     FROM s`,
@@ -43,7 +44,8 @@ function fill({ db: { db } }: SqliteWorld, trees: number): void {
 async function fillPostgres(world: World, trees: number): Promise<void> {
   const perTree = CALLS / trees;
   await world.execute(`
-    INSERT INTO ledger_sessions
+    INSERT INTO ledger_sessions (session_key, session_id, root_session_id, parent_key, is_worker, workspace_hash,
+      delegation_tier, worker_name, delegated_by_model, door, caller)
     SELECT i + 1, 'sess_' || lpad(CAST(i AS text), 9, '0'), root, root, least(i % 5, 1), 'w' || (i / 5 % 20),
       CASE WHEN i % 5 > 0 THEN 'fast' ELSE '' END, '', CASE WHEN i % 5 > 0 THEN '${OPUS}' ELSE '' END, 'api', ''
     FROM (SELECT i, 'sess_' || lpad(CAST(i / 5 * 5 AS text), 9, '0') AS root

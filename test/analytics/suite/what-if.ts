@@ -1,8 +1,5 @@
 // `POST /analytics/what-if` over decisions as the chain makes them and calls as the journal stores them (21 §2).
-import fs from 'node:fs';
-import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { createModelRegistry, parseRegistry } from '#core/policy/registry/model-registry.ts';
 import { decideRoute } from '#core/policy/routing/chain.ts';
 import { mergePolicies, parsePolicyFile, policyKind, readPolicy } from '#core/policy/routing/policy-file.ts';
 import { noteFacts } from '#core/policy/routing/route-facts.ts';
@@ -16,12 +13,13 @@ import type { SessionRecord } from '#protocol/session.ts';
 import { NO_TOKENS, type TokenUsage } from '#protocol/usage.ts';
 import { priceTableA } from '../../support/prices.ts';
 import { turn } from '../../unit/routing/world.ts';
+import { engineRegistry } from '../registry.ts';
 import { completed, HAIKU, NOW, OPUS, type OpenWorld, SONNET, type World } from '../world.ts';
 
 const A = priceTableA();
 const EARLIER = NOW - 3_600_000;
 const GPT = 'openai:gpt-5';
-const REGISTRY = registry();
+const REGISTRY = engineRegistry();
 const TOKENS = {
   input_tokens: 1000,
   cached_input_tokens: 20_000,
@@ -29,13 +27,6 @@ const TOKENS = {
   cache_creation_1h_input_tokens: 1000,
   output_tokens: 700,
 } as const;
-
-function registry() {
-  const file = path.resolve(import.meta.dirname, '../../support/registry.yaml');
-  const parsed = parseRegistry(fs.readFileSync(file, 'utf8'), file);
-  if (!parsed.ok) throw new Error(parsed.error.join('\n'));
-  return createModelRegistry(parsed.value, new Set(['scripted']));
-}
 
 function policies(text: string) {
   const yaml = readPolicy(text);

@@ -11,6 +11,7 @@ import {
   MessageIdSchema,
   OnReachedSchema,
   SessionIdSchema,
+  Sha256Schema,
   TimeSchema,
   ToolUseIdSchema,
   TurnIdSchema,
@@ -65,6 +66,19 @@ export type SessionFailure = z.infer<typeof SessionFailureSchema>;
 export const ForkPointSchema = z.strictObject({ session_id: SessionIdSchema, message_id: MessageIdSchema });
 export type ForkPoint = z.infer<typeof ForkPointSchema>;
 
+/** The run of an experiment that a session is (21 §5). */
+export const ExperimentPartSchema = z.strictObject({
+  /** SHA-256 of the experiment's file. */
+  id: Sha256Schema,
+  /** Covers all runs of the experiment together. */
+  max_cost_usd: UsdSchema,
+  /** The model of each tier in place of any routing file; null = as elsewhere. */
+  tiers: z.strictObject({ fast: z.string(), balanced: z.string(), deep: z.string() }).nullable(),
+  /** False = the planner alone, without tools that call workers. */
+  delegate: z.boolean(),
+});
+export type ExperimentPart = z.infer<typeof ExperimentPartSchema>;
+
 export const SessionSchema = z.object({
   id: SessionIdSchema,
   workspace_path: z.string(),
@@ -105,6 +119,8 @@ export const SessionSchema = z.object({
   has_workspace: z.boolean(),
   /** Its model calls are stored so that it can be saved as a case (21 §3). */
   record_case: z.boolean(),
+  /** Null for a session of no experiment. `folder`: the copy that the run works on. */
+  experiment: ExperimentPartSchema.extend({ folder: z.string().nullable() }).nullable(),
   worker_name: z.string().nullable(),
   worker_digest: z.string().nullable(),
   worker_origin: WorkerOriginSchema.nullable(),
@@ -165,6 +181,8 @@ export interface SessionRecord {
   readonly forked_from_message_id: ForkPoint['message_id'] | null;
   readonly has_workspace: boolean;
   readonly record_case: boolean;
+  /** A worker's is its planner's. */
+  readonly experiment: ExperimentPart | null;
   /** The caller's locked model when it delegated. */
   readonly delegated_by_model: string | null;
   readonly worker_name: string | null;

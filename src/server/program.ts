@@ -14,6 +14,7 @@ import type { BenchmarkFlags } from './commands/benchmark.ts';
 import { completionScript, SHELLS, type Shell } from './commands/completion.ts';
 import type { PruneFlags } from './commands/database.ts';
 import type { DoctorFlags } from './commands/doctor.ts';
+import type { ExperimentFlags } from './commands/experiment.ts';
 import type { AttachFlags, McpFlags } from './commands/mcp-acp.ts';
 import type { RunCommandFlags } from './commands/run-command.ts';
 import type { UpdateFlags } from './commands/update.ts';
@@ -101,6 +102,30 @@ Exit code: 0 every run passed, 1 otherwise, 130 interrupted.`,
     );
 }
 
+/** `metis experiment` (21 §5). */
+function createExperimentCommand(context: CommandContext, finish: Finish): Command {
+  return withConfigFlags(
+    createCommand(
+      'experiment',
+      'Run arms of models on tasks with a check under one limit, and name the cheapest that solves them.',
+      'metis experiment experiment.yaml',
+    )
+      .argument('<file>', 'tasks, arms and limit; see docs/what-if.md')
+      .option('--json', 'print the result as JSON'),
+  )
+    .addHelpText(
+      'after',
+      `
+Runs are sessions of the server of the data folder, each in a git worktree of
+its own. Interrupted, the same command goes on where it was. The check of a task
+runs code that models wrote, with your permissions.
+Exit code: 0, 1 when a run was not run, 130 interrupted.`,
+    )
+    .action((file: string, flags: ExperimentFlags) =>
+      finish(import('./commands/experiment.ts').then(({ experiment }) => experiment(context, flags, file))),
+    );
+}
+
 function parsePolicyFlag(text: string): string {
   if (parsePolicy(text) === null)
     throw new InvalidArgumentError('It must name two models by id or alias, like sonnet-planner-haiku-worker.');
@@ -185,6 +210,7 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded,
   );
   program.addCommand(createDemoCommand(context, finish));
   program.addCommand(createBenchmarkCommand(context, finish));
+  program.addCommand(createExperimentCommand(context, finish));
   program.addCommand(
     withDoorFlags(
       createCommand('acp', 'Serve ACP on stdin and stdout, as the agent of an editor.', 'metis acp'),

@@ -55,6 +55,7 @@ export function sessionRecord(of: Source, over: Partial<SessionRecord> = {}): Se
     forked_from_message_id: null,
     has_workspace: true,
     record_case: false,
+    experiment: null,
     max_cost_pusd: null,
     on_reached: 'pause',
     confirm_above_pusd: null,

@@ -11,6 +11,7 @@ import { shuttingDownError } from './lifecycle.ts';
 import { requireBudget } from './money/budget-limits.ts';
 import type { Engine } from './state/engine.ts';
 import { cancelRunning } from './turn/background-waits.ts';
+import { draftCheckScore } from './turn/check-score.ts';
 import { endOpenTurn } from './turn/end-turn.ts';
 import { resumeTopLevelTurn } from './turn/planner-turn.ts';
 
@@ -122,6 +123,8 @@ export async function resumeTurn(engine: Engine, sessionId: string, turnId: stri
 // The score of an ended turn: stored with the turn, and published as an event for learning (12 §12.8).
 
 interface GivenScore {
+  /** `check`: stored as the verdict of a check (20 §10), not as a person's. */
+  readonly source?: 'user' | 'check';
   /** 0..1 */
   readonly score: number;
   readonly comment: string | null;
@@ -149,6 +152,14 @@ export async function scoreTurn(
   const { id, session_id, user_score: known } = turn;
   const comment = given.comment === '' ? null : given.comment;
   const { score } = given;
+  if (given.source === 'check') {
+    if (turn.ended_at === null) throw new AppError('turn_in_flight', 'a turn is scored when it has ended');
+    await engine.journal.commit({
+      writes: [],
+      emit: [draftCheckScore(engine, { session_id, turn_id: id, score, parent: null })],
+    });
+    return { turn_id: id, session_id, score, comment, scored_at: isoTime(engine.clock.now()), changed: true };
+  }
   if (known !== null && known.score === score && known.comment === comment)
     return { turn_id: id, session_id, ...known, changed: false };
 

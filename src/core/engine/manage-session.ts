@@ -2,7 +2,7 @@
 import path from 'node:path';
 import { Cancelled } from '#protocol/abort.ts';
 import { isoTime } from '#protocol/clock.ts';
-import { AppError } from '#protocol/errors.ts';
+import { AppError, validationError } from '#protocol/errors.ts';
 import { draft } from '#protocol/event.ts';
 import type { SessionId, TurnId } from '#protocol/ids.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
@@ -14,8 +14,9 @@ import type { Turn } from '#protocol/turn.ts';
 import { readStructured } from '../policy/delegation/worker-outcome.ts';
 import { NOTHING_YET, sessionView, viewOwnership } from '../policy/session/session-view.ts';
 import type { Write } from '../ports/journal-writer.ts';
+import { WorktreeError } from '../ports/worktrees.ts';
 import { endOutsideDelegations } from './delegation/outside-delegation.ts';
-import { closeForkTree, discardTree, withClosedTree } from './delegation/worker-tree.ts';
+import { closeForkTree, discardTree, type Placed, placeInWorktree, withClosedTree } from './delegation/worker-tree.ts';
 import { endGatewayTree } from './gateway/client-session.ts';
 import { computeLeft, forgetLimit, readReserved } from './money/budget-limits.ts';
 import { wakeWaiters } from './money/reserve-money.ts';
@@ -103,18 +104,36 @@ async function openNewSession(
   input: SessionInput,
   claim?: Claim,
 ): Promise<Session> {
-  const session = await buildSession(engine, input);
+  const { session, worktree } = await placeRun(engine, await buildSession(engine, input), input);
   const view = sessionView(session, { ...NOTHING_YET, owner_name: input.person?.name ?? null });
   const writes: Write[] = [{ kind: 'session.insert', session }];
+  if (worktree !== null) writes.push({ kind: 'worktree.put', worktree });
   if (claim) writes.push(claim(201, view));
-  await engine.journal.commit({
-    writes,
-    emit: [sessionCreatedEvent(session), ...takeNotices(engine, session)],
-  });
+  try {
+    await engine.journal.commit({
+      writes,
+      emit: [sessionCreatedEvent(session), ...takeNotices(engine, session)],
+    });
+  } catch (error) {
+    await discardTree(engine, worktree);
+    throw error;
+  }
   noteStart(engine, session.id);
   // Started now, so that the first turn finds them ready.
   engine.tools.hold(session.workspace_path)();
   return view;
+}
+
+/** A run of an experiment works on a copy of its own (21 §5). Throws `validation_error` where none can be made. */
+async function placeRun(engine: SessionEngine, session: SessionRecord, { experiment }: SessionInput): Promise<Placed> {
+  if (experiment == null) return { session, worktree: null };
+  const caller_path = await resolveWorkspace(engine, experiment.start_path);
+  try {
+    return await placeInWorktree(engine, session, { caller_path, signal: new AbortController().signal });
+  } catch (error) {
+    if (!(error instanceof WorktreeError)) throw error;
+    throw validationError([{ path: 'experiment.start_path', message: error.message }]);
+  }
 }
 
 // Changes an open session: its sticky model and its limit (03 §4.2, 14 §1).

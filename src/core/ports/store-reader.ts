@@ -12,7 +12,7 @@ import type { Pusd } from '#protocol/money.ts';
 import type { AuditEntry, TokenRecord } from '#protocol/people/person.ts';
 import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import type { Door, OnReached } from '#protocol/scalars.ts';
-import type { Session, SessionRecord, SessionStatus } from '#protocol/session.ts';
+import type { ExperimentPart, Session, SessionRecord, SessionStatus } from '#protocol/session.ts';
 import type { ToolCallStatus } from '#protocol/tool.ts';
 import type { Turn, TurnInputRecord, TurnRecord } from '#protocol/turn.ts';
 import type { SessionWorker, TrustedFile, TrustedText } from '#protocol/worker-definition.ts';
@@ -69,6 +69,7 @@ export interface SessionReader {
   limit(rootSessionId: SessionId): Promise<{
     readonly max_cost_pusd: Pusd | null;
     readonly on_reached: OnReached;
+    readonly experiment: ExperimentPart | null;
     readonly warned_pusd: Pusd | null;
   } | null>;
   /** Newest first. */
@@ -268,6 +269,8 @@ export interface SpendReader {
   sumSession(sessionId: SessionId): Promise<Pusd>;
   /** The root and all its descendants. */
   sumTree(rootSessionId: SessionId): Promise<Pusd>;
+  /** All trees of an experiment (21 §5). */
+  sumExperiment(id: string): Promise<Pusd>;
   /** The session and all its descendants, at any depth of its tree. */
   sumSubtree(sessionId: SessionId): Promise<Pusd>;
   /** All sessions since this moment (Unix ms). */

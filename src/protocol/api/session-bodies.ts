@@ -14,6 +14,7 @@ import {
   MessageIdSchema,
   OnReachedSchema,
   SessionIdSchema,
+  Sha256Schema,
   TimeSchema,
   TurnIdSchema,
   UlidSchema,
@@ -52,6 +53,23 @@ export const CreateSessionBody = z
     allow_workers: z.array(z.string().min(1).max(128)).max(1000).nullable().default(null),
     /** What others may do with it (23 §1); null = as configured. */
     share: ShareSchema.nullable().default(null),
+    /** The experiment that the session is a run of. Its limit covers all of its runs together. */
+    experiment: z
+      .strictObject({
+        id: Sha256Schema,
+        max_cost_usd: UsdLimitSchema,
+        /** A folder of a git repository, of which the run works on a copy. */
+        start_path: WorkspacePathSchema,
+        /** The model of each tier, id or alias. */
+        tiers: z
+          .strictObject({ fast: z.string().min(1), balanced: z.string().min(1), deep: z.string().min(1) })
+          .nullable()
+          .default(null),
+        /** False = without the tools that call workers. */
+        delegate: z.boolean().default(true),
+      })
+      .nullable()
+      .default(null),
   })
   .refine(({ worker, allow_workers }) => worker === null || allow_workers === null, {
     path: ['allow_workers'],
@@ -127,7 +145,7 @@ export const EstimateTurnReply = z.object({
   history: CostHistorySchema.nullable(),
   limits: z.array(
     z.object({
-      scope: z.enum(['session', 'delegation', 'owner', 'day']),
+      scope: z.enum(['session', 'delegation', 'experiment', 'owner', 'day']),
       limit_usd: UsdSchema,
       spent_usd: UsdSchema,
       reserved_usd: UsdSchema,
@@ -163,6 +181,8 @@ const MAX_COMMENT = 1000;
 /** The scores of `good` and `bad`. */
 const LABELS = { good: 1, bad: 0 } as const;
 export const ScoreTurnBody = z.strictObject({
+  /** `check`: a command decided, not a person; it takes the place of what the server's heuristics found. */
+  source: z.enum(['user', 'check']).default('user'),
   score: z
     .union([z.enum(['good', 'bad']), z.number().min(0).max(1)], {
       error: 'must be a number from 0 to 1, "good" or "bad"',

@@ -171,7 +171,7 @@ export const LlmCallFailedSchema = z.strictObject({
 // Payload of `budget.*` (02 §9.10).
 
 export const BudgetSchema = z.strictObject({
-  scope: z.enum(['session', 'delegation', 'owner', 'day', 'key']),
+  scope: z.enum(['session', 'delegation', 'experiment', 'owner', 'day', 'key']),
   limit_usd: UsdSchema,
   spent_usd: UsdSchema,
   reserved_usd: UsdSchema,

@@ -183,7 +183,7 @@ async function judgeRun(
 }
 
 /** What is wrong; null = the check passed. It runs as commands of the tool `shell` do, in their sandbox where one is required. */
-async function runCheck(
+export async function runCheck(
   check: string,
   {
     workspace,

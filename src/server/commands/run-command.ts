@@ -41,21 +41,7 @@ export async function run(context: CommandContext, flags: RunCommandFlags, task:
   const at = (server: ServerAddress, more: Partial<RunFlags> = {}) =>
     runTask(terminal, server, task, { ...flags, ...more, workspace });
   try {
-    if (flags.server !== undefined)
-      return await at({ baseUrl: flags.server, token: flags.token ?? env.METIS_TOKEN ?? null });
-    const settings = loadSettings(context, flags);
-    if (!settings.ok) return refuse(context, settings.error);
-    const server = getConfiguredServer(context, settings.value, flags);
-    const known = await findServer(settings.value, server, flags.data !== undefined);
-    if (known !== null) return await at({ ...server, baseUrl: known.baseUrl });
-    const { db_path } = settings.value.config.storage;
-    if (fs.existsSync(db_path) && isOwned(db_path)) {
-      const found = `a server holds ${db_path}, but nothing answers at ${server.baseUrl}`;
-      return refuse(context, [`${found}; name its address with --server`]);
-    }
-    const away = flags.data === undefined ? `at ${server.baseUrl}` : `for ${settings.value.dataDir}`;
-    const own = { approve: flags.approve ?? false, away, leave: leave.signal };
-    return await withOwnServer(context, settings.value, own, at);
+    return await withServerOf(context, flags, { approve: flags.approve ?? false, leave: leave.signal }, at);
   } catch (error) {
     if (error === leave.signal.reason) context.exit(EXIT.cancelled);
     if (error instanceof StartupError) return refuse(context, error.problems);
@@ -63,6 +49,29 @@ export async function run(context: CommandContext, flags: RunCommandFlags, task:
   } finally {
     keep();
   }
+}
+
+/** Runs `body` with the server that the flags name, else that of the data folder, else one of its own. Throws `StartupError`. */
+export async function withServerOf(
+  context: CommandContext,
+  flags: ConfigFlags & { readonly server?: string; readonly token?: string },
+  { approve, leave }: { readonly approve: boolean; readonly leave: AbortSignal },
+  body: (server: ServerAddress) => Promise<number>,
+): Promise<number> {
+  if (flags.server !== undefined)
+    return body({ baseUrl: flags.server, token: flags.token ?? context.env.METIS_TOKEN ?? null });
+  const settings = loadSettings(context, flags);
+  if (!settings.ok) return refuse(context, settings.error);
+  const server = getConfiguredServer(context, settings.value, flags);
+  const known = await findServer(settings.value, server, flags.data !== undefined);
+  if (known !== null) return body({ ...server, baseUrl: known.baseUrl });
+  const { db_path } = settings.value.config.storage;
+  if (fs.existsSync(db_path) && isOwned(db_path)) {
+    const found = `a server holds ${db_path}, but nothing answers at ${server.baseUrl}`;
+    return refuse(context, [`${found}; name its address with --server`]);
+  }
+  const away = flags.data === undefined ? `at ${server.baseUrl}` : `for ${settings.value.dataDir}`;
+  return withOwnServer(context, settings.value, { approve, away, leave }, body);
 }
 
 async function withOwnServer(

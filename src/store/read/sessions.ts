@@ -281,8 +281,8 @@ export function createSessionReader(reads: Reads, { spend, cache, together }: Se
     limit: async (rootSessionId) => {
       const root = await readSession(rootSessionId);
       if (root === null) return null;
-      const { max_cost_pusd, on_reached } = root.record;
-      return { max_cost_pusd, on_reached, warned_pusd: root.warned_pusd };
+      const { max_cost_pusd, on_reached, experiment } = root.record;
+      return { max_cost_pusd, on_reached, experiment, warned_pusd: root.warned_pusd };
     },
     record: async (id) => (await readSession(id))?.record ?? null,
     findByClientRef: (caller, ref) => findRecord(OF_CLIENT, caller, ref),

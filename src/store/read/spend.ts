@@ -35,6 +35,9 @@ export const SUMS = `count(*) AS calls, coalesce(${sumIntegers('cost_pusd')}, 0)
 
 export const OF_SESSION = `SELECT ${SPENT} FROM session_hours WHERE session_id = ?`;
 export const OF_TREE = `SELECT ${SPENT} FROM session_hours WHERE root_session_id = ?`;
+/** Of every tree of an experiment; a script's calls count, as in the limit of a session. */
+export const OF_EXPERIMENT = `SELECT ${SPENT} FROM sessions s {join_in_order} session_hours r ON r.root_session_id = s.id
+  WHERE s.experiment_id = ? AND s.is_worker = 0`;
 /** Walks the tree, then looks up each session. */
 export const OF_DESCENDANTS = `${WITH_TREE}
   SELECT ${SPENT} FROM tree {join_in_order} session_hours r ON r.session_id = tree.id WHERE tree.depth > 0`;
@@ -109,6 +112,7 @@ export function createSpendReader({ getExact }: Reads, spend: Spend): SpendReade
     sumSession: async (sessionId) => (await spend.sumSession(sessionId)).cost_pusd,
     sumSubtree: (sessionId) => spend.sumSubtrees([sessionId]),
     sumTree: async (rootSessionId) => (await spend.sumTree(rootSessionId)).cost_pusd,
+    sumExperiment: async (id) => toSpent((await getExact<SpentRow>(OF_EXPERIMENT, id))!).cost_pusd,
     sumCaller: async (caller, from) => (await getExact<{ pusd: Pusd }>(OF_CALLER, from / HOUR_MS, caller))!.pusd,
     sumOwner: async (owner, from) => (await getExact<{ pusd: Pusd }>(OF_OWNER, owner, from / DAY_MS))!.pusd,
     // Whole days come from the rollup; a window that begins within a day reads that day's calls from the ledger.

@@ -87,6 +87,9 @@ export const sessions = sqliteTable(
     record_case: integer().notNull().default(0),
     confirm_above_usd: text(),
     confirm_above_workers: integer(),
+    // The id beside the whole, for the sum of an experiment's money.
+    experiment_id: text(),
+    experiment_json: text(),
   },
   (t) => [
     index('sessions_parent').on(t.parent_session_id).where(sql`parent_session_id IS NOT NULL`),
@@ -99,6 +102,7 @@ export const sessions = sqliteTable(
     index('sessions_newest').on(t.is_worker, sql`id DESC`),
     index('sessions_named').on(t.worker_name, sql`id DESC`).where(sql`worker_name IS NOT NULL`),
     index('sessions_active').on(t.is_worker, t.door).where(sql`ended_at IS NULL`),
+    index('sessions_experiment').on(t.experiment_id).where(sql`experiment_id IS NOT NULL`),
     index('sessions_forked').on(t.forked_from_session_id).where(sql`forked_from_session_id IS NOT NULL`),
     check(
       'sessions_worker',

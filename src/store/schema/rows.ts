@@ -75,10 +75,13 @@ export function sessionRecord(row: SessionRow): SessionRecord {
     budget_warned_pusd,
     confirm_above_usd,
     person_name: _,
+    experiment_id: __,
+    experiment_json,
     ...rest
   } = row;
   return {
     ...rest,
+    experiment: parsedOrNull(experiment_json),
     pending_active_model: parsedOrNull(row.pending_active_model),
     is_worker: row.is_worker === 1,
     has_workspace: row.has_workspace === 1,

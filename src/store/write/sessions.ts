@@ -49,6 +49,8 @@ export const COLUMNS = [
   'record_case',
   'confirm_above_usd',
   'confirm_above_workers',
+  'experiment_id',
+  'experiment_json',
 ] as const;
 
 export function sessionRow(session: SessionRecord) {
@@ -58,6 +60,8 @@ export function sessionRow(session: SessionRecord) {
     is_worker: bit(session.is_worker),
     has_workspace: bit(session.has_workspace),
     record_case: bit(session.record_case),
+    experiment_id: session.experiment?.id ?? null,
+    experiment_json: json(session.experiment),
     allow_workers_json: json(session.allow_workers),
     worker_definition_json: json(session.worker_definition),
     confirm_above_usd: fromPusdOrNull(session.confirm_above_pusd),

@@ -9,15 +9,15 @@ import { type AttemptRecord, formatMarker, type Rung, type StoredCheck } from '#
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { WorktreeRecord } from '#protocol/file-change.ts';
 import type { SessionId, TurnId } from '#protocol/ids.ts';
-import { CHECK_RUBRIC } from '#protocol/learned-pattern.ts';
 import { textBlock } from '#protocol/message.ts';
 import { plainText } from '#protocol/text/plain-text.ts';
 import { ToolError } from '#protocol/tool.ts';
 import { resolveWorktreeSettings } from '../definitions/worktree-settings.ts';
-import { readPolicies } from '../routing/route-environment.ts';
+import { readDelegationPolicies } from '../routing/route-environment.ts';
 import { Interrupted, isHandOver } from '../state/concurrency.ts';
 import type { Caller } from '../state/delegation-runs.ts';
 import { type DelegationEngine, type Runtime, type Storage, safeName, type WorkspaceAccess } from '../state/engine.ts';
+import { draftCheckScore } from '../turn/check-score.ts';
 import { finishWriting, writeMerge } from './checked-tree.ts';
 import { readResult, storeTrees } from './worker-tree.ts';
 import { endBetweenTurns, type FinishedTurn, type Work, workUntilDone } from './worker-turns.ts';
@@ -106,7 +106,7 @@ async function climbTo(engine: DelegationEngine, { spawned, session, worker }: W
   const { request } = spawned.delegation;
   const climbed = request.on_fail.slice(0, rungs);
   if (!climbed.some((rung) => rung !== 'retry')) return;
-  const { policies } = await readPolicies(engine, session.workspace_path);
+  const { policies } = await readDelegationPolicies(engine, session);
   const start = { model: request.worker?.definition.model ?? null, tier: request.tier, effort: request.effort };
   const model = chooseRungModel(start, climbed, policies, engine.registry);
   // The models may have changed since the call was accepted.
@@ -310,28 +310,13 @@ async function endAttempt(engine: Runtime & Storage, { spawned }: Work, attempt:
       },
     }),
   ];
-  if (!engine.config.eval.disabled) emit.push(draftScore(engine, attempt));
+  if (!engine.config.eval.disabled) emit.push(draftAttemptScore(engine, attempt));
   await engine.journal.commit({ writes: [{ kind: 'attempt.put', attempt }], emit });
 }
 
-/** In the place of what the heuristics say of the turn. */
-function draftScore({ ids }: Pick<Runtime, 'ids'>, { worker_session_id, turn_id, passed }: AttemptRecord): EventDraft {
-  return draft({
-    type: 'eval.completed',
-    session_id: worker_session_id,
-    turn_id,
-    parent: 0,
-    payload: {
-      eval_id: ids.next(),
-      subject_kind: 'turn',
-      subject_id: turn_id,
-      rubric_id: CHECK_RUBRIC,
-      rubric_version: '1.0.0',
-      score: passed === true ? 1 : 0,
-      confidence: 1,
-      signals: { source: 'check' },
-    },
-  });
+function draftAttemptScore(engine: Pick<Runtime, 'ids'>, attempt: AttemptRecord): EventDraft {
+  const { worker_session_id: session_id, turn_id, passed } = attempt;
+  return draftCheckScore(engine, { session_id, turn_id, score: passed === true ? 1 : 0, parent: 0 });
 }
 
 async function putAttempt({ journal }: Pick<Storage, 'journal'>, attempt: AttemptRecord): Promise<void> {

@@ -4,7 +4,7 @@ import type { DelegateInput, DelegateRequest } from '#protocol/delegate.ts';
 import type { Issue } from '#protocol/errors.ts';
 import type { WorkerDefinition } from '#protocol/worker-definition.ts';
 import { findCheck } from '../definitions/find-checks.ts';
-import { readPolicies } from '../routing/route-environment.ts';
+import { readDelegationPolicies } from '../routing/route-environment.ts';
 import type { Caller } from '../state/delegation-runs.ts';
 import type { DelegationEngine } from '../state/engine.ts';
 
@@ -27,7 +27,7 @@ export async function resolveCheck(
   const issues: Issue[] = [];
   const found = await findCheck(engine, session.workspace_path, name);
   if (!found.ok) issues.push({ path: 'check', message: found.error });
-  const { policies } = await readPolicies(engine, session.workspace_path);
+  const { policies } = await readDelegationPolicies(engine, session);
   for (const index of on_fail.keys()) {
     const model = chooseRungModel(start, on_fail.slice(0, index + 1), policies, engine.registry);
     if (!model.ok) issues.push({ path: `on_fail[${index}]`, message: model.error });

@@ -21,7 +21,7 @@ import { type ToolOutput, toolTexts } from '#protocol/tool.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
 import { loadToolset } from '../definitions/find-workers.ts';
 import { getFilesRoot } from '../definitions/session-files.ts';
-import { readPolicies } from '../routing/route-environment.ts';
+import { readDelegationPolicies } from '../routing/route-environment.ts';
 import { cancelScope, createChildScope, FAULT, Interrupted, takeWhenFree, throwIfLost } from '../state/concurrency.ts';
 import type { Caller } from '../state/delegation-runs.ts';
 import type { DelegationEngine, Storage, Toolbox } from '../state/engine.ts';
@@ -68,7 +68,7 @@ export async function spawnWorker(
     earlier === null
       ? await resolveWorkerTools(engine, run, request)
       : narrowWorkerTools(earlier.delegation.effective_tools, request.allowed_tools);
-  const { policies, version } = await readPolicies(engine, run.session.workspace_path);
+  const { policies, version } = await readDelegationPolicies(engine, run.session);
   const { tier, effort } = request;
   const wanted = { model: request.worker?.definition.model ?? null, tier, effort };
   const found = chooseWorkerModel(wanted, policies, engine.registry);

@@ -44,6 +44,7 @@ const LIMIT_NAMES = {
   key: "key's daily",
   owner: "owner's",
   delegation: 'delegation',
+  experiment: 'experiment',
 } as const;
 
 /**

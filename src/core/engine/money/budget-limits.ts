@@ -32,7 +32,7 @@ export type Spender = Pick<SessionRecord, 'root_session_id' | 'caller' | 'owner'
   /** Id of the token that submitted the turn, whose limits cover it too; absent = the owner's alone. */
   readonly submitted_by?: string | null;
   /** Root of a tree that is not stored yet. */
-  readonly new_root?: Pick<SessionRecord, 'max_cost_pusd' | 'on_reached'> | null;
+  readonly new_root?: Pick<SessionRecord, 'max_cost_pusd' | 'on_reached' | 'experiment'> | null;
 };
 
 /** The limits that cover a call of this session, the widest last. Empty when no limit is set. */
@@ -62,6 +62,17 @@ export async function listLimits(
       on_reached: tree.on_reached,
       shared: null,
       readSpent: () => spend.sumTree(root),
+    });
+  const experiment = tree?.experiment ?? null;
+  if (experiment !== null)
+    limits.push({
+      scope: 'experiment',
+      key: `experiment:${experiment.id}`,
+      pool: `experiment:${experiment.id}`,
+      limit: toPusd(experiment.max_cost_usd),
+      on_reached: 'stop',
+      shared: null,
+      readSpent: () => spend.sumExperiment(experiment.id),
     });
   limits.push(...(await listOwnerLimits(engine, session)));
   const today = new Date(engine.clock.now()).setUTCHours(0, 0, 0, 0);
@@ -209,8 +220,8 @@ async function findRefusalInForce(engine: Storage & Budgets, root: SessionId, li
     if ((await meta(DAY_REACHED)) === formatDayMark(limit)) return unknown;
     return null;
   }
-  // Gateway calls have no turn; the limits of an owner are read from the ledger alone.
-  if (limit.scope === 'key' || limit.scope === 'owner') return null;
+  // Gateway calls have no turn; the limits of an owner and of an experiment are read from the ledger alone.
+  if (limit.scope === 'key' || limit.scope === 'owner' || limit.scope === 'experiment') return null;
   const newest = await turns.newest(root);
   const met = newest && (await findRefusingLimit(engine, newest.id));
   if (met !== null && limit.limit <= met.limit) return met;

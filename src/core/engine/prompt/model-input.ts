@@ -96,7 +96,8 @@ export function selectOfferedTools(
   },
 ): readonly ToolDefinition[] {
   const { model, granted } = turn;
-  if (!model.can_delegate || !model.capabilities.supports_tools) return turn.tools;
+  if (!model.can_delegate || !model.capabilities.supports_tools || session.experiment?.delegate === false)
+    return turn.tools;
   const delegates = canDelegate({
     depth: session.delegation_depth,
     delegateDepth: engine.config.delegation.delegate_depth,

@@ -62,6 +62,17 @@ export async function readRouteEnvironment(
   };
 }
 
+/** The policies by which a session's delegations choose models: an experiment has tiers of its own (21 §5). */
+export async function readDelegationPolicies(
+  engine: RoutingEngine,
+  { workspace_path, experiment }: Pick<SessionRecord, 'workspace_path' | 'experiment'>,
+): Promise<PoliciesInForce> {
+  const found = await readPolicies(engine, workspace_path);
+  const tiers = experiment?.tiers ?? null;
+  if (tiers === null) return found;
+  return { ...found, policies: { ...found.policies, tiers } };
+}
+
 interface PoliciesInForce {
   readonly policies: RoutingPolicies;
   readonly version: string | null;

@@ -7,8 +7,8 @@ import { AppError, validationError } from '#protocol/errors.ts';
 import { draft } from '#protocol/event.ts';
 import { toPusdOrNull } from '#protocol/money.ts';
 import type { Person, Share } from '#protocol/people/person.ts';
-import type { ApprovalMode, Door, OnReached } from '#protocol/scalars.ts';
-import type { SessionRecord } from '#protocol/session.ts';
+import type { ApprovalMode, Door, OnReached, Tier } from '#protocol/scalars.ts';
+import type { ExperimentPart, SessionRecord } from '#protocol/session.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { ToolError } from '#protocol/tool.ts';
 import type { WorkerDefinition, WorkerProblem, WorkerSnapshot } from '#protocol/worker-definition.ts';
@@ -39,6 +39,8 @@ export interface SessionInput {
   readonly person?: Pick<Person, 'id' | 'name'>;
   /** Absent = as configured. */
   readonly share?: Share | null | undefined;
+  /** The run of an experiment; its tiers as ids or aliases. */
+  readonly experiment?: (ExperimentPart & { readonly start_path: string }) | null;
 }
 
 /** The record of a new session, not stored yet. Throws as `createSession` does. */
@@ -77,6 +79,7 @@ export async function buildSession(engine: SessionEngine, input: SessionInput): 
     caller: input.person?.name ?? '',
     owner: input.person?.id ?? null,
     share: input.share ?? config.server.default_share,
+    experiment: input.experiment == null ? null : readExperiment(engine, input.experiment),
     max_cost_pusd: toPusdOrNull(input.max_cost_usd ?? config.budgets.session_default_usd),
     on_reached: input.on_reached ?? config.budgets.on_reached,
     confirm_above_pusd: toPusdOrNull(input.confirm_above_usd ?? config.delegation.confirm_above_usd),
@@ -115,6 +118,7 @@ export function buildBlankRoot(engine: Runtime, workspace: string, version: stri
     forked_from_message_id: null,
     has_workspace: true,
     record_case: false,
+    experiment: null,
     delegated_by_model: null,
     worker_name: null,
     worker_digest: null,
@@ -135,6 +139,15 @@ export function buildBlankRoot(engine: Runtime, workspace: string, version: stri
     created_at: now,
     updated_at: now,
   };
+}
+
+function readExperiment(
+  engine: Pick<ModelCatalog, 'registry'>,
+  { id, max_cost_usd, delegate, tiers }: ExperimentPart,
+): ExperimentPart {
+  const resolve = (tier: Tier) => resolveModel(engine, tiers![tier]);
+  const resolved = tiers && { fast: resolve('fast'), balanced: resolve('balanced'), deep: resolve('deep') };
+  return { id, max_cost_usd, delegate, tiers: resolved };
 }
 
 /** Throws `approval_mode_not_allowed`. */

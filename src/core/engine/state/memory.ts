@@ -10,7 +10,7 @@ import type { ConfirmationId, EventId, SessionId, ToolUseId } from '#protocol/id
 import type { Pusd } from '#protocol/money.ts';
 import type { OnReached } from '#protocol/scalars.ts';
 
-export type BudgetScope = 'session' | 'delegation' | 'owner' | 'day' | 'key';
+export type BudgetScope = 'session' | 'delegation' | 'experiment' | 'owner' | 'day' | 'key';
 
 /** The limit of one delegation: covers its worker and everything below. */
 export interface DelegationCap {

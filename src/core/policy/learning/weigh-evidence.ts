@@ -22,12 +22,21 @@ export interface WeighedEvidence {
 }
 
 /** Lower bound of a pass rate by the interval of Wilson, 0..1; 0 without scores. */
-export function computePassRateBound({ count, mean }: ScoreShare): number {
-  if (count === 0) return 0;
-  const z2 = Z * Z;
+export function computePassRateBound(share: ScoreShare): number {
+  return computePassRateInterval(share, Z).low;
+}
+
+/** The interval of Wilson, 0..1; all of it without scores. @param z of the normal distribution: 1.96 for 95 % */
+export function computePassRateInterval(
+  { count, mean }: ScoreShare,
+  z: number,
+): { readonly low: number; readonly high: number } {
+  if (count === 0) return { low: 0, high: 1 };
+  const z2 = z * z;
   const center = mean + z2 / (2 * count);
-  const spread = Z * Math.sqrt((mean * (1 - mean)) / count + z2 / (4 * count * count));
-  return Math.max(0, (center - spread) / (1 + z2 / count));
+  const spread = z * Math.sqrt((mean * (1 - mean)) / count + z2 / (4 * count * count));
+  const whole = 1 + z2 / count;
+  return { low: Math.max(0, (center - spread) / whole), high: Math.min(1, (center + spread) / whole) };
 }
 
 /** A model that is not cheaper needs no more evidence than its recommendation; another model without scores counts as 1. */

@@ -108,6 +108,7 @@ export function sessionView(record: SessionRecord, facts: SessionFacts): Session
     forked_from: readForkPoint(record),
     has_workspace: record.has_workspace,
     record_case: record.record_case,
+    experiment: record.experiment && { ...record.experiment, folder: record.tree_path },
     worker_name: record.worker_name,
     worker_digest: record.worker_digest,
     worker_origin: record.worker_origin,

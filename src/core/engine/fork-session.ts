@@ -13,12 +13,11 @@ import { promptCache } from '../policy/registry/adapter-config.ts';
 import { type ForkPlace, findPrefix } from '../policy/session/fork-point.ts';
 import { NOTHING_YET, sessionView } from '../policy/session/session-view.ts';
 import type { Write } from '../ports/journal-writer.ts';
-import { WorktreeError } from '../ports/worktrees.ts';
-import { discardTree, type Placed, placeInWorktree } from './delegation/worker-tree.ts';
+import { placeRoot, storeRoot } from './delegation/open-root.ts';
+import type { Placed } from './delegation/worker-tree.ts';
 import { purgeSession } from './manage-session.ts';
 import { cacheLifetime } from './model-call/model-request.ts';
 import { resolvePricingId } from './money/call-price.ts';
-import { takeNotices } from './routing/route-environment.ts';
 import { readHistory } from './session/read-history.ts';
 import {
   buildBlankRoot,
@@ -26,10 +25,8 @@ import {
   requireTopLevelSession,
   resolveModel,
   resolveWorkspace,
-  sessionCreatedEvent,
 } from './session/session-records.ts';
 import type { Engine, ModelCatalog, Runtime, Storage } from './state/engine.ts';
-import { noteStart } from './state/memory.ts';
 import { submitTurn } from './submit-work.ts';
 
 type Claim = (status: number, body: unknown) => Write;
@@ -200,31 +197,17 @@ async function placeFork(
   { workspace }: ForkBody,
 ): Promise<Placed> {
   if (workspace !== 'worktree') return { session, worktree: null };
-  try {
-    return await placeInWorktree(engine, session, {
-      caller_path: getCallerPath(origin),
-      signal: new AbortController().signal,
-    });
-  } catch (error) {
-    if (!(error instanceof WorktreeError)) throw error;
-    throw validationError([{ path: 'workspace', message: error.message }]);
-  }
+  return placeRoot(engine, session, { caller_path: getCallerPath(origin), field: 'workspace' });
 }
 
-async function storeFork(engine: Engine, { session, worktree }: Placed, claimed: Write | undefined): Promise<void> {
-  const writes: Write[] = [{ kind: 'session.insert', session }];
-  if (worktree !== null) writes.push({ kind: 'worktree.put', worktree });
-  if (claimed !== undefined) writes.push(claimed);
+async function storeFork(engine: Engine, placed: Placed, claimed: Write | undefined): Promise<void> {
   try {
-    await engine.journal.commit({ writes, emit: [sessionCreatedEvent(session), ...takeNotices(engine, session)] });
+    await storeRoot(engine, placed, claimed);
   } catch (error) {
-    await discardTree(engine, worktree);
     if (!(error instanceof JournalConflict && error.code === 'session_ended')) throw error;
-    const gone = session.forked_from_session_id;
+    const gone = placed.session.forked_from_session_id;
     throw new AppError('not_found', `no session with id ${gone}`, { resource: 'session' });
   }
-  noteStart(engine, session.id);
-  engine.tools.hold(session.workspace_path)();
 }
 
 /** Starts the fork's first turn; a fork whose message cannot be taken is removed. */

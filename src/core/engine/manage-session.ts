@@ -2,7 +2,7 @@
 import path from 'node:path';
 import { Cancelled } from '#protocol/abort.ts';
 import { isoTime } from '#protocol/clock.ts';
-import { AppError, validationError } from '#protocol/errors.ts';
+import { AppError } from '#protocol/errors.ts';
 import { draft } from '#protocol/event.ts';
 import type { SessionId, TurnId } from '#protocol/ids.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
@@ -14,13 +14,12 @@ import type { Turn } from '#protocol/turn.ts';
 import { readStructured } from '../policy/delegation/worker-outcome.ts';
 import { NOTHING_YET, sessionView, viewOwnership } from '../policy/session/session-view.ts';
 import type { Write } from '../ports/journal-writer.ts';
-import { WorktreeError } from '../ports/worktrees.ts';
+import { placeRoot, storeRoot } from './delegation/open-root.ts';
 import { endOutsideDelegations } from './delegation/outside-delegation.ts';
-import { closeForkTree, discardTree, type Placed, placeInWorktree, withClosedTree } from './delegation/worker-tree.ts';
+import { closeForkTree, discardTree, type Placed, withClosedTree } from './delegation/worker-tree.ts';
 import { endGatewayTree } from './gateway/client-session.ts';
 import { computeLeft, forgetLimit, readReserved } from './money/budget-limits.ts';
 import { wakeWaiters } from './money/reserve-money.ts';
-import { takeNotices } from './routing/route-environment.ts';
 import {
   buildSession,
   requireOpenTopLevelSession,
@@ -28,7 +27,6 @@ import {
   resolveModel,
   resolveWorkspace,
   type SessionInput,
-  sessionCreatedEvent,
   sessionEndedError,
 } from './session/session-records.ts';
 import { auditWrites } from './state/audit-writes.ts';
@@ -44,7 +42,7 @@ import type {
   WorkspaceAccess,
 } from './state/engine.ts';
 import { dropDecisions, listCallingSessions } from './state/gateway-memory.ts';
-import { noteStart, secondsSince } from './state/memory.ts';
+import { secondsSince } from './state/memory.ts';
 import { cancelRunning } from './turn/background-waits.ts';
 import { endOpenTurn } from './turn/end-turn.ts';
 import { resumeIfPaid } from './turn/planner-turn.ts';
@@ -104,36 +102,18 @@ async function openNewSession(
   input: SessionInput,
   claim?: Claim,
 ): Promise<Session> {
-  const { session, worktree } = await placeRun(engine, await buildSession(engine, input), input);
-  const view = sessionView(session, { ...NOTHING_YET, owner_name: input.person?.name ?? null });
-  const writes: Write[] = [{ kind: 'session.insert', session }];
-  if (worktree !== null) writes.push({ kind: 'worktree.put', worktree });
-  if (claim) writes.push(claim(201, view));
-  try {
-    await engine.journal.commit({
-      writes,
-      emit: [sessionCreatedEvent(session), ...takeNotices(engine, session)],
-    });
-  } catch (error) {
-    await discardTree(engine, worktree);
-    throw error;
-  }
-  noteStart(engine, session.id);
-  // Started now, so that the first turn finds them ready.
-  engine.tools.hold(session.workspace_path)();
+  const built = await buildSession(engine, input);
+  const placed = await placeRun(engine, built, input.experiment?.start_path ?? null);
+  const view = sessionView(placed.session, { ...NOTHING_YET, owner_name: input.person?.name ?? null });
+  await storeRoot(engine, placed, claim?.(201, view));
   return view;
 }
 
-/** A run of an experiment works on a copy of its own (21 §5). Throws `validation_error` where none can be made. */
-async function placeRun(engine: SessionEngine, session: SessionRecord, { experiment }: SessionInput): Promise<Placed> {
-  if (experiment == null) return { session, worktree: null };
-  const caller_path = await resolveWorkspace(engine, experiment.start_path);
-  try {
-    return await placeInWorktree(engine, session, { caller_path, signal: new AbortController().signal });
-  } catch (error) {
-    if (!(error instanceof WorktreeError)) throw error;
-    throw validationError([{ path: 'experiment.start_path', message: error.message }]);
-  }
+/** A run of an experiment works on a copy of its own (21 §5). */
+async function placeRun(engine: SessionEngine, session: SessionRecord, start: string | null): Promise<Placed> {
+  if (start === null) return { session, worktree: null };
+  const caller_path = await resolveWorkspace(engine, start);
+  return placeRoot(engine, session, { caller_path, field: 'experiment.start_path' });
 }
 
 // Changes an open session: its sticky model and its limit (03 §4.2, 14 §1).

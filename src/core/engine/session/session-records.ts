@@ -145,8 +145,8 @@ function readExperiment(
   engine: Pick<ModelCatalog, 'registry'>,
   { id, max_cost_usd, delegate, tiers }: ExperimentPart,
 ): ExperimentPart {
-  const resolve = (tier: Tier) => resolveModel(engine, tiers![tier]);
-  const resolved = tiers && { fast: resolve('fast'), balanced: resolve('balanced'), deep: resolve('deep') };
+  const resolveTier = (tier: Tier) => resolveModel(engine, tiers![tier]);
+  const resolved = tiers && { fast: resolveTier('fast'), balanced: resolveTier('balanced'), deep: resolveTier('deep') };
   return { id, max_cost_usd, delegate, tiers: resolved };
 }
 

@@ -5,7 +5,6 @@ import { ApiError } from '#client/request.ts';
 import type { Config } from '#protocol/config.ts';
 import { CHECK_RUBRIC } from '#protocol/learned-pattern.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
-import type { CommandContext } from '../context.ts';
 import { runCheck } from './benchmark-run.ts';
 import type { Experiment, ExperimentArm, ExperimentTask } from './experiment-file.ts';
 
@@ -30,7 +29,6 @@ export interface RunOutcome {
 
 export interface RunWorld {
   readonly client: MetisClient;
-  readonly context: Pick<CommandContext, 'env'>;
   readonly shell: Config['tools']['shell'];
   readonly env: Readonly<Record<string, string>>;
   readonly signal: AbortSignal;

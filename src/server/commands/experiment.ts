@@ -14,7 +14,6 @@ import {
 import { createMetisClient } from '#client/client.ts';
 import { ApiError } from '#client/request.ts';
 import { type ArmResult, type Choice, chooseArm, sumUpArms } from '#core/policy/experiment/compare-arms.ts';
-import { StartupError } from '#protocol/errors.ts';
 import { fromPusd, fromPusdOrNull, toPusd, type Usd } from '#protocol/money.ts';
 import { shellEnvironment } from '#tools/sandbox/command.ts';
 import type { ConfigFlags } from '../config.ts';
@@ -54,7 +53,7 @@ export async function experiment(context: CommandContext, flags: ExperimentFlags
   const own = { approve: given.approval_mode === 'approve_all', leave: signal };
   const run = withServerOf(context, flags, own, async (server) => {
     const env = shellEnvironment(context.env, config.tools.shell.env_passthrough);
-    const world: RunWorld = { client: createMetisClient(server), context, shell: config.tools.shell, env, signal };
+    const world: RunWorld = { client: createMetisClient(server), shell: config.tools.shell, env, signal };
     const folder = path.join(dataDir, 'experiments', given.id.slice(0, 16));
     try {
       const finished = await runAll(world, given, folder, (line) => context.stderr.write(`${line}\n`));
@@ -76,7 +75,6 @@ export async function experiment(context: CommandContext, flags: ExperimentFlags
   });
   return run.catch((error: unknown) => {
     if (signal.aborted) return INTERRUPTED;
-    if (error instanceof StartupError) return refuse(context, error.problems);
     throw error;
   });
 }

@@ -44,14 +44,13 @@ export async function run(context: CommandContext, flags: RunCommandFlags, task:
     return await withServerOf(context, flags, { approve: flags.approve ?? false, leave: leave.signal }, at);
   } catch (error) {
     if (error === leave.signal.reason) context.exit(EXIT.cancelled);
-    if (error instanceof StartupError) return refuse(context, error.problems);
     throw error;
   } finally {
     keep();
   }
 }
 
-/** Runs `body` with the server that the flags name, else that of the data folder, else one of its own. Throws `StartupError`. */
+/** Runs `body` with the server that the flags name, else that of the data folder, else one of its own, unless that cannot start. */
 export async function withServerOf(
   context: CommandContext,
   flags: ConfigFlags & { readonly server?: string; readonly token?: string },
@@ -71,7 +70,10 @@ export async function withServerOf(
     return refuse(context, [`${found}; name its address with --server`]);
   }
   const away = flags.data === undefined ? `at ${server.baseUrl}` : `for ${settings.value.dataDir}`;
-  return withOwnServer(context, settings.value, { approve, away, leave }, body);
+  return withOwnServer(context, settings.value, { approve, away, leave }, body).catch((error: unknown) => {
+    if (error instanceof StartupError) return refuse(context, error.problems);
+    throw error;
+  });
 }
 
 async function withOwnServer(

@@ -63,6 +63,8 @@ const FILLED: Readonly<Record<string, string>> = {
   'metis trust .metis/checks.yaml': 'metis trust',
   'metis workers show NAME': 'metis workers list',
   'metis prune --days N': 'metis prune --days 30',
+  'metis token create': 'metis help token create',
+  'metis token hash': `printf '%064d' 7 | metis token hash`,
 };
 const NEEDS_NO_SERVER = /^metis rollups rebuild/;
 const SERVER = /^(npm start|metis serve|node dist\/main\.js serve|npx metis-server$)/;

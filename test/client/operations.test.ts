@@ -68,7 +68,7 @@ it.each(operations.filter(({ id }) => id !== 'streamSession'))(
 );
 
 /** Operations that change something and take no body. */
-const BARE = ['resumeTurn', 'concludeTurn', 'applyChanges'];
+const BARE = ['resumeTurn', 'concludeTurn', 'applyChanges', 'revokeToken'];
 
 it.each(operations.filter(({ id }) => id !== 'streamSession'))(
   '$id takes an AbortSignal',

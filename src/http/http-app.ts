@@ -3,6 +3,7 @@ import type {} from '@fastify/websocket';
 import type {
   FastifyBaseLogger,
   FastifyInstance,
+  FastifyRequest,
   RawReplyDefaultExpression,
   RawRequestDefaultExpression,
   RawServerDefault,
@@ -109,6 +110,8 @@ export interface HttpDeps {
 
 export interface RouteDeps extends HttpDeps {
   readonly hub: StreamHub;
+  /** Records a token that was refused. */
+  readonly noteRefusal: (request: FastifyRequest) => void;
   readonly idempotency: Idempotency;
   readonly owners: Owners;
   readonly reach: Reach;

@@ -136,6 +136,7 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
       owners,
       reach,
       hub,
+      noteRefusal,
       counts,
       idempotency: createIdempotency({ store, clock }),
       started: { at: clock.now(), monotonic: clock.monotonic() },

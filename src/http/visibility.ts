@@ -3,12 +3,12 @@ import type { FastifyRequest } from 'fastify';
 import type { Engine } from '#core/engine/create-engine.ts';
 import { recordAudit } from '#core/engine/manage-people.ts';
 import { isBelow } from '#core/policy/cluster/tree-place.ts';
-import type { Reader } from '#core/ports/store-reader.ts';
+import type { Store } from '#core/ports/store-reader.ts';
 import { AppError } from '#protocol/errors.ts';
 import type { ConfirmationId } from '#protocol/ids.ts';
-import { canSee, canWrite, type Person } from '#protocol/people/person.ts';
+import { canSee, canWrite, type Person, type Reader } from '#protocol/people/person.ts';
 import { ConfirmationIdSchema, SessionIdSchema, WorkspacePathSchema } from '#protocol/scalars.ts';
-import type { SessionRecord } from '#protocol/session.ts';
+import type { Session, SessionRecord } from '#protocol/session.ts';
 import { notFound } from './error-handler.ts';
 import type { HttpApp } from './http-app.ts';
 import { forbidden, getOperationRole } from './roles.ts';
@@ -26,6 +26,18 @@ export async function isHidden({ store }: Pick<Engine, 'store'>, person: Person,
   return session !== null && !canSee(person, session);
 }
 
+/** The session for a person: an original that does not exist for it is not named as what it was forked from. */
+export async function hideOrigin<S extends Pick<Session, 'forked_from'>>(
+  { sessions }: Pick<Store, 'sessions'>,
+  person: Person,
+  session: S,
+): Promise<S> {
+  if (session.forked_from === null || person.role === 'admin') return session;
+  const origin = await sessions.record(session.forked_from.session_id);
+  if (origin !== null && canSee(person, origin)) return session;
+  return { ...session, forked_from: null };
+}
+
 /** What a request names: a field of its path, its query or its body. */
 interface Named {
   readonly session: string | null;
@@ -37,14 +49,18 @@ interface Named {
 
 const NOTHING_NAMED: Named = { session: null, other: null, confirmation: null, workspace: null };
 
-function readNamed({ params, query, body }: Pick<FastifyRequest, 'params' | 'query' | 'body'>): Named {
+function readNamed({ params, query, body, headers, routeOptions }: FastifyRequest): Named {
   const [inPath, inQuery, inBody] = [params, query, body].map(asFields) as [Fields, Fields, Fields];
   const session = SessionIdSchema.safeParse(
     inPath.session_id ?? inPath.worker_session_id ?? inQuery.session_id ?? inBody.session_id,
   );
   const other = SessionIdSchema.safeParse(inQuery.with);
   const confirmation = ConfirmationIdSchema.safeParse(inPath.confirmation_id);
-  const workspace = WorkspacePathSchema.safeParse(inQuery.workspace_path ?? inBody.workspace_path);
+  const workspace = WorkspacePathSchema.safeParse(
+    routeOptions.config.gateway_call === true
+      ? headers['x-metis-workspace']
+      : (inQuery.workspace_path ?? inBody.workspace_path),
+  );
   return {
     session: session.success ? session.data : null,
     other: other.success ? other.data : null,

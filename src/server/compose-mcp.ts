@@ -93,7 +93,9 @@ export function createMcpDoor(clock: Clock, version: string, config: Config, tre
 function deriveSharedKey({ database, cluster, server }: Config): string | null {
   if (database.url === null) return null;
   const { username, password, pathname } = new URL(database.url);
-  const known = [cluster.name, username, password, pathname, [...server.auth_tokens].sort()];
+  const named = Object.entries(server.tokens).map(([name, { token_sha256 }]) => [name, token_sha256]);
+  const tokens = [[...server.auth_tokens].sort(), named.sort()];
+  const known = [cluster.name, username, password, pathname, ...tokens];
   return createHash('sha256')
     .update(`mcp ${canonicalJson(known)}`)
     .digest('hex');

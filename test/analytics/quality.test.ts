@@ -5,7 +5,7 @@ import Database from 'better-sqlite3';
 import { expect, test } from 'vitest';
 import { signFingerprint } from '#core/policy/learning/fingerprint.ts';
 import { createIdGenerator } from '#protocol/ids.ts';
-import { NEWEST } from '#store/read/patterns.ts';
+import { selectNewest } from '#store/read/patterns.ts';
 import { startBrowserServer } from '../browser/server.ts';
 import { startServer, type TestServer } from '../support/http.ts';
 
@@ -83,7 +83,7 @@ test('of ten thousand shapes the hundred that save most are told while others ar
   try {
     fill(db, workspace, { shapes, cheap, dear });
     const plan = db
-      .prepare<[string, string, number], { detail: string }>(`EXPLAIN QUERY PLAN ${NEWEST}`)
+      .prepare<[string, string, number], { detail: string }>(`EXPLAIN QUERY PLAN ${selectNewest('')}`)
       .all(workspace, '~', 50);
     expect(plan.map(({ detail }) => detail)).toEqual([expect.stringContaining('INDEX pattern_fingerprints_newest')]);
   } finally {

@@ -168,7 +168,7 @@ it('what is learned of a model at one effort is apart from another, and slot 4 p
   };
   for (let n = 0; n < 5; n++) await work('haiku:low', 'hi');
   await work('haiku', 'no');
-  const { patterns } = await listPatterns(t.engine, t.workspace, { before: null, limit: 9 });
+  const { patterns } = await listPatterns(t.engine, t.workspace, { reader: null, before: null, limit: 9 });
   expect(patterns).toMatchObject([
     {
       outcomes: [

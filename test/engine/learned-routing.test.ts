@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { cancelTurn, concludeTurn, scoreTurn } from '#core/engine/control-turn.ts';
 import { explainRoute } from '#core/engine/inspect-routing.ts';
-import { purgeSession } from '#core/engine/manage-session.ts';
+import { purgeSession } from '#core/engine/purge-session.ts';
 import type { AnyEvent, PayloadOf } from '#protocol/event.ts';
 import { toPusd } from '#protocol/money.ts';
 import { toolText } from '#protocol/tool.ts';

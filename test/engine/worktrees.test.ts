@@ -3,7 +3,6 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { recover, resumeAll } from '#core/engine/lifecycle.ts';
-import { purgeSession } from '#core/engine/manage-session.ts';
 import {
   applyKeptChanges,
   listKeptWorktrees,
@@ -11,6 +10,7 @@ import {
   readChangesDiff,
   sweepWorktrees,
 } from '#core/engine/manage-worktrees.ts';
+import { purgeSession } from '#core/engine/purge-session.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { toolText } from '#protocol/tool.ts';
 import { startEngine, tempFolder } from '../support/engine.ts';

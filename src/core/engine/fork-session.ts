@@ -15,9 +15,9 @@ import { NOTHING_YET, sessionView } from '../policy/session/session-view.ts';
 import type { Write } from '../ports/journal-writer.ts';
 import { placeRoot, storeRoot } from './delegation/open-root.ts';
 import type { Placed } from './delegation/worker-tree.ts';
-import { purgeSession } from './manage-session.ts';
 import { cacheLifetime } from './model-call/model-request.ts';
 import { resolvePricingId } from './money/call-price.ts';
+import { purgeSession } from './purge-session.ts';
 import { readHistory } from './session/read-history.ts';
 import {
   buildBlankRoot,

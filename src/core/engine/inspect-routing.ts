@@ -4,6 +4,7 @@ import type { Pattern } from '#protocol/api/model-bodies.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { PatternConfig, PatternOutcome, Quality, StoredPattern } from '#protocol/learned-pattern.ts';
 import { fromPusd, type Usd } from '#protocol/money.ts';
+import type { Reader } from '#protocol/people/person.ts';
 import type { PolicyEvaluation, Refusal } from '#protocol/route.ts';
 import type { Effort, Tier } from '#protocol/scalars.ts';
 import type { SessionRecord } from '#protocol/session.ts';
@@ -21,6 +22,7 @@ import {
   tierModel,
 } from '../policy/routing/policy-file.ts';
 import { addLocations, layerErrors } from '../policy/routing/policy-layers.ts';
+import type { PatternPage } from '../ports/learned-turns.ts';
 import type { Analytics } from '../ports/report-reader.ts';
 import { loadKnownToolset } from './definitions/find-workers.ts';
 import { cacheLifetime, maxOutputTokens } from './model-call/model-request.ts';
@@ -311,31 +313,31 @@ async function findCostHistory(
 export async function listPatterns(
   engine: Engine,
   workspace: string,
-  page: { readonly before: string | null; readonly limit: number },
+  page: PatternPage,
 ): Promise<{ readonly patterns: Pattern[]; readonly next: string | null }> {
   const root = await resolveWorkspace(engine, workspace);
-  const { rows, next } = await engine.store.patterns.newest(root, page.before, page.limit);
+  const { rows, next } = await engine.store.patterns.newest(root, page);
   return { patterns: rows.map((row) => toPattern(engine, row)), next };
 }
 
 /**
  * Task shapes that a cheaper model serves as well (07 §7.3). Throws `not_found` (workspace) or `workspace_not_allowed`.
- * @param window the turns whose saving is reported, as Unix milliseconds
+ * @param of `window` has the turns whose saving is reported, as Unix milliseconds
  */
 export async function compareQuality(
   engine: Engine,
   analytics: Pick<Analytics, 'quality'>,
-  workspace: string,
-  window: TimeWindow,
+  of: { readonly workspace: string; readonly window: TimeWindow; readonly reader: Reader },
 ): Promise<Quality> {
-  const workspace_path = await resolveWorkspace(engine, workspace);
+  const { window, reader } = of;
+  const workspace_path = await resolveWorkspace(engine, of.workspace);
   const tiers = new Map(
     engine.registry.models.flatMap((model) => [
       [model.id, model.tier] as const,
       ...listEfforts(model, null).map((effort) => [`${model.id}:${effort}`, model.tier] as const),
     ]),
   );
-  return analytics.quality({ workspace_path, since: window.from, tiers });
+  return analytics.quality({ workspace_path, since: window.from, tiers, reader });
 }
 
 /** A reference that the registry does not have any more is shown as it is. */

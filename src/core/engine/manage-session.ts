@@ -1,5 +1,4 @@
-// Opens, changes, ends and purges top-level sessions (05 §3.1).
-import path from 'node:path';
+// Opens, changes and ends top-level sessions (05 §3.1).
 import { Cancelled } from '#protocol/abort.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
@@ -16,7 +15,7 @@ import { NOTHING_YET, sessionView, viewOwnership } from '../policy/session/sessi
 import type { Write } from '../ports/journal-writer.ts';
 import { placeRoot, storeRoot } from './delegation/open-root.ts';
 import { endOutsideDelegations } from './delegation/outside-delegation.ts';
-import { closeForkTree, discardTree, type Placed, withClosedTree } from './delegation/worker-tree.ts';
+import { closeForkTree, type Placed } from './delegation/worker-tree.ts';
 import { endGatewayTree } from './gateway/client-session.ts';
 import { computeLeft, forgetLimit, readReserved } from './money/budget-limits.ts';
 import { wakeWaiters } from './money/reserve-money.ts';
@@ -234,9 +233,9 @@ function resolveOwner({ people }: Pick<Runtime, 'people'>, given: string | null)
   return id;
 }
 
-// Ends and purges a session (05 §3.1, 01 §7.2, §7.4).
+// Ends a session (05 §3.1, 01 §7.2).
 
-interface EndReply {
+export interface EndReply {
   readonly id: SessionId;
   readonly ended_at: string;
 }
@@ -292,30 +291,6 @@ export async function endSession(
     engine.locks.release(session.id);
     engine.ending.delete(session.id);
   }
-}
-
-/** Ends the session if needed, then removes it and every descendant; the ledger stays (01 §7.4). */
-export async function purgeSession(
-  engine: Engine,
-  id: string,
-  actor: Person = NAMELESS_ADMIN,
-): Promise<EndReply & { readonly purged: true; readonly purged_session_count: number }> {
-  const session = await requireTopLevelSession(engine, id);
-  await engine.library.dropCopies(path.join(engine.config.workers.generated_dir, session.id)).catch((err: unknown) => {
-    engine.log.warn({ err, session_id: session.id }, 'copies of created workers could not be removed');
-  });
-  const ended =
-    session.ended_at === null ? await endSession(engine, id, actor) : { ended_at: isoTime(session.ended_at) };
-  const worktrees = await engine.store.worktrees.list(session.id);
-  // While the rows lead to them.
-  for (const worktree of worktrees) await withClosedTree(engine, worktree, () => discardTree(engine, worktree));
-  const { owner, share } = session;
-  const noted = auditWrites(engine, actor, 'session.purged', { subject: session.id, details: { owner, share } });
-  if (noted.length > 0) await engine.journal.commit({ writes: noted, emit: [] });
-  const purged_session_count = await engine.journal.purge(session.id);
-  engine.recommender?.forget(session.workspace_path);
-  await engine.forecasts?.refresh();
-  return { id: session.id, ended_at: ended.ended_at, purged: true, purged_session_count };
 }
 
 // Sessions and turns for callers: with values that are not stored with them (14 §4, 13 §6.6).

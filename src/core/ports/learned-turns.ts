@@ -3,6 +3,7 @@ import type { Config } from '#protocol/config.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { Fingerprint, StoredPattern } from '#protocol/learned-pattern.ts';
 import type { Pusd } from '#protocol/money.ts';
+import type { Reader } from '#protocol/people/person.ts';
 import type { Recommendation } from '#protocol/route.ts';
 import type { CostHistory, TreeCost, WorkShape } from '#protocol/what-if/cost-ahead.ts';
 
@@ -28,16 +29,22 @@ export interface LearnedTurn {
   } | null;
 }
 
+export interface PatternPage {
+  readonly before: string | null;
+  readonly limit: number;
+  /** Sees the shapes and models of turns of sessions that exist for it. */
+  readonly reader: Reader;
+}
+
 export interface PatternReader {
   /** Turns by id; a missing one was purged with its session or never existed. */
   turns(turnIds: readonly string[]): Promise<ReadonlyMap<string, LearnedTurn>>;
   /** By signature, ascending. @param after a signature, '' = from the beginning */
   bySignature(workspacePath: string, after: string, limit: number): Promise<readonly StoredPattern[]>;
-  /** Newest first, outcomes by model. @param before a fingerprint's id */
+  /** Newest first, outcomes by model. @param page `before` a fingerprint's id */
   newest(
     workspacePath: string,
-    before: string | null,
-    limit: number,
+    page: PatternPage,
   ): Promise<{ readonly rows: readonly StoredPattern[]; readonly next: string | null }>;
 }
 

@@ -20,6 +20,7 @@ import type {
 } from '#protocol/analytics.ts';
 import type { Quality } from '#protocol/learned-pattern.ts';
 import type { ModelEntry } from '#protocol/model.ts';
+import type { Reader } from '#protocol/people/person.ts';
 import type { Effort, Tier } from '#protocol/scalars.ts';
 import type { Term } from '#protocol/usage.ts';
 import type { ForecastCheck } from '#protocol/what-if/cost-ahead.ts';
@@ -31,6 +32,8 @@ export interface QualityQuery {
   readonly since: number;
   /** Of every model of the registry: others are passed over. */
   readonly tiers: ReadonlyMap<string, Tier | null>;
+  /** Sees the shapes and models of turns of sessions that exist for it. */
+  readonly reader: Reader;
 }
 
 /** A model with an effort; null = with any, or with none of its own. */

@@ -9,7 +9,7 @@ import type { CallChanges, WorktreeRecord } from '#protocol/file-change.ts';
 import type { ConfirmationId, EventId, MessageId, SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
 import type { Message, StoredMessage, ToolResultBlock } from '#protocol/message.ts';
 import type { Pusd } from '#protocol/money.ts';
-import type { AuditEntry, TokenRecord } from '#protocol/people/person.ts';
+import type { AuditEntry, Reader, TokenRecord } from '#protocol/people/person.ts';
 import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import type { Door, OnReached } from '#protocol/scalars.ts';
 import type { ExperimentPart, Session, SessionRecord, SessionStatus } from '#protocol/session.ts';
@@ -30,9 +30,6 @@ export type SessionTokens = Pick<
   TurnTotals,
   'input_tokens' | 'cached_input_tokens' | 'cache_creation_input_tokens' | 'output_tokens'
 > & { readonly session_id: SessionId };
-
-/** The id of a person who sees no private sessions of others; null = a reader who sees all. */
-export type Reader = { readonly id: string | null } | null;
 
 export interface SessionQuery {
   readonly workspace_path: string | null;
@@ -74,6 +71,8 @@ export interface SessionReader {
   } | null>;
   /** Newest first. */
   list(query: SessionQuery): Promise<Page<Session>>;
+  /** Open forks of a session by other owners, and the open forks of those: its purge takes their beginning. */
+  foreignForks(id: SessionId): Promise<readonly SessionId[]>;
   /** Ids of a session's descendants, deepest first. */
   descendants(id: SessionId): Promise<readonly SessionId[]>;
   /** The session itself and its ancestors up to the root. */

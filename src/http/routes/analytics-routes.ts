@@ -249,7 +249,11 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
     async (request, reply) => {
       const to = clock.now();
       const window = { from: to - WINDOW_DAYS * DAY_MS, to };
-      const data = await compareQuality(engine, analytics, request.query.workspace_path, window);
+      const data = await compareQuality(engine, analytics, {
+        workspace: request.query.workspace_path,
+        window,
+        reader: toReader(request.person),
+      });
       return reply.send({ ...envelope(window, []), data });
     },
   );

@@ -230,7 +230,7 @@ async function sendEventStream({ hub }: RouteDeps, request: FastifyRequest, repl
 }
 
 /** `GET /sessions/{id}/stream`: the upgrade to a WebSocket (06 §2). */
-export function streamRoutes(app: HttpApp, { engine, hub }: RouteDeps): void {
+export function streamRoutes(app: HttpApp, { engine, hub, noteRefusal }: RouteDeps): void {
   app.route({
     method: 'GET',
     url: '/sessions/:session_id/stream',
@@ -264,7 +264,13 @@ export function streamRoutes(app: HttpApp, { engine, hub }: RouteDeps): void {
       const connection = request.raw.socket;
       const { person, tokenHash: digest } = request;
       const caller = request.authorised ? { person, digest } : null;
-      serveSocket(hub, socket, { sessionId: session_id, caller, query, connection });
+      serveSocket(hub, socket, {
+        sessionId: session_id,
+        caller,
+        query,
+        connection,
+        noteRefusal: () => noteRefusal(request),
+      });
     },
   });
 }

@@ -28,6 +28,7 @@ import { notFound } from '../error-handler.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
 import { decodeCursor, encodeCursor, PageQuery } from '../params.ts';
+import { toReader } from '../visibility.ts';
 
 const TOKENS_PER_MTOK = 1_000_000n;
 
@@ -245,7 +246,11 @@ export function patternRoutes(app: HttpApp, { engine }: RouteDeps): void {
       const { cursor, limit, workspace_path } = request.query;
       const filter = { workspace_path };
       const before = decodeCursor(cursor, filter);
-      const { patterns, next } = await listPatterns(engine, workspace_path, { before, limit });
+      const { patterns, next } = await listPatterns(engine, workspace_path, {
+        before,
+        limit,
+        reader: toReader(request.person),
+      });
       return reply.send({ patterns, next_cursor: encodeCursor(next, filter) });
     },
   );

@@ -10,8 +10,8 @@ import {
   findClientTree,
   listSessionsWithoutTurn,
   patchSession,
-  purgeSession,
 } from '#core/engine/manage-session.ts';
+import { purgeSession } from '#core/engine/purge-session.ts';
 import { CompareReplySchema, ForkBodySchema, ForkReplySchema } from '#protocol/api/fork-bodies.ts';
 import {
   CreateSessionBody,
@@ -29,7 +29,7 @@ import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
 import { decodeCursor, encodeCursor, flag, nameList, PageQuery, SessionParams } from '../params.ts';
 import { requireRole } from '../roles.ts';
-import { toReader } from '../visibility.ts';
+import { hideOrigin, toReader } from '../visibility.ts';
 
 const MOST_SEARCHED = 200;
 /** No column holds a NUL in PostgreSQL. */
@@ -106,7 +106,11 @@ export function forkRoutes(app: HttpApp, { engine, idempotency, turnBodyLimit }:
         forkSession(engine, session_id, { ...request.body, person: request.person }, claim),
       );
       if (fork.session === null) return reply.send(fork);
-      return reply.status(201).header('location', `/sessions/${fork.session.id}`).send(fork);
+      const session = await hideOrigin(engine.store, request.person, fork.session);
+      return reply
+        .status(201)
+        .header('location', `/sessions/${session.id}`)
+        .send({ ...fork, session });
     },
   );
 
@@ -207,7 +211,9 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency, owners }
         before: decodeCursor(cursor, filter),
         limit,
       });
-      const sessions = page.rows.map((session) => addReservedMoney(engine, session));
+      const sessions = await Promise.all(
+        page.rows.map((session) => hideOrigin(engine.store, request.person, addReservedMoney(engine, session))),
+      );
       return reply.send({ sessions, next_cursor: encodeCursor(page.next, filter) });
     },
   );
@@ -233,7 +239,7 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency, owners }
       // These fields are in the memory of the tree's owner: reserved money, and calls of clients and of the gateway.
       const more = session.budget !== null || session.door !== 'api';
       if (more && (await owners.answerRead(request, reply, session.root_session_id))) return reply;
-      return reply.send(addReservedMoney(engine, session));
+      return reply.send(await hideOrigin(engine.store, request.person, addReservedMoney(engine, session)));
     },
   );
 

@@ -8,6 +8,7 @@ import type { SessionId } from '#protocol/ids.ts';
 import { canSee, type Person } from '#protocol/people/person.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { notFound } from '../error-handler.ts';
+import { hideOrigin } from '../visibility.ts';
 import {
   ackFrame,
   BURST,
@@ -83,7 +84,7 @@ export async function openSessionStream(
 ): Promise<SessionStream> {
   const record = await hub.store.sessions.record(id);
   if (record === null || !canSee(person, record)) throw notFound('session', id);
-  const stream = new Stream(hub, record, wanted);
+  const stream = new Stream(hub, record, { ...wanted, person });
   try {
     await stream.place();
   } catch (error) {
@@ -96,7 +97,7 @@ export async function openSessionStream(
 class Stream implements SessionStream, Member {
   private readonly hub: StreamHub;
   private readonly session: SessionRecord;
-  private readonly wanted: Subscription;
+  private readonly wanted: Subscription & { readonly person: Person };
   private readonly scope: Scope;
   /** Catalog types asked for; null = all. */
   private readonly journalled: readonly string[] | null;
@@ -120,7 +121,7 @@ class Stream implements SessionStream, Member {
   /** Monotonic time since which more than `MAX_BACKLOG_BYTES` wait; null when they do not. */
   private fullSince: number | null = null;
 
-  constructor(hub: StreamHub, session: SessionRecord, wanted: Subscription) {
+  constructor(hub: StreamHub, session: SessionRecord, wanted: Subscription & { readonly person: Person }) {
     this.hub = hub;
     this.session = session;
     this.wanted = wanted;
@@ -136,7 +137,8 @@ class Stream implements SessionStream, Member {
     this.isInTree = await hub.join(session.root_session_id, this);
     await this.scope.load(sessions);
     if (wanted.snapshot) {
-      this.snapshot = await hub.store.snapshot(session.id, wanted.include_worker_sessions);
+      const stored = await hub.store.snapshot(session.id, wanted.include_worker_sessions);
+      this.snapshot = stored && { ...stored, session: await hideOrigin(hub.store, wanted.person, stored.session) };
       this.cursor = this.snapshot?.snapshot_at_event_id ?? '';
     } else {
       this.cursor = await findStart(hub, session.root_session_id, wanted.since);

@@ -27,6 +27,8 @@ export interface SocketRequest {
   readonly sessionId: string;
   /** Null when the token is still to come by frame. */
   readonly caller: Caller | null;
+  /** Records a token that was refused. */
+  readonly noteRefusal: () => void;
   /** The query of the URL. */
   readonly query: Readonly<Record<string, unknown>>;
   /** The connection under the WebSocket. */
@@ -74,7 +76,10 @@ export function serveSocket(hub: StreamHub, socket: WebSocket, request: SocketRe
       if (subscribed) throw validationError([{ path: 'type', message: 'this connection is subscribed already' }]);
       const { token, ...wanted } = parseFrameSubscription(frame);
       caller ??= token === null ? null : await hub.people.recognize(token);
-      if (caller === null) throw new AppError('unauthorized', 'subscribe with a valid token');
+      if (caller === null) {
+        if (token !== null) request.noteRefusal();
+        throw new AppError('unauthorized', 'subscribe with a valid token');
+      }
       return wanted;
     });
   });

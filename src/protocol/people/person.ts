@@ -83,6 +83,9 @@ export function toPersonRef(id: string, stored: string | null): PersonRef {
   return { id, name: stored ?? NAMED_ID.exec(id)?.[1] ?? id };
 }
 
+/** The id of a person who sees no private sessions of others; null = a reader who sees all. */
+export type Reader = { readonly id: string | null } | null;
+
 /** What decides who sees a session. */
 export interface Ownership {
   readonly owner: string | null;

@@ -1,6 +1,7 @@
 // Confirmations: open approvals and remembered decisions (09 §6, 13 §7.4).
 
-import type { ConfirmationReader, Reader } from '#core/ports/store-reader.ts';
+import type { ConfirmationReader } from '#core/ports/store-reader.ts';
+import type { Reader } from '#protocol/people/person.ts';
 import { type ConfirmationRowStored, confirmationRow, selectPersonName, wireConfirmation } from '../schema/rows.ts';
 import { WITH_TREE } from '../schema/words.ts';
 import { whereSeen } from './people.ts';

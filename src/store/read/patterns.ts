@@ -3,7 +3,9 @@ import { restoreFingerprint } from '#core/policy/learning/fingerprint.ts';
 import type { LearnedTurn, PatternReader } from '#core/ports/learned-turns.ts';
 import type { PatternOutcome, StoredPattern } from '#protocol/learned-pattern.ts';
 import type { Pusd } from '#protocol/money.ts';
+import type { Reader } from '#protocol/people/person.ts';
 import { BEHIND_ALL } from '../schema/words.ts';
+import { whereSeen } from './people.ts';
 import { type Reads, toPage } from './read-database.ts';
 
 export interface FingerprintRow {
@@ -38,11 +40,30 @@ export const TURNS = `
       AND o.is_worker = p.is_worker
   WHERE t.id {in_list}`;
 export const BY_SIGNATURE = `${FINGERPRINTS} AND structural_sig > ? ORDER BY structural_sig LIMIT ?`;
-export const NEWEST = `${FINGERPRINTS} AND id < ? ORDER BY id DESC LIMIT ?`;
 export const OUTCOMES = `
   SELECT fingerprint_id, primary_model AS model, is_worker, cost_count, verified_mean, verified_count, sample_size, success_score_mean, success_score_count,
     CAST(sum_cost_pusd AS TEXT) AS sum_cost_text, sum_latency_ms, last_updated_at
-  FROM pattern_outcomes WHERE fingerprint_id {in_list} ORDER BY primary_model, is_worker`;
+  FROM pattern_outcomes WHERE fingerprint_id {in_list}`;
+const BY_MODEL = 'ORDER BY primary_model, is_worker';
+
+/** @param seen of `whereLearnedSeen` */
+export function selectNewest(seen: string): string {
+  return `${FINGERPRINTS} AND id < ? ${seen} ORDER BY id DESC LIMIT ?`;
+}
+
+/** The condition that a turn of a session that exists for the reader was learned in a shape, or in one outcome of it. */
+export function whereLearnedSeen(reader: Reader, row: { readonly shape: string; readonly outcome?: string }) {
+  const seen = whereSeen(reader, 's');
+  if (seen === null) return { sql: '', values: [] };
+  const { shape, outcome } = row;
+  const ofModel =
+    outcome === undefined
+      ? ''
+      : `AND p.primary_model = ${outcome}.primary_model AND p.is_worker = ${outcome}.is_worker`;
+  const sql = `AND EXISTS (SELECT 1 FROM pattern_turns p JOIN turns t ON t.id = p.turn_id
+    JOIN sessions s ON s.id = t.session_id WHERE p.fingerprint_id = ${shape} ${ofModel} AND ${seen.sql})`;
+  return { sql, values: seen.values };
+}
 
 export function learnedTurns(rows: readonly TurnRow[]): ReadonlyMap<string, LearnedTurn> {
   const turns = new Map<string, LearnedTurn>();
@@ -79,21 +100,26 @@ export function storedPatterns(rows: readonly FingerprintRow[], outcomes: readon
 }
 
 export function createPatternReader({ all }: Reads): PatternReader {
-  const withOutcomes = async (rows: readonly FingerprintRow[]) =>
-    storedPatterns(rows, await all<OutcomeRow>(OUTCOMES, JSON.stringify(rows.map(({ id }) => id))));
+  const withOutcomes = async (rows: readonly FingerprintRow[], reader: Reader) => {
+    const seen = whereLearnedSeen(reader, { shape: 'pattern_outcomes.fingerprint_id', outcome: 'pattern_outcomes' });
+    const ids = JSON.stringify(rows.map(({ id }) => id));
+    return storedPatterns(rows, await all<OutcomeRow>(`${OUTCOMES} ${seen.sql} ${BY_MODEL}`, ids, ...seen.values));
+  };
   return {
     turns: async (turnIds) => learnedTurns(await all<TurnRow>(TURNS, JSON.stringify(turnIds))),
     bySignature: async (workspacePath, after, limit) =>
-      withOutcomes(await all<FingerprintRow>(BY_SIGNATURE, workspacePath, after, limit)),
-    newest: async (workspacePath, before, limit) => {
-      const found = await all<FingerprintRow>(NEWEST, workspacePath, before ?? BEHIND_ALL, limit + 1);
+      withOutcomes(await all<FingerprintRow>(BY_SIGNATURE, workspacePath, after, limit), null),
+    newest: async (workspacePath, { before, limit, reader }) => {
+      const seen = whereLearnedSeen(reader, { shape: 'pattern_fingerprints.id' });
+      const values = [workspacePath, before ?? BEHIND_ALL, ...seen.values, limit + 1];
+      const found = await all<FingerprintRow>(selectNewest(seen.sql), ...values);
       const page = toPage(
         found,
         limit,
         (row) => row.id,
         (row) => row,
       );
-      return { rows: await withOutcomes(page.rows), next: page.next };
+      return { rows: await withOutcomes(page.rows, reader), next: page.next };
     },
   };
 }

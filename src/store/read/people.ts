@@ -1,7 +1,7 @@
 // People: tokens made at run time, the audit, and which sessions a person sees (23).
-import type { Page, PeopleReader, Reader } from '#core/ports/store-reader.ts';
+import type { Page, PeopleReader } from '#core/ports/store-reader.ts';
 import { isoTime } from '#protocol/clock.ts';
-import { type AuditEntry, type TokenRecord, toPersonRef } from '#protocol/people/person.ts';
+import { type AuditEntry, type Reader, type TokenRecord, toPersonRef } from '#protocol/people/person.ts';
 import type { audit, tokens } from '../schema/people.ts';
 import { selectPersonName } from '../schema/rows.ts';
 import { type Reads, toPage } from './read-database.ts';

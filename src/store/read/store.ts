@@ -89,7 +89,7 @@ function createReaders(
   return {
     sessions: createSessionReader(reads, { spend, cache: sessions, together }),
     turns: createTurnReader(reads, spend),
-    messages: createMessageReader(reads, histories),
+    messages: createMessageReader(reads, { histories, sessions }),
     events: { ...createEventReader(reads), ...eventMarks(reads) },
     delegations: createDelegationReader(reads, spend),
     confirmations: createConfirmationReader(reads),

@@ -240,8 +240,8 @@ function historyBytes(rows: readonly MessageRow[]): number {
 
 const PREFIX_BYTES = 16 * 1024 * 1024;
 
-export function createMessageReader({ all, get }: Reads, cache: ReadCaches['histories']): MessageReader {
-  // A fork's prefix never changes, whichever node holds the sessions that it comes from.
+export function createMessageReader({ all, get }: Reads, { histories: cache, sessions }: ReadCaches): MessageReader {
+  // The prefix of an open fork never changes; that of an ended one may go with its original (23 §4).
   const prefixes = createHistoryCache(PREFIX_BYTES);
   return {
     history: async (sessionId) => {
@@ -255,7 +255,7 @@ export function createMessageReader({ all, get }: Reads, cache: ReadCaches['hist
     checkpoints: async (sessionId) => (await all<CheckpointRow>(CHECKPOINTS, sessionId)).map(checkpoint),
     prefix: async (forkId) => {
       const known = prefixes.get(forkId);
-      if (known !== null) return known;
+      if (known !== null && sessions.get(forkId)?.record.ended_at === null) return known;
       const rows = await all<MessageRow>(PREFIX_MESSAGES, forkId);
       const messages = rows.map(storedMessage);
       prefixes.put(forkId, messages, historyBytes(rows));

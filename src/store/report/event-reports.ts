@@ -13,6 +13,7 @@ import type { Fingerprint, Quality, ShapeOnModels } from '#protocol/learned-patt
 import { fromPusd, type Pusd, sumPusd, ZERO_PUSD } from '#protocol/money.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';
 import { compareText } from '#protocol/text/compare-text.ts';
+import { whereLearnedSeen } from '../read/patterns.ts';
 import type { EventRow } from '../schema/rows.ts';
 import { typeIs } from '../schema/words.ts';
 import { eventSlices, type Read } from './slices.ts';
@@ -134,15 +135,18 @@ function total(numbers: Iterable<number>): number {
 // `/analytics/quality`: shapes of one workspace that ran on several models (07 §7.3).
 
 const SLICE_SHAPES = 100;
-/** The shapes after the given one, each with its outcomes. */
-const SHAPES = `SELECT o.fingerprint_id, f.structural_json, o.primary_model AS model, o.sample_size,
+/** The shapes after the given one, each with its outcomes, as far as the reader sees them. */
+const selectShapes = (
+  seenShape: string,
+  seenOutcome: string,
+) => `SELECT o.fingerprint_id, f.structural_json, o.primary_model AS model, o.sample_size,
     o.success_score_mean AS score_mean, o.success_score_count AS scored_turns,
     o.is_worker, CAST(o.sum_cost_pusd AS TEXT) AS sum_cost_text, o.cost_count,
     (SELECT count(*) FROM pattern_turns p WHERE p.fingerprint_id = o.fingerprint_id
       AND p.primary_model = o.primary_model AND p.is_worker = o.is_worker AND p.recorded_at >= ?) AS recent_turns
-  FROM (SELECT id, structural_json FROM pattern_fingerprints WHERE workspace_path = ? AND id > ?
+  FROM (SELECT id, structural_json FROM pattern_fingerprints WHERE workspace_path = ? AND id > ? ${seenShape}
       ORDER BY id LIMIT ${SLICE_SHAPES}) f
-    JOIN pattern_outcomes o ON o.fingerprint_id = f.id
+    JOIN pattern_outcomes o ON o.fingerprint_id = f.id ${seenOutcome}
   ORDER BY o.fingerprint_id, o.primary_model, o.is_worker`;
 const MAX_COMPARISONS = 100;
 
@@ -160,13 +164,16 @@ interface Row {
 }
 
 /** Shapes are compared slice by slice, so that thousands of them block no other request. */
-export async function quality(read: Read, { workspace_path, since, tiers }: QualityQuery): Promise<Quality> {
+export async function quality(read: Read, { workspace_path, since, tiers, reader }: QualityQuery): Promise<Quality> {
+  const seenShape = whereLearnedSeen(reader, { shape: 'pattern_fingerprints.id' });
+  const seenOutcome = whereLearnedSeen(reader, { shape: 'o.fingerprint_id', outcome: 'o' });
+  const sql = selectShapes(seenShape.sql, seenOutcome.sql);
   const learned = { shapes: 0, turns: 0, scored_turns: 0, comparisons_total: 0 };
   const tierOf = (model: string) => tiers.get(model);
   let saved = ZERO_PUSD;
   let best: readonly Compared[] = [];
   for (let after = ''; ; await setImmediate()) {
-    const rows = await read<Row>(SHAPES, since, workspace_path, after);
+    const rows = await read<Row>(sql, since, workspace_path, after, ...seenShape.values, ...seenOutcome.values);
     if (rows.length === 0) break;
     const shapes = new Map<string, Row[]>();
     for (const row of rows) {

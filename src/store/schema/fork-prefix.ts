@@ -71,8 +71,12 @@ function readPrefix(columns: readonly string[], tables: typeof MESSAGES): string
   return `SELECT ${columns.join(', ')} FROM (${selectPrefix('s.id = ?', columns, tables)}) AS prefix ORDER BY ${IN_ORDER}`;
 }
 
+/** A fork of another owner ends with its original (23 §4). */
+const IS_OF_SAME_OWNER =
+  's.owner IS NOT DISTINCT FROM (SELECT o.owner FROM sessions o WHERE o.id = s.forked_from_session_id)';
+
 function copyPrefix(table: string, columns: readonly string[], tables: typeof MESSAGES): string {
-  const prefix = selectPrefix('s.forked_from_session_id {in_list}', columns, tables);
+  const prefix = selectPrefix(`s.forked_from_session_id {in_list} AND ${IS_OF_SAME_OWNER}`, columns, tables);
   return `INSERT INTO ${table} (fork_session_id, position, ${columns.join(', ')})
     SELECT fork, row_number() OVER (PARTITION BY fork ORDER BY ${IN_ORDER}), ${columns.join(', ')}
     FROM (${prefix}) AS prefix`;
@@ -82,6 +86,6 @@ function copyPrefix(table: string, columns: readonly string[], tables: typeof ME
 export const PREFIX_MESSAGES = readPrefix(COPIED_MESSAGE, MESSAGES);
 export const PREFIX_CHECKPOINTS = readPrefix(COPIED_CHECKPOINT, CHECKPOINTS);
 
-/** Into all forks of these sessions. */
+/** Into the forks of these sessions that their owners made. */
 export const COPY_MESSAGES = copyPrefix('fork_messages', COPIED_MESSAGE, MESSAGES);
 export const COPY_CHECKPOINTS = copyPrefix('fork_checkpoints', COPIED_CHECKPOINT, CHECKPOINTS);

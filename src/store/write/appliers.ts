@@ -163,6 +163,8 @@ const TOKEN_COLUMNS = [
 ] as const;
 const AUDIT_COLUMNS = ['id', 'at', 'actor', 'action', 'subject', 'details_json'] as const;
 
+/** Two admins' tokens that are revoked at one moment: the second statement sees the first one's result. */
+const LOCK_ADMINS = "SELECT id FROM tokens WHERE role = 'admin' AND revoked_at IS NULL ORDER BY id {lock_rows}";
 const REVOKE = `UPDATE tokens SET revoked_at = @at WHERE id = @id AND (role <> 'admin' OR @other_admins > 0
   OR EXISTS (SELECT 1 FROM tokens o WHERE o.id <> @id AND o.role = 'admin' AND o.revoked_at IS NULL
     AND (o.expires_at IS NULL OR o.expires_at > @at)))`;
@@ -176,10 +178,12 @@ const peopleWrites: Appliers<Extract<keyof Appliers, `token.${string}` | 'audit.
       if (changes === 1) return;
       throw new JournalConflict('name_taken', `a token had the name ${token.name} before`);
     }),
-  'token.revoke': (write, { tx }) =>
+  'token.revoke': (write, { tx }) => {
+    tx.run(LOCK_ADMINS, []);
     tx.run(REVOKE, write, ({ changes }) => {
       if (changes === 0) throw new JournalConflict('last_admin', `token ${write.id} is the last of an admin`);
-    }),
+    });
+  },
   'audit.insert': ({ entry: { details, ...entry }, drop_before }, { tx }) => {
     if (drop_before !== null) tx.run(DROP_OLD, { before: drop_before });
     insertEntry(tx, { ...entry, details_json: JSON.stringify(details) });

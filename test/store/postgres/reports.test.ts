@@ -83,7 +83,13 @@ async function answers(analytics: Analytics, named: (text: string) => string): P
   const { query: traced } = valid(parseTraceQuery({ from: 'all' }, NOW));
   found.reliability = await analytics.reliability(traced);
   found.routing = await analytics.routing(traced);
-  found.quality = await analytics.quality({ workspace_path: '/', since: 0, tiers: new Map() });
+  for (const reader of [null, { id: null }, { id: 'A' }])
+    found[`quality ${reader?.id}`] = await analytics.quality({
+      workspace_path: '/',
+      since: 0,
+      tiers: new Map(),
+      reader,
+    });
   return JSON.parse(named(JSON.stringify(found)));
 }
 

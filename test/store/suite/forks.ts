@@ -25,6 +25,29 @@ const forkOf = (
 ) => storedSession(world, { forked_from_session_id: from.id, forked_from_message_id: at.id });
 
 export function forkSuite(open: OpenStore): void {
+  test('a purge copies the prefix into forks of the same owner alone, and the others are listed before', async () => {
+    const world = await open();
+    const origin = await storedSession(world, { owner: 'A' });
+    const cut = await answeredTurn(world, origin, 'one');
+    const point = { forked_from_session_id: origin.id, forked_from_message_id: cut.id };
+    const own = await storedSession(world, { ...point, owner: 'A' });
+    const foreign = await storedSession(world, { ...point, owner: 'B' });
+    const nameless = await storedSession(world, { ...point, owner: null });
+    const answer = await answeredTurn(world, foreign, 'two');
+    const below = await storedSession(world, {
+      forked_from_session_id: foreign.id,
+      forked_from_message_id: answer.id,
+      owner: 'A',
+    });
+    const { sessions, messages } = world.store;
+    expect(await sessions.foreignForks(origin.id)).toEqual([foreign.id, nameless.id, below.id]);
+    expect((await messages.prefix(foreign.id)).length).toBe(2);
+    await world.journal.purge(origin.id);
+    const { store } = await world.reopen();
+    const lengths = [own, foreign, nameless].map(async ({ id }) => (await store.messages.prefix(id)).length);
+    expect(await Promise.all(lengths)).toEqual([2, 0, 0]);
+  });
+
   // Promise 21.6: both databases copy the prefix into the forks in the purge's own transaction.
   test('a fork has the messages and checkpoints up to its point, also after purges of those that held them', async () => {
     const world = await open();

@@ -1,7 +1,7 @@
 // Following up: a worker that goes on where an earlier one of the same session ended (20 §3).
 import { describe, expect, it } from 'vitest';
+import { purgeSession } from '#core/engine/fork-session.ts';
 import { endSession } from '#core/engine/manage-session.ts';
-import { purgeSession } from '#core/engine/purge-session.ts';
 import { submitDelegation, waitForDelegation } from '#core/engine/submit-work.ts';
 import { parseScenario } from '#models/scripted/scenario.ts';
 import type { ScriptedAdapter } from '#models/scripted/scripted-adapter.ts';

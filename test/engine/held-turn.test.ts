@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { cancelTurn, resumeTurn } from '#core/engine/control-turn.ts';
+import { purgeSession } from '#core/engine/fork-session.ts';
 import { endSession, patchSession } from '#core/engine/manage-session.ts';
-import { purgeSession } from '#core/engine/purge-session.ts';
 import { startEngine } from '../support/engine.ts';
 import { failOnce, restart } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';

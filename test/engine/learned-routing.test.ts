@@ -1,8 +1,8 @@
 // Slot 4 over turns that really ran: one model is better for one shape of task, or none is (12 §12.4, 03 §8).
 import { describe, expect, it } from 'vitest';
 import { cancelTurn, concludeTurn, scoreTurn } from '#core/engine/control-turn.ts';
+import { purgeSession } from '#core/engine/fork-session.ts';
 import { explainRoute } from '#core/engine/inspect-routing.ts';
-import { purgeSession } from '#core/engine/purge-session.ts';
 import type { AnyEvent, PayloadOf } from '#protocol/event.ts';
 import { toPusd } from '#protocol/money.ts';
 import { toolText } from '#protocol/tool.ts';

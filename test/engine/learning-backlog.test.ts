@@ -1,8 +1,8 @@
 // Turns that wait to be learned: together, once, whatever becomes of them before it is their turn (12 §12.3).
 import { expect, it, vi } from 'vitest';
 import { scoreTurn } from '#core/engine/control-turn.ts';
+import { purgeSession } from '#core/engine/fork-session.ts';
 import { endSession } from '#core/engine/manage-session.ts';
-import { purgeSession } from '#core/engine/purge-session.ts';
 import { GATHER_MS } from '#core/learning/learning-loop.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';

@@ -1,7 +1,7 @@
 // What is recorded and judged of finished turns, behind them, and what becomes of it (12 §12.3, §12.5).
 import { describe, expect, it, vi } from 'vitest';
+import { purgeSession } from '#core/engine/fork-session.ts';
 import { endSession } from '#core/engine/manage-session.ts';
-import { purgeSession } from '#core/engine/purge-session.ts';
 import { draft, type PayloadOf } from '#protocol/event.ts';
 import type { TurnId } from '#protocol/ids.ts';
 import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';

@@ -1,8 +1,8 @@
 // A person's score of a turn: it counts in place of the server's own verdict, once, and can be changed (12 §12.8).
 import { describe, expect, it } from 'vitest';
 import { cancelTurn, scoreTurn } from '#core/engine/control-turn.ts';
+import { purgeSession } from '#core/engine/fork-session.ts';
 import { endSession } from '#core/engine/manage-session.ts';
-import { purgeSession } from '#core/engine/purge-session.ts';
 import type { PayloadOf } from '#protocol/event.ts';
 import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';
 import { delegate, planner, scenario, worker } from '../support/scenario.ts';

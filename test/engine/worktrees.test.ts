@@ -2,6 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { purgeSession } from '#core/engine/fork-session.ts';
 import { recover, resumeAll } from '#core/engine/lifecycle.ts';
 import {
   applyKeptChanges,
@@ -10,7 +11,6 @@ import {
   readChangesDiff,
   sweepWorktrees,
 } from '#core/engine/manage-worktrees.ts';
-import { purgeSession } from '#core/engine/purge-session.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { toolText } from '#protocol/tool.ts';
 import { startEngine, tempFolder } from '../support/engine.ts';

@@ -4,7 +4,6 @@ import type { Pattern } from '#protocol/api/model-bodies.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { PatternConfig, PatternOutcome, Quality, StoredPattern } from '#protocol/learned-pattern.ts';
 import { fromPusd, type Usd } from '#protocol/money.ts';
-import type { Reader } from '#protocol/people/person.ts';
 import type { PolicyEvaluation, Refusal } from '#protocol/route.ts';
 import type { Effort, Tier } from '#protocol/scalars.ts';
 import type { SessionRecord } from '#protocol/session.ts';
@@ -22,8 +21,7 @@ import {
   tierModel,
 } from '../policy/routing/policy-file.ts';
 import { addLocations, layerErrors } from '../policy/routing/policy-layers.ts';
-import type { PatternPage } from '../ports/learned-turns.ts';
-import type { Analytics } from '../ports/report-reader.ts';
+import type { Analytics, QualityQuery } from '../ports/report-reader.ts';
 import { loadKnownToolset } from './definitions/find-workers.ts';
 import { cacheLifetime, maxOutputTokens } from './model-call/model-request.ts';
 import { computeLeft, listLimits, readReserved, requireBudget } from './money/budget-limits.ts';
@@ -313,7 +311,7 @@ async function findCostHistory(
 export async function listPatterns(
   engine: Engine,
   workspace: string,
-  page: PatternPage,
+  page: Parameters<Engine['store']['patterns']['newest']>[1],
 ): Promise<{ readonly patterns: Pattern[]; readonly next: string | null }> {
   const root = await resolveWorkspace(engine, workspace);
   const { rows, next } = await engine.store.patterns.newest(root, page);
@@ -327,7 +325,7 @@ export async function listPatterns(
 export async function compareQuality(
   engine: Engine,
   analytics: Pick<Analytics, 'quality'>,
-  of: { readonly workspace: string; readonly window: TimeWindow; readonly reader: Reader },
+  of: { readonly workspace: string; readonly window: TimeWindow; readonly reader: QualityQuery['reader'] },
 ): Promise<Quality> {
   const { window, reader } = of;
   const workspace_path = await resolveWorkspace(engine, of.workspace);

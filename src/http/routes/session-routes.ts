@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { compareSessions } from '#core/engine/compare-sessions.ts';
 import type { Engine } from '#core/engine/create-engine.ts';
-import { forkSession } from '#core/engine/fork-session.ts';
+import { forkSession, purgeSession } from '#core/engine/fork-session.ts';
 import {
   addReservedMoney,
   createSession,
@@ -11,7 +11,6 @@ import {
   listSessionsWithoutTurn,
   patchSession,
 } from '#core/engine/manage-session.ts';
-import { purgeSession } from '#core/engine/purge-session.ts';
 import { CompareReplySchema, ForkBodySchema, ForkReplySchema } from '#protocol/api/fork-bodies.ts';
 import {
   CreateSessionBody,

@@ -1,7 +1,6 @@
 // Confirmations: open approvals and remembered decisions (09 §6, 13 §7.4).
 
-import type { ConfirmationReader } from '#core/ports/store-reader.ts';
-import type { Reader } from '#protocol/people/person.ts';
+import type { ConfirmationReader, SessionQuery } from '#core/ports/store-reader.ts';
 import { type ConfirmationRowStored, confirmationRow, selectPersonName, wireConfirmation } from '../schema/rows.ts';
 import { WITH_TREE } from '../schema/words.ts';
 import { whereSeen } from './people.ts';
@@ -26,7 +25,7 @@ export const GRANT = `SELECT 1 AS found FROM confirmations
 
 export interface ConfirmationQuery {
   readonly session_id: string | null;
-  readonly reader: Reader;
+  readonly reader: SessionQuery['reader'];
   readonly status: keyof typeof FROM;
   readonly after: string | null;
   readonly limit: number;

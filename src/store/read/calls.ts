@@ -3,8 +3,7 @@ import type { CallReader } from '#core/ports/store-reader.ts';
 import type { ListedCall } from '#protocol/api/session-bodies.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { fromPusd } from '#protocol/money.ts';
-import type { Fee, Round, Terms, TokenUsage } from '#protocol/usage.ts';
-import { STANDARD_TERMS } from '#protocol/usage.ts';
+import { type Fee, type Round, STANDARD_TERMS, type Terms, type TokenUsage } from '#protocol/usage.ts';
 import { TOKEN_COUNTS } from '../schema/rollups.ts';
 import { type Reads, toPage } from './read-database.ts';
 

@@ -1,9 +1,8 @@
 // Learned patterns of a workspace, each with its outcomes (12 §12.3).
 import { restoreFingerprint } from '#core/policy/learning/fingerprint.ts';
-import type { LearnedTurn, PatternReader } from '#core/ports/learned-turns.ts';
+import type { LearnedTurn, PatternPage, PatternReader } from '#core/ports/learned-turns.ts';
 import type { PatternOutcome, StoredPattern } from '#protocol/learned-pattern.ts';
 import type { Pusd } from '#protocol/money.ts';
-import type { Reader } from '#protocol/people/person.ts';
 import { BEHIND_ALL } from '../schema/words.ts';
 import { whereSeen } from './people.ts';
 import { type Reads, toPage } from './read-database.ts';
@@ -52,7 +51,10 @@ export function selectNewest(seen: string): string {
 }
 
 /** The condition that a turn of a session that exists for the reader was learned in a shape, or in one outcome of it. */
-export function whereLearnedSeen(reader: Reader, row: { readonly shape: string; readonly outcome?: string }) {
+export function whereLearnedSeen(
+  reader: PatternPage['reader'],
+  row: { readonly shape: string; readonly outcome?: string },
+) {
   const seen = whereSeen(reader, 's');
   if (seen === null) return { sql: '', values: [] };
   const { shape, outcome } = row;
@@ -100,7 +102,7 @@ export function storedPatterns(rows: readonly FingerprintRow[], outcomes: readon
 }
 
 export function createPatternReader({ all }: Reads): PatternReader {
-  const withOutcomes = async (rows: readonly FingerprintRow[], reader: Reader) => {
+  const withOutcomes = async (rows: readonly FingerprintRow[], reader: PatternPage['reader']) => {
     const seen = whereLearnedSeen(reader, { shape: 'pattern_outcomes.fingerprint_id', outcome: 'pattern_outcomes' });
     const ids = JSON.stringify(rows.map(({ id }) => id));
     return storedPatterns(rows, await all<OutcomeRow>(`${OUTCOMES} ${seen.sql} ${BY_MODEL}`, ids, ...seen.values));

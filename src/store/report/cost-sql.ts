@@ -1,7 +1,12 @@
 // Maps dimensions, filters and orders to literal SQL. No text of a request enters a statement (07 §1).
 
-import type { KeyName, Segment, SortTerm, SortValues } from '#core/policy/analytics/rollup.ts';
-import { OPTIONAL_KEYS } from '#core/policy/analytics/rollup.ts';
+import {
+  type KeyName,
+  OPTIONAL_KEYS,
+  type Segment,
+  type SortTerm,
+  type SortValues,
+} from '#core/policy/analytics/rollup.ts';
 import type { CallFilter } from '#protocol/analytics.ts';
 import { SIMULATED } from '../read/spend.ts';
 import { BILL_MEASURES, CALL_MEASURES, IS_BILLED_APART, MEASURES } from '../schema/rollups.ts';

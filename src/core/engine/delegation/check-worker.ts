@@ -3,8 +3,7 @@ import { createMatcher, formatFailure, formatRungMessage } from '#core/policy/de
 import { type WorkerEnd, workerOutcome } from '#core/policy/delegation/worker-outcome.ts';
 import { chooseRungModel, climbRungs, findModelTier } from '#core/policy/routing/worker-model.ts';
 import type { CheckEnd } from '#core/ports/check-runner.ts';
-import type { Merge } from '#core/ports/worktrees.ts';
-import { WorktreeError } from '#core/ports/worktrees.ts';
+import { type Merge, WorktreeError } from '#core/ports/worktrees.ts';
 import { type AttemptRecord, formatMarker, type Rung, type StoredCheck } from '#protocol/check.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { WorktreeRecord } from '#protocol/file-change.ts';

@@ -20,6 +20,7 @@ import type { RunCommandFlags } from './commands/run-command.ts';
 import type { UpdateFlags } from './commands/update.ts';
 import type { ConfigFlags } from './config.ts';
 import type { CommandContext } from './context.ts';
+import { addCopyCommands } from './copy-commands.ts';
 import {
   composeUsageError,
   createCommand,
@@ -294,15 +295,7 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded,
       ),
     ),
   );
-  program.addCommand(
-    withConfigFlags(
-      createCommand('backup', 'Copy the database to a new file; the server may run.', 'metis backup metis-monday.db'),
-    )
-      .argument('<file>', 'the new file; must not exist')
-      .action((file: string, flags: ConfigFlags) =>
-        finish(import('./commands/database.ts').then(({ backup }) => backup(context, flags, file))),
-      ),
-  );
+  addCopyCommands(program, context, finish);
   program.addCommand(
     withConfigFlags(
       createCommand('prune', 'Delete old events; keeps costs and messages.', 'metis prune --days 30 --dry-run'),

@@ -20,6 +20,8 @@ import { AWAIT_TURN, createPool, type Pool, type PoolOptions, REGISTRATION } fro
 
 /** Nodes that know this schema or a newer one can still write a database of this version. */
 const COMPATIBLE_FROM = 7;
+/** Key in `meta`: how far the copy of a file into this database has come (16 §9). */
+export const COPY_MARK = 'copied_from';
 const SET =
   'INSERT INTO meta (key, value) VALUES (@key, @value) ON CONFLICT (key) DO UPDATE SET value = excluded.value';
 
@@ -138,7 +140,7 @@ const ALIVE_MS = 60_000;
 
 /**
  * Throws `StartupError`: `database_unreachable`, `database_refused`, `database_pooler_mode`, `database_too_old`,
- * `schema_too_new`, `database_foreign`, `older_nodes_running`.
+ * `schema_too_new`, `database_foreign`, `older_nodes_running`, `migration_unfinished`.
  */
 export async function openDatabase(options: OpenOptions): Promise<OpenPool> {
   const { url, migrationsDir, clock, log, patienceMs = null, leave = new AbortController().signal } = options;
@@ -154,6 +156,7 @@ export async function openDatabase(options: OpenOptions): Promise<OpenPool> {
         if (applied.length > 0) log.info({ migrations: applied }, 'database migrated');
         const pool = createPool(options);
         try {
+          await orAbort(requireWholeCopy(pool.send), leave);
           return { ...pool, typeNumbers: await orAbort(registerEventTypes(pool), leave) };
         } catch (error) {
           await pool.close();
@@ -190,6 +193,7 @@ export async function openReader(options: PoolOptions & { readonly migrationsDir
       const files = filesIn(migrationsDir);
       const known = await knownVersion(send, files.length);
       if (known < files.length) throw notMigrated(url, known);
+      await requireWholeCopy(send);
     } finally {
       await client.end().catch(() => {});
     }
@@ -197,6 +201,15 @@ export async function openReader(options: PoolOptions & { readonly migrationsDir
     throw startupFault(url, error);
   }
   return createPool({ ...options, isReadOnly: true });
+}
+
+/** Throws `StartupError('migration_unfinished')` for a database that holds a part of a copy. */
+async function requireWholeCopy(send: Send): Promise<void> {
+  const { rows } = await send<{ value: string }>(`SELECT value FROM meta WHERE key = '${COPY_MARK}'`, []);
+  if (rows[0] === undefined || (JSON.parse(rows[0].value) as { readonly done: boolean }).done) return;
+  throw new StartupError('migration_unfinished', [
+    'migration_unfinished: the database holds a part of a copy; run metis migrate again, which continues it',
+  ]);
 }
 
 function notMigrated(url: string, known: number): StartupError {

@@ -1,0 +1,37 @@
+// Commands that copy a whole database: into a file, or into PostgreSQL (02 §6, 16 §9).
+import type { Command } from 'commander';
+import type { MigrateFlags } from './commands/migrate.ts';
+import type { ConfigFlags } from './config.ts';
+import type { CommandContext } from './context.ts';
+import { createCommand, withConfigFlags } from './flags.ts';
+
+/** @param finish ends the process with the code of a command */
+export function addCopyCommands(
+  program: Command,
+  context: CommandContext,
+  finish: (code: Promise<number>) => Promise<void>,
+): void {
+  program.addCommand(
+    withConfigFlags(
+      createCommand('backup', 'Copy the database to a new file; the server may run.', 'metis backup metis-monday.db'),
+    )
+      .argument('<file>', 'the new file; must not exist')
+      .action((file: string, flags: ConfigFlags) =>
+        finish(import('./commands/database.ts').then(({ backup }) => backup(context, flags, file))),
+      ),
+  );
+  program.addCommand(
+    withConfigFlags(
+      createCommand(
+        'migrate',
+        'Copy the database of a data folder into an empty PostgreSQL database.',
+        'metis migrate --to postgres://metis@db.internal/metis --verify',
+      ),
+    )
+      .requiredOption('--to <address>', 'address of the empty database')
+      .option('--verify', 'compare every row, and the cost totals, with the source afterwards')
+      .action((flags: MigrateFlags) =>
+        finish(import('./commands/migrate.ts').then(({ migrateDatabase }) => migrateDatabase(context, flags))),
+      ),
+  );
+}

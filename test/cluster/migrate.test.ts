@@ -1,0 +1,248 @@
+// A data folder becomes the database of a cluster: `metis migrate` (16 §9).
+import fs from 'node:fs';
+import path from 'node:path';
+import Database from 'better-sqlite3';
+import pg from 'pg';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { COPIED_OTHERWISE, listCopiedTables, OF_CLUSTER } from '#store/postgres/transfer/tables.ts';
+import { migrate as migrateSqlite } from '#store/sqlite/connection/migrate.ts';
+import { run, start } from '../app/metis.ts';
+import { MIGRATIONS as SQLITE_MIGRATIONS } from '../store/sqlite/world.ts';
+import { tempFolder } from '../support/engine.ts';
+import { type RealServer, startReal, startStrictFake } from '../support/real-server.ts';
+import { registryAt } from '../support/registry-at.ts';
+import { ownSchema, postgresService } from '../support/services.ts';
+
+const { url, missing } = await postgresService();
+const MODEL = 'anthropic:claude-opus-4-7';
+const usage = { input: 1234, output: 567 };
+
+/** A server on SQLite that has run a planner with a worker, and a session without a turn; it is closed. */
+async function filledFolder({ isOpen = false } = {}) {
+  const root = tempFolder();
+  const folder = path.join(tempFolder(), 'data');
+  const workspace = path.join(root, 'app');
+  fs.mkdirSync(workspace);
+  let release = () => {};
+  const held = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  let asked = 0;
+  const fake = await startStrictFake(async ({ tools, results, user }) => {
+    if (user.includes('slowly') && ++asked === 1) await held;
+    if (tools.includes('delegate') && results.length === 0)
+      return { text: '', tool_calls: [{ name: 'delegate', input: { tier: 'fast', task: 'count' } }], usage };
+    return { text: 'done', usage };
+  });
+  const registry = registryAt(fake);
+  const server = await startReal({ folder, registry });
+  const sessions = [await server.session(workspace, MODEL), await server.session(workspace, MODEL)];
+  await server.turn(sessions[0]!, 'count the files');
+  // What is learned of the planner's turn is stored after its end.
+  await server.event('pattern.recorded', (event) => event.session_id === sessions[0]);
+  await server.event('eval.completed', (event) => event.session_id === sessions[0]);
+  const answers = await readAnswers(server, sessions);
+  if (isOpen) {
+    await server.call('POST', `/sessions/${sessions[1]}/turns`, { content: 'answer slowly' });
+    await server.event('llm.call_started', (event) => event.session_id === sessions[1]);
+  }
+  await server.close();
+  release();
+  const schema = await ownSchema(url!);
+  onTestFinished(() => schema.drop());
+  const metis = (...args: string[]) =>
+    run(['migrate', '--to', schema.url, '--data', folder, ...args], { home: path.dirname(folder) });
+  const shared = ['--set', `cluster.shared_roots=["${root}"]`];
+  const startNode = () =>
+    startReal({
+      folder: path.join(tempFolder(), 'node'),
+      registry,
+      config: {
+        database: { url: schema.url },
+        cluster: { name: schema.name, lease_seconds: 3, shared_roots: [root], node_name: 'a' },
+      },
+    });
+  return {
+    root,
+    folder,
+    file: path.join(folder, 'metis.db'),
+    workspace,
+    registry,
+    sessions,
+    answers,
+    schema,
+    metis,
+    shared,
+    startNode,
+  };
+}
+
+/** What clients see of them. */
+async function readAnswers(server: RealServer, sessions: readonly string[]): Promise<readonly unknown[]> {
+  const targets = [
+    '/sessions?include_workers=true',
+    ...sessions.flatMap((id) => [`/sessions/${id}`, `/sessions/${id}/messages`, `/sessions/${id}/events`]),
+    '/analytics/cost?from=all&group_by=model',
+    '/analytics/cost?from=all&group_by=parent_session',
+    '/analytics/cost?from=all',
+  ];
+  const answers: unknown[] = [];
+  for (const target of targets) {
+    const { status, body } = await server.call('GET', target);
+    expect({ target, status }).toEqual({ target, status: 200 });
+    const { generated_at: _at, to: _to, window: _window, ...rest } = body;
+    answers.push({ target, ...rest });
+  }
+  return answers;
+}
+
+function change(file: string, sql: string): void {
+  const db = new Database(file);
+  db.exec(sql);
+  db.close();
+}
+
+async function query(address: string, sql: string): Promise<pg.QueryResult> {
+  const client = new pg.Client({ connectionString: address });
+  await client.connect();
+  try {
+    return await client.query(sql);
+  } finally {
+    await client.end();
+  }
+}
+
+/** Of the file alone: what lies beside it are locks. */
+const readRows = (file: string) => {
+  const db = new Database(file, { readonly: true });
+  const rows = listCopiedTables(db).map(({ name }) => db.prepare(`SELECT * FROM "${name}"`).all());
+  db.close();
+  return rows;
+};
+
+describe.skipIf(url === null)(`metis migrate${missing && `, skipped: ${missing}`}`, () => {
+  // Promise 16.28: A node on the copy answers as the server on the file did, and the copy agrees in every row.
+  test('copies all of a data folder; a node on the copy answers as the server did, and goes on', async () => {
+    const { file, metis, shared, answers, sessions, schema, workspace, startNode } = await filledFolder();
+    const before = readRows(file);
+    const moved = await metis(...shared, '--verify');
+    expect(moved).toMatchObject({ code: 0, stderr: '' });
+    expect(moved.stdout).toMatch(/\nledger_calls: 3 rows compared, cost \$0\.\d+/);
+    expect(moved.stdout).toMatch(/\nsource and copy agree in every row; rollups and ledger agree\n$/);
+    expect(readRows(file)).toEqual(before);
+    const { rows: trees } = await query(
+      schema.url,
+      'SELECT root_session_id AS root, place, wanted FROM trees ORDER BY 1',
+    );
+    const place = `shared:${path.dirname(workspace)}`;
+    expect(trees).toEqual(sessions.toSorted().map((root) => ({ root, place, wanted: false })));
+
+    const node = await startNode();
+    expect(await readAnswers(node, sessions)).toEqual(answers);
+    for (const id of sessions) expect(await node.turn(id, 'again')).toMatchObject({ status: 'completed' });
+    expect(await node.turn(await node.session(workspace, MODEL), 'new')).toMatchObject({ status: 'completed' });
+  });
+
+  // Promise 16.29: A killed copy goes on behind its last slice; until it is whole no node starts on it.
+  test('a copy that was killed goes on behind its last slice, and no node starts before it is whole', async () => {
+    const { folder, file, metis, shared, schema, startNode, sessions, answers } = await filledFolder();
+    const many = 30_000;
+    change(
+      file,
+      `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${many})
+        INSERT INTO event_rows SELECT printf('00000000000000000000%06d', i), 1, 999, NULL, NULL, 1, 2, 1, 'a' || char(0) FROM n;
+        INSERT INTO event_sessions VALUES (999, 'system_of_old')`,
+    );
+    const killed = start(['migrate', '--to', schema.url, '--data', folder, ...shared], { home: path.dirname(folder) });
+    await killed.line(/event_rows: 4000 of \d+ rows/);
+    await killed.stop('SIGKILL');
+    const { rows } = await query(schema.url, 'SELECT count(*)::int AS n FROM event_rows');
+    expect(rows[0].n).toBeGreaterThanOrEqual(4000);
+    expect(rows[0].n).toBeLessThan(many);
+    await expect(startNode()).rejects.toThrow(/migration_unfinished/);
+
+    const resumed = await metis(...shared, '--verify');
+    expect(resumed).toMatchObject({ code: 0, stderr: '' });
+    expect(resumed.stdout).not.toMatch(/^sessions: \d+ rows$/m);
+    expect(resumed.stdout).toContain(`${many} texts held U+0000`);
+    expect((await metis(...shared)).stdout).toBe(
+      `the database holds the whole copy already\n${many} texts held U+0000, which PostgreSQL cannot store; U+FFFD replaces it\n`,
+    );
+    const node = await startNode();
+    expect(await readAnswers(node, sessions)).toEqual(answers);
+  });
+
+  // Promise 16.30: A file in use, a target with rows or of another source, and unshared workspaces are refused; verify finds a changed cent.
+  test('refuses what it would lose, and finds a difference of one picodollar', async () => {
+    const { folder, file, registry, metis, shared, schema, workspace } = await filledFolder();
+    const refusal = async (...args: string[]) => {
+      const { code, stdout, stderr } = await metis(...args);
+      expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+      return stderr;
+    };
+    expect(await refusal()).toMatch(/^metis: workspace_not_shared: .*app; name a root.*\n$/);
+    const server = await startReal({ folder, registry });
+    expect(await refusal(...shared)).toMatch(/^metis: database_in_use: .*\n$/);
+    await server.close();
+
+    expect((await metis('--set', 'cluster.local_workspaces=true', '--set', 'cluster.node_name=one')).code).toBe(0);
+    const { rows: places } = await query(schema.url, 'SELECT DISTINCT place FROM trees');
+    expect(places).toEqual([{ place: 'node:one' }]);
+    await query(
+      schema.url,
+      'UPDATE ledger_calls SET cost_pusd = cost_pusd + 1 WHERE seq = (SELECT min(seq) FROM ledger_calls)',
+    );
+    const verified = await metis(...shared, '--verify');
+    expect(verified.code).toBe(1);
+    expect(verified.stdout).toMatch(/^ledger_calls \d+: cost_pusd differs$/m);
+
+    const other = await startReal({ folder, registry });
+    await other.session(workspace, MODEL);
+    await other.close();
+    expect(await refusal(...shared)).toMatch(/^metis: database_not_empty: .*another file.*\n$/);
+    await query(schema.url, "DELETE FROM meta WHERE key = 'copied_from'");
+    expect(await refusal(...shared)).toMatch(/^metis: database_not_empty: .* has rows in \w+; .*\n$/);
+    change(file, 'PRAGMA user_version = 3');
+    expect(await refusal(...shared)).toMatch(/^metis: database_not_migrated: .*\n$/);
+  });
+
+  // Promise 16.28: A turn that was open is taken up by a node, and identity columns go on behind the copied numbers.
+  test('a turn that was open goes on at a node, and numbers go on behind those of the file', async () => {
+    const { metis, shared, schema, sessions, startNode } = await filledFolder({ isOpen: true });
+    expect((await metis(...shared, '--verify')).code).toBe(0);
+    const { rows: trees } = await query(schema.url, 'SELECT root_session_id AS root FROM trees WHERE wanted');
+    expect(trees).toEqual([{ root: sessions[1] }]);
+    const { rows: before } = await query(schema.url, 'SELECT max(seq)::int AS seq FROM ledger_calls');
+    const node = await startNode();
+    await node.event('turn.completed', (event) => event.session_id === sessions[1]);
+    const { rows: after } = await query(schema.url, 'SELECT max(seq)::int AS seq FROM ledger_calls');
+    expect(after[0].seq).toBeGreaterThan(before[0].seq);
+  });
+
+  // Promise 16.28: No table is forgotten: each is copied, or named with the reason why not.
+  test('every table of both databases is copied, or named with its reason', async () => {
+    const schema = await ownSchema(url!);
+    onTestFinished(() => schema.drop());
+    const { migrate } = await import('#store/postgres/connection/open.ts');
+    await migrate(schema.url, path.resolve(SQLITE_MIGRATIONS, 'postgres'));
+    const { rows } = await query(
+      schema.url,
+      'SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()',
+    );
+    const db = new Database(':memory:');
+    migrateSqlite(db, ':memory:', SQLITE_MIGRATIONS, () => {});
+    const tables = listCopiedTables(db);
+    expect(
+      [...tables.map(({ name }) => name), ...Object.keys(COPIED_OTHERWISE), ...Object.keys(OF_CLUSTER)].sort(),
+    ).toEqual(rows.map(({ name }) => name).sort());
+    // Every table has a key to copy along, and stands behind those it refers to.
+    for (const [at, table] of tables.entries()) {
+      expect({ table: table.name, key: table.key.length > 0 }).toEqual({ table: table.name, key: true });
+      const targets = db
+        .prepare<[], string>(`SELECT "table" FROM pragma_foreign_key_list('${table.name}')`)
+        .pluck()
+        .all();
+      for (const target of targets) expect(tables.findIndex(({ name }) => name === target)).toBeLessThanOrEqual(at);
+    }
+  });
+});

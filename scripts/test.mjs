@@ -23,7 +23,7 @@ const SUITES = {
     env: { METIS_CLUSTER: 'full', STORM_SECONDS: '120', STORM_SESSIONS: '200' },
   },
   crash: { tests: ['test/crash/kill.test.ts'], env: { CRASH_KILLS: '100' } },
-  fuzz: { tests: ['test/hostile/fuzz.test.ts'], env: { FUZZ_CASES: '20000' } },
+  fuzz: { tests: ['test/hostile/fuzz.test.ts', 'test/hostile/people-fuzz.test.ts'], env: { FUZZ_CASES: '20000' } },
   hostile: { tests: ['test/hostile/hostile.test.ts'], env: { HOSTILE_CASES: '5000' } },
   nodes: { program: 'scripts/test-nodes.mjs' },
   // The other files of the folder are the same in every run.

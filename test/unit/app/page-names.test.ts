@@ -26,7 +26,7 @@ it('commands and their flags', () => {
     if (called === undefined || /^(?:help|completion)\b/.test(called)) return [];
     const words = called.replaceAll(/"[^"]*"/g, 'TEXT').split(/\s+/);
     let command: Command | undefined = program;
-    while (command !== undefined && command.commands.length > 0 && /^[a-z]+$/.test(words[0] ?? '')) {
+    while (command !== undefined && command.commands.length > 0 && /^[a-z][a-z-]*$/.test(words[0] ?? '')) {
       const found: Command | undefined = command.commands.find((one) => one.name() === words[0]);
       // `metis models update` and `metis models`: a command may have both.
       if (found === undefined && command !== program) break;

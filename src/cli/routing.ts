@@ -1,14 +1,22 @@
 // `metis routing`: a policy file checked, a default written, and the seven slots for a message as a table (17 §2).
 import fs from 'node:fs';
 import path from 'node:path';
-import { createMetisClient, type RouteExplanation, type RoutingDefault } from '#client/client.ts';
+import {
+  createMetisClient,
+  type MetisClient,
+  type RouteExplanation,
+  type RoutingDefault,
+  type WhatIfReport,
+} from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
 import { nameReference } from '#protocol/text/model-reference.ts';
 import { toJsonLine, toPrintable, toPrintableText } from './printable-text.ts';
+import { parseSinceTime } from './since-time.ts';
 import {
   askServer,
   createTerminalStyle,
   explainFileError,
+  formatDollars,
   getTableWidth,
   groupDigits,
   layOutTable,
@@ -33,18 +41,42 @@ export async function checkRouting(
     return 1;
   }
   return askServer(terminal, server, async () => {
-    const check = await createMetisClient(server).checkRoutingPolicy({ policy_yaml: text });
+    const client = createMetisClient(server);
+    const [check, newer] = await Promise.all([
+      client.checkRoutingPolicy({ policy_yaml: text }),
+      listNewerModels(client),
+    ]);
     const { valid, errors, warnings } = check;
-    if (flags.json) stdout.write(toJsonLine(check));
+    if (flags.json) stdout.write(toJsonLine({ ...check, newer }));
     else {
       const style = createTerminalStyle(terminal);
       for (const line of errors) stdout.write(`${style.red('error')}    ${toPrintable(line)}\n`);
       for (const line of warnings) stdout.write(`${style.yellow('warning')}  ${toPrintable(line)}\n`);
       if (valid) stdout.write(`${style.green('ok')}       ${file}\n`);
+      for (const line of newer.map(describeNewer)) stdout.write(`newer    ${toPrintable(line)}\n`);
     }
     if (valid) return 0;
     return 1;
   });
+}
+
+const NEWER_DAYS = '30d';
+
+/** What the work on models that have a successor would have cost on that one (22 §5). */
+async function listNewerModels(client: MetisClient): Promise<WhatIfReport['changed']> {
+  const { models } = await client.listModels();
+  const priced = new Set(models.filter(({ pricing }) => pricing !== null).map(({ id }) => id));
+  const pairs = models.flatMap(({ id, superseded_by: newer }) =>
+    newer !== null && priced.has(newer) ? [[id, newer] as const] : [],
+  );
+  if (pairs.length === 0) return [];
+  const from = parseSinceTime(NEWER_DAYS)!;
+  return (await client.askWhatIf({ from, models: Object.fromEntries(pairs) })).changed;
+}
+
+function describeNewer({ from_model, to_model, actual_usd, low_usd, high_usd }: WhatIfReport['changed'][number]) {
+  const range = `${formatDollars(low_usd)} to ${formatDollars(high_usd)}`;
+  return `${from_model} cost ${formatDollars(actual_usd)} in 30 days; its successor ${to_model} would have cost ${range}`;
 }
 
 /** Exit code: 0 when a model would serve the message, 1 when the turn would be refused or the server did not answer. */

@@ -41,3 +41,23 @@ it('prints what changes with its range, and exits by whether it would have cost 
   expect(await ask()).toMatchObject({ code: 1, stderr: expect.stringContaining('at least one of') });
   expect(await ask('none.yaml')).toMatchObject({ code: 1, stderr: expect.stringContaining('no such file') });
 });
+
+// What the registry marks as superseded (22 §5).
+it('prints with metis routing check what a newer model would have cost', async () => {
+  const home = doorHome([{ match: {}, times: 'inf', respond: { text: 'ok', usage } }]);
+  const registry = path.join(home.data, 'registry.yaml');
+  const { models, ...rest } = JSON.parse(fs.readFileSync(registry, 'utf8'));
+  models[DEEP].superseded_by = FAST;
+  fs.writeFileSync(registry, JSON.stringify({ ...rest, models }));
+  const { url, client } = await serveIn(home);
+  const session = await client.createSession({ workspace_path: home.workspace, initial_active_model: DEEP });
+  for await (const _ of client.turn(session.id, { content: 'go' }));
+  const { actual_usd, hypothetical_usd } = await client.askWhatIf({ models: { [DEEP]: FAST } });
+  const file = path.join(home.path, 'rules.yaml');
+  fs.writeFileSync(file, 'schema_version: 1\n');
+  const { code, stdout } = await run(['routing', 'check', file, '--server', url], { home: home.path });
+  expect(code).toBe(0);
+  expect(stdout).toContain(
+    `newer    ${DEEP} cost $${actual_usd} in 30 days; its successor ${FAST} would have cost $${hypothetical_usd.low} to $${hypothetical_usd.high}`,
+  );
+});

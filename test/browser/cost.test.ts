@@ -3,15 +3,53 @@ import fs from 'node:fs';
 import path from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { exactUsd } from '#dashboard/format/format.ts';
+import { exactUsd, modelName } from '#dashboard/format/format.ts';
+import { draft } from '#protocol/event.ts';
 import { fromPusd, sumPusd, toPusd } from '#protocol/money.ts';
+import { SLOTS } from '#protocol/route.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { callCompleted } from '../support/drafts.ts';
+import { notApplicable } from '../support/route-chain.ts';
 import { scenario } from '../support/scenario.ts';
 import { until } from '../support/until.ts';
 import { seedLedger, shiftedClock } from './ledger.ts';
 import { browserEndpoint, expectWhole, openTab } from './page.ts';
 import { type BrowserServer, startBrowserServer } from './server.ts';
+
+/** A decision about the calls of a session that belong to no turn. */
+function stickyDecision({ id }: SessionRecord, model: string) {
+  const chose = { verdict: 'chose', candidate_model: model } as const;
+  return draft({
+    type: 'route.decided',
+    session_id: id,
+    turn_id: null,
+    parent: null,
+    payload: {
+      chosen_model: model,
+      chosen_effort: null,
+      winner_index: 1,
+      elapsed_ms: 0,
+      refused: null,
+      fallback_costlier: false,
+      chain: SLOTS.map((policy) => notApplicable(policy, policy === 'manual_sticky' ? chose : {})),
+      requested_model: null,
+      facts: {
+        estimated_input_tokens: 10,
+        smallest_input_tokens: null,
+        is_worker: false,
+        message_has_images: false,
+        needs: [],
+        document_media_types: [],
+        matched: [],
+        unmatched: [],
+        worker_model: null,
+        worker_tier: null,
+        worker_effort: null,
+        requested: null,
+      },
+    },
+  });
+}
 
 describe.skipIf(browserEndpoint === null)('the cost view', () => {
   let server: BrowserServer;
@@ -167,6 +205,27 @@ describe.skipIf(browserEndpoint === null)('the cost view', () => {
     );
     expect(row).toMatch(/,"'=HYPERLINK\(""http:\/\/a.example"",""x""\) \(1\)",\d{4}-\d\d-\d\dT[^,]+,[^,]+,8,/);
     expect(row).toMatch(new RegExp(`,${data[0]!.cost_usd},${data[0]!.planner_cost_usd},${data[0]!.worker_cost_usd}$`));
+    expect(errors).toEqual([]);
+  });
+
+  // Promise 21.2: The cost view shows the other bill as a second bar beside the real one, always as a range.
+  test('shows what the same work would have cost on another model, as a range', async () => {
+    const clock = shiftedClock();
+    const one = await startBrowserServer({ scenario: scenario(), clock });
+    const [planner] = await seedLedger(one, clock, { trees: 1, days: 1 });
+    const [deep] = (await one.client.getCost({ from: 'all', group_by: 'model' })).data.map(({ model }) => model!);
+    await one.engine.journal.commit({ writes: [], emit: [stickyDecision(planner!, deep!)] });
+    const other = deep === 'scripted:fast' ? 'scripted:deep' : 'scripted:fast';
+    const { page, errors } = await openTab(`${one.url}/#/cost?range=all`);
+    await page.getByText('Choose two models').waitFor();
+    await choose(page, 'In place of', modelName(deep!));
+    await choose(page, 'use', modelName(other));
+    const { hypothetical_usd, decisions } = await one.client.askWhatIf({ from: 'all', models: { [deep!]: other } });
+    expect(decisions.changed).toBe(1);
+    const { low, high } = hypothetical_usd;
+    await page.getByTitle(`${exactUsd(low)} to ${exactUsd(high)}`, { exact: true }).waitFor();
+    await page.getByText('1 decision changed').waitFor();
+    await expectWhole(page);
     expect(errors).toEqual([]);
   });
 

@@ -47,6 +47,9 @@ export interface CostQuestion extends Readonly<Record<Filter, string | null>> {
   readonly pricing: string;
   /** `planner`, or a model of the price table. */
   readonly baseline: string;
+  /** Models of the other bill: one, and the one in its place; null = none chosen. */
+  readonly replaced: string | null;
+  readonly instead: string | null;
 }
 
 const DEFAULTS = { range: '7d', group: 'root_session', pricing: 'stamped', baseline: 'planner' } as const;
@@ -70,6 +73,8 @@ export function parseCostQuestion({ query }: Place): CostQuestion {
     group: findChoice(GROUPS, query.get('group')) ?? DEFAULTS.group,
     pricing: query.get('pricing') ?? DEFAULTS.pricing,
     baseline: query.get('baseline') ?? DEFAULTS.baseline,
+    replaced: query.get('replaced'),
+    instead: query.get('instead'),
     model: query.get('model'),
     tier: query.get('tier'),
     worker: query.get('worker'),
@@ -93,6 +98,8 @@ export function formatCostPlace(question: CostQuestion): string {
     group: unusual('group'),
     pricing: unusual('pricing'),
     baseline: unusual('baseline'),
+    replaced: question.replaced,
+    instead: question.instead,
     model: question.model,
     tier: question.tier,
     worker: question.worker,

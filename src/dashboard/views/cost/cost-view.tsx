@@ -27,6 +27,7 @@ import {
 } from './cost-question.ts';
 import { CostTable } from './cost-table.tsx';
 import { type Names, NO_KEY } from './group-rows.tsx';
+import { OtherBill } from './other-bill.tsx';
 
 // Filters over the calls: what there is to choose from is what was spent on in the same time.
 
@@ -190,6 +191,7 @@ function Answer(props: {
         bars={buildBars(spend, answer.bucket, groups.window)}
         total={groups.totals.cost_usd}
       />
+      <OtherBill answer={answer} onAsk={props.onAsk} />
       <section class="panel">
         <CostTable
           key={question.group}

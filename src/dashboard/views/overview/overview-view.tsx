@@ -300,7 +300,15 @@ function computeDigest(sessions: readonly Session[]): string {
 function useReports(range: CostQuestion['range'], digest: string | null) {
   const { client } = useApi();
   const none = { ...NO_FILTER, from: null, to: null };
-  const question: CostQuestion = { ...none, range, group: 'root_session', pricing: 'stamped', baseline: 'planner' };
+  const question: CostQuestion = {
+    ...none,
+    range,
+    group: 'root_session',
+    pricing: 'stamped',
+    baseline: 'planner',
+    replaced: null,
+    instead: null,
+  };
   const { data, error, reload } = usePolled(
     async (signal) => {
       if (digest === null) return null;

@@ -96,6 +96,8 @@ export interface RunFlags extends Pick<ServerFlags, 'json'> {
   /** The same under another name. */
   readonly maxCost?: string;
   readonly approve?: boolean;
+  /** Record what the session needs to run again (21 §3). */
+  readonly case?: boolean;
 }
 
 export interface RunTerminal extends Terminal {
@@ -184,6 +186,7 @@ function composeSession({ stdin, stderr }: RunTerminal, flags: RunFlags): NewSes
     max_cost_usd: flags.budget ?? flags.maxCost ?? null,
     on_reached: 'stop',
     approval_mode,
+    record_case: flags.case ?? false,
   };
 }
 

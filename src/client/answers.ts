@@ -66,6 +66,7 @@ import type {
   TokenListReply,
   TokenSchema,
 } from '#protocol/people/person.ts';
+import type { CaseReplySchema } from '#protocol/what-if/case.ts';
 import type { ForecastCheckSchema } from '#protocol/what-if/cost-ahead.ts';
 import type { LoggedEvent } from './stream-items.ts';
 
@@ -85,6 +86,7 @@ export type TrustList = z.infer<typeof TrustReply>;
 export type DefinitionList = z.infer<typeof DefinitionListReply>;
 export type SessionList = z.infer<typeof SessionListReply>;
 export type UpdatedSession = z.infer<typeof UpdateSessionReply>;
+export type RecordedCase = z.infer<typeof CaseReplySchema>;
 export type ForkedSession = z.infer<typeof ForkReplySchema>;
 export type SessionComparison = z.infer<typeof CompareReplySchema>;
 export type EndedSession = z.infer<typeof EndSessionReply>;

@@ -142,6 +142,9 @@ export function createMetisClient(server: ServerAddress) {
     answerConfirmation: (id: string, body: Q.ConfirmationAnswer, options?: Q.CallOptions) =>
       send<A.AnsweredConfirmation>('POST', confirmation(id), options, body),
 
+    /** Of a session that was opened with `record_case`. */
+    getCase: (sessionId: string, query: Q.CaseQuery = {}, options?: Q.CallOptions) =>
+      get<A.RecordedCase>(`${session(sessionId)}/case`, options, query),
     listMessages: (sessionId: string, query: Q.MessagesQuery = {}, options?: Q.CallOptions) =>
       get<A.MessageList>(`${session(sessionId)}/messages`, options, query),
     /** Stored events, page by page; `stream` yields new ones. */

@@ -83,6 +83,7 @@ export interface ConfirmationsQuery extends Page {
   /** Default: `pending`. */
   readonly status?: 'pending' | 'resolved' | 'all' | undefined;
 }
+export type CaseQuery = Page;
 export interface MessagesQuery {
   /** Messages before this id. */
   readonly before?: string | undefined;

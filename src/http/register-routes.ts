@@ -5,7 +5,7 @@ import type { HttpApp, RouteDeps } from './http-app.ts';
 import { analyticsRoutes } from './routes/analytics-routes.ts';
 import { confirmationRoutes } from './routes/confirmation-routes.ts';
 import { delegationRoutes } from './routes/delegation-routes.ts';
-import { historyRoutes, streamRoutes } from './routes/history-routes.ts';
+import { caseRoutes, historyRoutes, streamRoutes } from './routes/history-routes.ts';
 import { maintenanceRoutes, metaRoutes, nodeRoutes, settingsRoutes } from './routes/meta-routes.ts';
 import { modelRoutes, patternRoutes, pricingRoutes, routingRoutes } from './routes/model-routes.ts';
 import { dashboardRoutes, mcpRoutes } from './routes/mounted-routes.ts';
@@ -24,6 +24,7 @@ export function registerRoutes(app: HttpApp, deps: RouteDeps): void {
   delegationRoutes(app, deps);
   confirmationRoutes(app, deps);
   historyRoutes(app, deps);
+  caseRoutes(app, deps);
   streamRoutes(app, deps);
   modelRoutes(app, deps);
   routingRoutes(app, deps);

@@ -26,6 +26,7 @@ export const OPERATION_ROLES = {
   endSession: 'owner',
   forkSession: 'owner',
   compareSessions: 'viewer',
+  getCase: 'viewer',
 
   estimateTurn: 'owner',
   submitTurn: 'owner',

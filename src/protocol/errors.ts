@@ -28,6 +28,7 @@ export const ERRORS = {
   turn_not_running: { status: 409, retryable: false },
   confirmation_already_resolved: { status: 409, retryable: false },
   invalid_fork_point: { status: 409, retryable: false },
+  case_not_recorded: { status: 409, retryable: false },
   not_modifiable: { status: 409, retryable: false },
   worker_exists: { status: 409, retryable: false },
   worker_locked: { status: 409, retryable: false },

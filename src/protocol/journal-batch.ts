@@ -17,6 +17,7 @@ import type { OnReached } from './scalars.ts';
 import type { Disposition, SessionRecord } from './session.ts';
 import type { ToolCallStatus } from './tool.ts';
 import type { TurnInputRecord, TurnRecord, UserScore } from './turn.ts';
+import type { CaseCallRecord, CaseStart } from './what-if/case.ts';
 import type { TreeCost } from './what-if/cost-ahead.ts';
 import type { SessionWorker, TrustedText } from './worker-definition.ts';
 
@@ -191,6 +192,9 @@ export type Write =
   | { readonly kind: 'delivery.deliver'; readonly id: string; readonly message_id: MessageId; readonly at: number }
   /** Its changes were applied, or tried to be: afterwards, or together with those of others before its end. */
   | { readonly kind: 'delegation.applied'; readonly tool_use_id: ToolUseId; readonly changes: WorkerChanges }
+  /** With the session that is recorded. */
+  | { readonly kind: 'case.start'; readonly session_id: SessionId; readonly start: CaseStart }
+  | ({ readonly kind: 'case.call' } & CaseCallRecord)
   /** In place of what was stored of the worktree before. */
   | { readonly kind: 'worktree.put'; readonly worktree: WorktreeRecord }
   | { readonly kind: 'worktree.remove'; readonly session_id: SessionId }

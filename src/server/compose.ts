@@ -10,7 +10,7 @@ import { isBelow } from '#core/policy/cluster/tree-place.ts';
 import { createLivePrices, describeStaleRates, type PriceTable } from '#core/policy/pricing/price-table.ts';
 import { createLiveRegistry, createModelRegistry, type ModelRegistry } from '#core/policy/registry/model-registry.ts';
 import type { Logger } from '#core/ports/logger.ts';
-import type { Providers } from '#core/ports/provider.ts';
+import type { ProviderAdapter, Providers } from '#core/ports/provider.ts';
 import { bracketIpv6 } from '#http/access.ts';
 import type { HttpApp } from '#http/http-app.ts';
 import { createHttpServer } from '#http/http-server.ts';
@@ -101,7 +101,8 @@ interface ServerOptions {
   /** Uniform in [0, 1). */
   readonly random?: () => number;
   readonly ids?: IdGenerator;
-  /** In place of the network that leads to the providers. */
+  /** In place of every adapter, or of the network that leads to the providers. */
+  readonly provider?: ProviderAdapter;
   readonly send?: Send;
   /** What is stored of the server's own making is not checked once more. */
   readonly trusted?: boolean;
@@ -137,11 +138,11 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     dataDir: options.dataDir,
     packageDir,
     scenario: options.scenario ?? null,
+    provider: options.provider ?? null,
     server: config.server,
     credentials: options.credentials,
     envFile: options.keysFile,
-    record: config.providers.record,
-    replay: config.providers.replay,
+    ...config.providers,
     env: options.env,
     send,
     clock,

@@ -16,7 +16,7 @@ import {
 import { parsePolicyFile, policyWarnings } from '#core/policy/routing/policy-file.ts';
 import type { Journal } from '#core/ports/journal-writer.ts';
 import type { Logger } from '#core/ports/logger.ts';
-import type { Providers } from '#core/ports/provider.ts';
+import type { ProviderAdapter, Providers } from '#core/ports/provider.ts';
 import { createHostRule, type HostSettings } from '#http/access.ts';
 import { type AdapterSetup, createAdapters } from '#models/adapters/create-adapters.ts';
 import { createThreadedParser, type ThreadedParser } from '#models/threads/threaded-parser.ts';
@@ -85,6 +85,8 @@ interface ProviderSettings extends Omit<AdapterSetup, 'adapters' | 'readScenario
   readonly packageDir: string;
   /** A scenario file: only the scripted provider serves, and it plays this. */
   readonly scenario: string | null;
+  /** Answers in place of every adapter; null = each answers for itself. */
+  readonly provider: ProviderAdapter | null;
   /** Where this server listens. */
   readonly server: ServerAddress;
 }
@@ -105,11 +107,13 @@ export function startProviders(settings: ProviderSettings): StartedProviders {
   const file = settings.scenario === null ? own : keepScripted(own, settings.scenario);
   const circles = findOwnAddresses(file.adapters, settings.credentials, settings.server);
   if (circles.length > 0) throw new StartupError('provider_is_server', circles);
-  const providers = createAdapters({
+  const adapters = createAdapters({
     ...settings,
     adapters: file.adapters,
     readScenario: (name) => readScenario(name, settings.packageDir),
   });
+  const { provider } = settings;
+  const providers = provider === null ? adapters : new Map([...adapters.keys()].map((id) => [id, provider]));
   const real = [...providers.keys()].some((id) => file.adapters.get(id)?.type !== 'scripted');
   return { file, providers, notice: real ? null : composeNotice(file, providers, settings) };
 }

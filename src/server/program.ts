@@ -10,6 +10,7 @@ import {
   createWorkersCommand,
   createWorktreesCommand,
 } from './ask-commands.ts';
+import { createCaseCommand } from './cases/case-command.ts';
 import type { BenchmarkFlags } from './commands/benchmark.ts';
 import { completionScript, SHELLS, type Shell } from './commands/completion.ts';
 import type { PruneFlags } from './commands/database.ts';
@@ -192,6 +193,7 @@ export function createProgram(context: CommandContext, ended: (code: number) => 
         )
         .addOption(new Option('--max-cost <usd>', 'the same as --budget').argParser(parseUsd).conflicts(['budget']))
         .option('--approve', 'approve every tool call; the server must allow it')
+        .option('--case', 'record the session, so that metis case save can write it')
         .option('--json', 'print every event as a line of JSON instead of the answer')
         .addOption(createServerOption())
         .option('--token <token>', 'access token of the server; default: METIS_TOKEN'),
@@ -209,6 +211,7 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded,
         finish(import('./commands/run-command.ts').then(({ run }) => run(context, flags, task))),
       ),
   );
+  program.addCommand(createCaseCommand(context, ask, finish));
   program.addCommand(createDemoCommand(context, finish));
   program.addCommand(createBenchmarkCommand(context, finish));
   program.addCommand(createExperimentCommand(context, finish));

@@ -243,6 +243,9 @@ describe('what is sent', () => {
     const forked = await ask('POST', `${base}/fork`, fork);
     await ask('POST', `${base}/fork`, { ...fork, at_message_id: messages[0].id });
     await ask('GET', `/sessions/${forked.session.id}/messages?prefix=true`);
+    await ask('GET', `${base}/case`);
+    const recorded = await ask('POST', '/sessions', { workspace_path: server.workspace, record_case: true });
+    await ask('GET', `/sessions/${recorded.id}/case`);
     await ask('GET', `${base}/compare?with=${forked.session.id}`);
     await ask('POST', `${base}/delegations`, { tier: 'fast', task: 'once more' });
     execFileSync('git', ['init', '-q'], { cwd: server.workspace });

@@ -8,7 +8,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 import { type FakeAnswer, type FakeCall, startFakeProvider } from '../support/fake-provider.ts';
 import { freePort } from '../support/free-port.ts';
 import { until } from '../support/until.ts';
-import { getJson, NODE_FLAGS, ROOT } from './metis.ts';
+import { NODE_FLAGS, ROOT } from './metis.ts';
 
 // The pages build, serve and run the demo.
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 60_000 });
@@ -43,6 +43,7 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
   'metis reconcile FILE…': 'needs what a provider exports; test/app/reconcile holds it',
   'metis reconcile cost.json': 'needs what a provider exports; test/app/reconcile holds it',
   'metis conclude SESSION': 'needs a turn that runs; test/app/worktrees holds it',
+  'metis routing what-if routing.yaml': 'needs a routing file; test/app/what-if holds it',
   'npm run gen:prices': 'depends on a development dependency newer than the prices',
   'metis run "TASK" --worker NAME': 'asks a model; test/app/run holds it',
   'ANTHROPIC_BASE_URL=http://127.0.0.1:8420 ANTHROPIC_AUTH_TOKEN=metis claude':
@@ -57,6 +58,8 @@ const FOR_CONTRIBUTORS = new Set(['architecture.md']);
 const FILLED: Readonly<Record<string, string>> = {
   'npm ci && npm run demo': 'npm run demo',
   'metis backup FILE': 'metis backup copy.db',
+  'metis case': 'metis help case',
+  'metis case save': 'metis help case save',
   'metis run': 'metis help run',
   'metis experiment': 'metis help experiment',
   'metis routing what-if FILE': 'echo "global_default: scripted:fast" > other.yaml && metis routing what-if other.yaml',
@@ -295,6 +298,15 @@ describe('the commands', () => {
     expect((await follow('docs/security.md')).get('metis doctor')).toMatch(/ripgrep/);
   });
 
+  it('of the page on what would have happened otherwise', async () => {
+    const printed = await follow('docs/what-if.md');
+    expect(printed.get('metis case run cases/files --junit report.xml')).toMatch(/^ok +requests$/m);
+    const changed = [...printed].find(([command]) => command.includes('exit code'))?.[1];
+    expect(changed).toMatch(/call 1 of the planner differs at head\.system_prompt[\s\S]*exit code 1/);
+    const compared = [...printed].find(([command]) => command.includes('/compare?with='))?.[1];
+    expect(compared).toMatch(/"shared":\{"messages":5,"calls":4,/);
+  });
+
   it('of the pages that need a model, with a model that is played', async () => {
     const writes = { name: 'write_file', input: { path: 'made.txt', content: 'new' } };
     const say = (call: FakeCall): FakeAnswer =>
@@ -309,18 +321,11 @@ describe('the commands', () => {
       await shell.run(
         `S=$(${at} ${json} -d "{\\"workspace_path\\": \\"$PWD/examples\\"}" | sed 's/.*"id":"\\([^"]*\\)".*/\\1/')`,
       );
-      const session = (await shell.run('echo $S')).output.trim();
       await shell.run(`${at}/$S/turns ${json} -d '{"content": "write"}'`);
       const open = `curl -s "localhost:${checkout.port}/confirmations"`;
       await until(async () => (await shell!.run(open)).output.includes('"write_file"'));
       await follow('docs/http.md');
       await until(() => fs.existsSync(path.join(checkout.folder, 'examples/made.txt')));
-
-      const stored = `http://127.0.0.1:${checkout.port}/sessions/${session}`;
-      await until(async () => (await getJson(stored)).status === 'idle');
-      const { messages } = await getJson(`${stored}/messages`);
-      await shell.run(`S=${session} M=${messages.findLast(({ role }: { role: string }) => role === 'assistant').id}`);
-      expect([...(await follow('docs/what-if.md', env)).values()][0]).toMatch(/"prefix_messages":\d/);
 
       const printed = await follow('docs/replay.md', env);
       const turn = [...printed.values()].find((output) => output.includes('src and test'));

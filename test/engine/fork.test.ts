@@ -2,8 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
-import { compareSessions } from '#core/engine/compare-sessions.ts';
-import { forkSession, purgeSession } from '#core/engine/fork-session.ts';
+import { compareSessions, forkSession, purgeSession } from '#core/engine/fork-session.ts';
 import { endSession } from '#core/engine/manage-session.ts';
 import { applyKeptChanges, listKeptWorktrees } from '#core/engine/manage-worktrees.ts';
 import { type ForkBody, ForkBodySchema } from '#protocol/api/fork-bodies.ts';

@@ -1,18 +1,19 @@
-// Forks: a new session that begins with the messages of another one, up to a point (21 §4). And purges, which they outlive or not.
+// Forks: a new session that begins with the messages of another one, up to a point; how two sessions differ (21 §4); and purges, which forks outlive or not.
 import path from 'node:path';
-import type { ForkBody, ForkReply } from '#protocol/api/fork-bodies.ts';
+import type { ComparedSide, CompareReply, ForkBody, ForkReply } from '#protocol/api/fork-bodies.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import type { SessionId, TurnId } from '#protocol/ids.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
-import type { StoredMessage } from '#protocol/message.ts';
-import { fromPusdOrNull, type Pusd, toPusdOrNull } from '#protocol/money.ts';
+import { joinText, type StoredMessage } from '#protocol/message.ts';
+import { fromPusd, fromPusdOrNull, type Pusd, sumPusd, toPusdOrNull } from '#protocol/money.ts';
 import { NAMELESS_ADMIN, type Person } from '#protocol/people/person.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { promptTokens } from '#protocol/usage.ts';
 import { priceContinuation } from '../policy/delegation/continuation-price.ts';
+import { summariseChanges } from '../policy/delegation/worker-outcome.ts';
 import { promptCache } from '../policy/registry/adapter-config.ts';
-import { type ForkPlace, findPrefix } from '../policy/session/fork-point.ts';
+import { countShared, type ForkPlace, findFirstDifference, findPrefix } from '../policy/session/fork-point.ts';
 import { NOTHING_YET, sessionView } from '../policy/session/session-view.ts';
 import type { Write } from '../ports/journal-writer.ts';
 import { placeRoot, storeRoot } from './delegation/open-root.ts';
@@ -23,6 +24,7 @@ import { resolvePricingId } from './money/call-price.ts';
 import { readHistory } from './session/read-history.ts';
 import {
   buildBlankRoot,
+  forgetStart,
   requireAllowedMode,
   requireTopLevelSession,
   resolveModel,
@@ -205,7 +207,7 @@ async function placeFork(
 
 async function storeFork(engine: Engine, placed: Placed, claimed: Write | undefined): Promise<void> {
   try {
-    await storeRoot(engine, placed, claimed);
+    await storeRoot(engine, placed, claimed === undefined ? [] : [claimed]);
   } catch (error) {
     if (!(error instanceof JournalConflict && error.code === 'session_ended')) throw error;
     const gone = placed.session.forked_from_session_id;
@@ -234,6 +236,77 @@ async function startFirstTurn(
   }
 }
 
+/** Throws `not_found`, `session_is_worker`, `validation_error`. */
+export async function compareSessions(engine: Engine, first: string, second: string): Promise<CompareReply> {
+  const [a, b] = [await requireTopLevelSession(engine, first), await requireTopLevelSession(engine, second)];
+  if (a.id === b.id) throw validationError([{ path: 'with', message: 'must be another session' }]);
+  const [messagesOfA, messagesOfB] = [await readHistory(engine, a), await readHistory(engine, b)];
+  const count = countShared(messagesOfA, messagesOfB);
+  const shared = messagesOfA.slice(0, count);
+  const [ownOfA, ownOfB] = [messagesOfA.slice(count), messagesOfB.slice(count)];
+  return {
+    shared: { messages: count, ...(await sumShared(engine, shared)) },
+    a: await describeSide(engine, a, { shared, own: ownOfA }),
+    b: await describeSide(engine, b, { shared, own: ownOfB }),
+    first_difference: findFirstDifference(ownOfA, ownOfB),
+  };
+}
+
+/** The calls behind the shared messages, each in the session that made it. */
+async function sumShared(
+  { store }: Pick<Storage, 'store'>,
+  shared: readonly StoredMessage[],
+): Promise<Pick<CompareReply['shared'], 'calls' | 'cost_usd'>> {
+  const holders = [...new Set(shared.map(({ session_id }) => session_id))];
+  const sums = await Promise.all(
+    holders.map(async (id) => {
+      const until = await findLastCall({ store }, id, shared);
+      return store.comparisons.sumCalls(id, null, until ?? '');
+    }),
+  );
+  return {
+    calls: sums.reduce((sum, { calls }) => sum + calls, 0),
+    cost_usd: fromPusd(sumPusd(sums.map(({ cost_pusd }) => cost_pusd))),
+  };
+}
+
+/** The call that wrote the last of these messages that the session holds; null where it holds none. */
+async function findLastCall(
+  { store }: Pick<Storage, 'store'>,
+  id: SessionId,
+  messages: readonly StoredMessage[],
+): Promise<string | null> {
+  const last = messages.findLast(({ session_id, role }) => session_id === id && role === 'assistant');
+  if (last === undefined) return null;
+  return store.comparisons.callOfMessage(id, last.id);
+}
+
+async function describeSide(
+  { store }: Pick<Storage, 'store'>,
+  { id }: SessionRecord,
+  { shared, own }: Record<'shared' | 'own', readonly StoredMessage[]>,
+): Promise<ComparedSide> {
+  const after = await findLastCall({ store }, id, shared);
+  const [sums, work, changes] = await Promise.all([
+    store.comparisons.sumCalls(id, after, null),
+    store.comparisons.countWork(id, after),
+    store.comparisons.changes(id, after),
+  ]);
+  const answers = own.filter(({ role, metadata }) => role === 'assistant' && metadata.status === 'complete');
+  const last = answers.at(-1);
+  return {
+    session_id: id,
+    model: last?.metadata.model ?? null,
+    calls: sums.calls,
+    ...work,
+    input_tokens: sums.input_tokens,
+    output_tokens: sums.output_tokens,
+    cost_usd: fromPusd(sums.cost_pusd),
+    changed_files: summariseChanges(changes, () => []).changed_files,
+    final_text: last === undefined ? null : joinText(last.content),
+  };
+}
+
 // Purges (01 §7.4).
 
 /** Ends the session if needed, then removes it and every descendant; the ledger stays (01 §7.4). */
@@ -252,6 +325,7 @@ export async function purgeSession(
   const worktrees = await engine.store.worktrees.list(session.id);
   // While the rows lead to them.
   for (const worktree of worktrees) await withClosedTree(engine, worktree, () => discardTree(engine, worktree));
+  await forgetStart(engine, session, await engine.store.cases.start(session.id));
   const { owner, share } = session;
   const noted = auditWrites(engine, actor, 'session.purged', { subject: session.id, details: { owner, share } });
   if (noted.length > 0) await engine.journal.commit({ writes: noted, emit: [] });

@@ -27,6 +27,7 @@ import {
   resolveWorkspace,
   type SessionInput,
   sessionEndedError,
+  storeWithStart,
 } from './session/session-records.ts';
 import { auditWrites } from './state/audit-writes.ts';
 import { takeWhenFree } from './state/concurrency.ts';
@@ -101,10 +102,11 @@ async function openNewSession(
   input: SessionInput,
   claim?: Claim,
 ): Promise<Session> {
-  const built = await buildSession(engine, input);
-  const placed = await placeRun(engine, built, input.experiment?.start_path ?? null);
+  const session = await buildSession(engine, input);
+  const placed = await placeRun(engine, session, input.experiment?.start_path ?? null);
   const view = sessionView(placed.session, { ...NOTHING_YET, owner_name: input.person?.name ?? null });
-  await storeRoot(engine, placed, claim?.(201, view));
+  const claimed = claim ? [claim(201, view)] : [];
+  await storeWithStart(engine, session, (noted) => storeRoot(engine, placed, [...noted, ...claimed]));
   return view;
 }
 

@@ -15,6 +15,7 @@ import type { Door, OnReached } from '#protocol/scalars.ts';
 import type { ExperimentPart, Session, SessionRecord, SessionStatus } from '#protocol/session.ts';
 import type { ToolCallStatus } from '#protocol/tool.ts';
 import type { Turn, TurnInputRecord, TurnRecord } from '#protocol/turn.ts';
+import type { CaseApproval, CaseCallRecord, CaseStart } from '#protocol/what-if/case.ts';
 import type { SessionWorker, TrustedFile, TrustedText } from '#protocol/worker-definition.ts';
 import type { ConfirmationRow, IdempotencyRow } from './journal-writer.ts';
 import type { PatternReader, TreeCostReader } from './learned-turns.ts';
@@ -296,11 +297,8 @@ export interface PeopleReader {
 export interface ComparisonReader {
   /** Id of the call that wrote an answer, from the ledger, which a purge leaves alone; null = no call is stored. */
   callOfMessage(sessionId: SessionId, messageId: MessageId): Promise<string | null>;
-  /** @param range `after` exclusive, `until` inclusive, ids of calls */
-  sumCalls(
-    rootSessionId: SessionId,
-    range: { readonly after: string | null; readonly until: string | null },
-  ): Promise<TurnTotals>;
+  /** @param after, until ids of calls, the first exclusive */
+  sumCalls(rootSessionId: SessionId, after: string | null, until: string | null): Promise<TurnTotals>;
   /** Tool calls and workers of the tree, and seconds of the session's own turns. */
   countWork(
     rootSessionId: SessionId,
@@ -335,6 +333,16 @@ export interface TrustedFileReader {
   find(workspace: string, path: string): Promise<TrustedText | null>;
 }
 
+/** What a recorded session needs to run again (21 §3). */
+export interface CaseReader {
+  /** Null for a session that was not recorded. */
+  start(sessionId: SessionId): Promise<CaseStart | null>;
+  /** What a person answered in the tree, in the order in which it was asked. */
+  approvals(rootSessionId: SessionId): Promise<readonly CaseApproval[]>;
+  /** Of the tree, in the order in which the calls began. `after` is a request id. */
+  calls(root: SessionId, after: string | null, limit: number): Promise<Page<Omit<CaseCallRecord, 'root_session_id'>>>;
+}
+
 /** Worktrees of workers (20 §2). */
 export interface WorktreeReader {
   /** Null for a worker without one. */
@@ -355,6 +363,7 @@ export interface Store {
   readonly people: PeopleReader;
   readonly attempts: AttemptReader;
   readonly worktrees: WorktreeReader;
+  readonly cases: CaseReader;
   readonly workers: SessionWorkerReader;
   readonly trustedFiles: TrustedFileReader;
   readonly sessions: SessionReader;

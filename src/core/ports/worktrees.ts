@@ -1,6 +1,8 @@
 // Worktrees of workers: a copy of the caller's workspace, and the merge of what a worker leaves in it (20 §2).
+
 import type { ChangedText, FileChange, WorktreeRecord, WorktreeSettings } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
+import type { CaseStart } from '#protocol/what-if/case.ts';
 
 /** A worktree cannot be made, recorded or merged; the message is for the caller. */
 export class WorktreeError extends Error {
@@ -85,6 +87,11 @@ export interface Worktrees {
     earlier?: (Pick<WorktreeRecord, 'session_id' | 'base_tree'> & { readonly result_tree: string }) | null,
     settings?: Pick<WorktreeSettings, 'worktree_copy' | 'worktree_links'> & { readonly tree?: SessionId },
   ): Promise<Pick<WorktreeRecord, 'repository' | 'folder' | 'tree_path' | 'base_tree'>>;
+  /**
+   * Records a workspace as it is now: as a commit where it lies in a repository, else as the hashes of its files. Throws
+   * `WorktreeError` where it is too large.
+   */
+  recordStart(id: SessionId, root: string): Promise<CaseStart>;
   /**
    * Records what the worker left; a result that was recorded before stays, and has no protected changes. Throws
    * `WorktreeError`.

@@ -2,10 +2,13 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { CallListReply, EventListReply, MessageListReply, WorkerListReply } from '#protocol/api/session-bodies.ts';
-import { validationError } from '#protocol/errors.ts';
+import { AppError, validationError } from '#protocol/errors.ts';
 import { EVENT_TYPES } from '#protocol/event.ts';
 import { type StoredMessage, withoutRaw } from '#protocol/message.ts';
 import { EventIdSchema, MessageIdSchema, ToolUseIdSchema } from '#protocol/scalars.ts';
+import { isDelivery } from '#protocol/text/delivery.ts';
+import { scrubValue } from '#protocol/text/scrub.ts';
+import { CaseReplySchema } from '#protocol/what-if/case.ts';
 import { requireFound } from '../error-handler.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
@@ -76,6 +79,50 @@ function cutPage(
     has_more_before: start > 0,
     has_more_after: end < messages.length,
   };
+}
+
+function isFromPerson(message: StoredMessage): boolean {
+  return message.role === 'user' && !isDelivery(message);
+}
+
+/** What a recorded session needs to run again (21 §3): messages and approvals on the first page alone. */
+export function caseRoutes(app: HttpApp, { engine }: RouteDeps): void {
+  app.get(
+    '/sessions/:session_id/case',
+    {
+      schema: {
+        params: SessionParams,
+        querystring: z.strictObject({ cursor: CursorSchema, limit: limit(20, 100) }),
+        ...operation({
+          id: 'getCase',
+          tag: 'history',
+          summary: 'List the recorded model calls of a session and its workers, and where its workspace began.',
+          results: { 200: CaseReplySchema },
+          errors: ['validation_error', 'not_found', 'session_is_worker', 'case_not_recorded'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { session_id } = request.params;
+      const { cursor, limit: rows } = request.query;
+      const { cases, messages, sessions } = engine.store;
+      const { id, is_worker } = requireFound(await sessions.record(session_id), 'session', session_id);
+      if (is_worker) throw new AppError('session_is_worker', 'the case of a worker is that of its planner');
+      const start = await cases.start(id);
+      if (start === null)
+        throw new AppError('case_not_recorded', `session ${id} noted no start; open it with record_case: true`);
+      const filter = { session_id };
+      const after = decodeCursor(cursor, filter);
+      const { rows: calls, next } = await cases.calls(id, after, rows);
+      const own = after === null ? (await messages.history(id)).filter(isFromPerson) : [];
+      const found = {
+        messages: own.map(({ id: message_id, turn_id, content }) => ({ message_id, turn_id, content })),
+        approvals: after === null ? [...(await cases.approvals(id))] : [],
+        calls: calls.map((call) => ({ ...call })),
+      };
+      return reply.send({ start, ...scrubValue(found, engine.secrets), next_cursor: encodeCursor(next, filter) });
+    },
+  );
 }
 
 export function historyRoutes(app: HttpApp, deps: RouteDeps): void {

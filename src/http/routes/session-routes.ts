@@ -1,8 +1,7 @@
 // `/sessions`: open, list, read, change, end, purge (05 §3.1).
 import { z } from 'zod';
-import { compareSessions } from '#core/engine/compare-sessions.ts';
 import type { Engine } from '#core/engine/create-engine.ts';
-import { forkSession, purgeSession } from '#core/engine/fork-session.ts';
+import { compareSessions, forkSession, purgeSession } from '#core/engine/fork-session.ts';
 import {
   addReservedMoney,
   createSession,

@@ -27,12 +27,22 @@ const CONTINUATION_PRICE = /; continuing costs about \$[\d.]+(?: until \d\d:\d\d
 
 /** Equal for the same request of another run: ids count by their order of appearance only, and times not at all. */
 export function bodyKey(body: unknown, secrets: readonly string[]): string {
+  return sha256Hex(canonicalBody(body, secrets));
+}
+
+/** The JSON text that the key is made of. */
+export function canonicalBody(body: unknown, secrets: readonly string[]): string {
   const ordinals = new Map<string, number>();
   const text = canonicalJson(scrubValue(body, secrets)).replace(RUN_IDS, (id: string, prefix: string) => {
     if (!ordinals.has(id)) ordinals.set(id, ordinals.size + 1);
     return `${prefix}${ordinals.get(id)}`;
   });
-  return sha256Hex(text.replace(CONTINUATION_PRICE, ''));
+  return text.replace(CONTINUATION_PRICE, '');
+}
+
+/** Ids of tool calls and sessions, in the order in which the canonical text counts them. */
+export function listRunIds(body: unknown): readonly string[] {
+  return [...new Set(canonicalJson(body).match(RUN_IDS))];
 }
 
 /** An ended attempt without its request body; credentials are not removed yet. */

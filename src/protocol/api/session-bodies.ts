@@ -70,6 +70,12 @@ export const CreateSessionBody = z
       })
       .nullable()
       .default(null),
+    /** Store what the session needs to run again without a model: `metis case save` writes it to a folder. */
+    record_case: z.boolean().default(false),
+  })
+  .refine(({ experiment, record_case }) => experiment === null || !record_case, {
+    path: ['record_case'],
+    message: 'must be false beside experiment, whose runs work on copies of their own',
   })
   .refine(({ worker, allow_workers }) => worker === null || allow_workers === null, {
     path: ['allow_workers'],

@@ -22,7 +22,7 @@ export function createComparisonReader({ all, get, getExact }: Reads): Compariso
   return {
     callOfMessage: async (sessionId, messageId) =>
       (await get<{ id: string | null }>(CALL_OF_MESSAGE, sessionId, messageId))?.id ?? null,
-    sumCalls: async (rootSessionId, { after, until }) =>
+    sumCalls: async (rootSessionId, after, until) =>
       toTurnTotals((await getExact<SumsRow>(CALLS_BETWEEN, rootSessionId, after ?? '', until ?? BEHIND_ALL))!),
     countWork: async (rootSessionId, after) => {
       const [tool_calls, workers, wall_time_seconds] = await Promise.all([

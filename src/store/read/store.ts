@@ -4,6 +4,7 @@ import type { PriceVersionRecord, PriceVersions } from '#core/ports/price-versio
 import type { SessionTokens, Store } from '#core/ports/store-reader.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { StorageFault } from '#protocol/journal-batch.ts';
+import type { CaseApproval, CaseCallRecord, CaseStart } from '#protocol/what-if/case.ts';
 import type { SessionWorker, TrustedFile, TrustedText } from '#protocol/worker-definition.ts';
 import { type AttemptRow, attemptRecord, type WorktreeRow, worktreeRecord } from '../schema/rows.ts';
 import { createConfirmationReader } from './approvals.ts';
@@ -14,7 +15,7 @@ import { createDelegationReader } from './delegations.ts';
 import { createEventReader } from './events.ts';
 import { createPatternReader } from './patterns.ts';
 import { createPeopleReader } from './people.ts';
-import type { ReadDatabase, Reads } from './read-database.ts';
+import { type ReadDatabase, type Reads, toPage } from './read-database.ts';
 import { createSessionReader } from './sessions.ts';
 import { createSpend, createSpendReader, type Spend } from './spend.ts';
 import { createTreeCostReader } from './tree-costs.ts';
@@ -113,6 +114,34 @@ function createReaders(
       list: (workspace) => reads.all<TrustedFile>(TRUSTED_FILES, workspace),
       find: async (workspace, path) => (await reads.get<TrustedText>(TRUSTED_TEXT, workspace, path)) ?? null,
     },
+    cases: {
+      start: async (session) => {
+        const row = await reads.get<{ readonly start_json: string }>(CASE_START, session);
+        if (row === undefined) return null;
+        return JSON.parse(row.start_json) as CaseStart;
+      },
+      approvals: async (root) =>
+        (await reads.all<CaseApprovalRow>(CASE_APPROVALS, root)).map(
+          ({ input_json, modified_json, scope, ...row }) => ({
+            ...row,
+            scope: scope ?? 'once',
+            input: JSON.parse(input_json) as CaseApproval['input'],
+            modified_input: modified_json === null ? null : (JSON.parse(modified_json) as CaseApproval['input']),
+          }),
+        ),
+      calls: async (root, after, limit) => {
+        const rows = await reads.all<CaseCallRow>(CASE_CALLS, root, after ?? '', limit + 1);
+        return toPage(
+          rows,
+          limit,
+          (row) => row.request_id,
+          ({ call_json, ...row }) => ({
+            ...row,
+            call: JSON.parse(call_json) as CaseCallRecord['call'],
+          }),
+        );
+      },
+    },
     attempts: {
       list: async (toolUseId) => (await reads.all<AttemptRow>(ATTEMPTS, toolUseId)).map(attemptRecord),
       allOpen: async (root) => {
@@ -136,6 +165,19 @@ function createReaders(
     },
   };
 }
+
+const CASE_START = 'SELECT start_json FROM case_starts WHERE session_id = ?';
+const CASE_CALLS = `SELECT request_id, session_id, call_json FROM case_calls
+  WHERE root_session_id = ? AND request_id > ? ORDER BY request_id LIMIT ?`;
+const CASE_APPROVALS = `SELECT tool_name, input_json, decision, scope, reason, modified_json FROM confirmations
+  WHERE session_id IN (SELECT id FROM sessions WHERE root_session_id = ?) AND resolved_by = 'user'
+    AND decision IN ('approve', 'reject', 'modify') ORDER BY id`;
+type CaseApprovalRow = Pick<CaseApproval, 'tool_name' | 'decision' | 'reason'> & {
+  readonly scope: CaseApproval['scope'] | null;
+  readonly input_json: string;
+  readonly modified_json: string | null;
+};
+type CaseCallRow = Pick<CaseCallRecord, 'request_id' | 'session_id'> & { readonly call_json: string };
 
 type WorkerRow = Omit<SessionWorker, 'edited_by_user'> & { readonly edited_by_user: number };
 

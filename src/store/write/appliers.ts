@@ -112,7 +112,11 @@ const insertCheckpoint = insertRow('compaction_checkpoints', CHECKPOINT_COLUMNS)
 const insertWorker = insertRow('worker_definitions', WORKER_COLUMNS);
 const insertKey = insertRow('idempotency_keys', KEY_COLUMNS);
 
+const insertStart = insertRow('case_starts', ['session_id', 'start_json']);
+const insertCall = insertRow('case_calls', ['request_id', 'session_id', 'root_session_id', 'call_json']);
+
 type Kinds =
+  | `case.${string}`
   | 'checkpoint.insert'
   | 'meta.set'
   | 'tree_cost.insert'
@@ -127,6 +131,8 @@ const otherWrites: Appliers<Extract<keyof Appliers, Kinds>> = {
   'tree_cost.insert': ({ cost: { forecast, is_worker, ...cost } }, { tx }) =>
     insertCost(tx, { ...cost, is_worker: bit(is_worker), forecast_json: json(forecast) }),
   'worker.insert': ({ worker }, { tx }) => insertWorker(tx, { ...worker, edited_by_user: bit(worker.edited_by_user) }),
+  'case.start': ({ session_id, start }, { tx }) => insertStart(tx, { session_id, start_json: json(start) }),
+  'case.call': ({ kind: _, call, ...row }, { tx }) => insertCall(tx, { ...row, call_json: json(call) }),
   'trusted_file.put': ({ file }, { tx }) => tx.run(PUT_TRUSTED_FILE, file),
   'trusted_file.remove': (write, { tx }) => tx.run(REMOVE_TRUSTED_FILE, write),
   'worktree.put': ({ worktree }, { tx }) =>

@@ -1,8 +1,8 @@
 // Statements of a purge and of pruning (01 §7.4, 02 §6).
 import { JournalConflict } from '#core/ports/journal-writer.ts';
 import { AppError } from '#protocol/errors.ts';
+import { COPY_CHECKPOINTS, COPY_MESSAGES } from '../schema/fork-prefix.ts';
 import { TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
-import { copyIntoForks } from './forks.ts';
 import { unlearnTurns } from './patterns.ts';
 import type { Tx } from './transaction.ts';
 
@@ -84,3 +84,13 @@ export const OLDEST_KEPT = `
   SELECT min(t) AS t FROM (
     SELECT min(timestamp_ms) AS t FROM event_rows WHERE timestamp_ms >= ?
     UNION ALL SELECT min(timestamp_ms) FROM event_rows WHERE session_key IN (${BUSY_KEYS})) AS kept`;
+
+/** A fork that is being stored at this moment is stored first, or not at all. */
+const LOCK = 'SELECT id FROM sessions WHERE id {in_list} {lock_rows}';
+
+/** @param sessionIds JSON text of the sessions that are about to be deleted */
+export function copyIntoForks(tx: Tx, sessionIds: string): void {
+  tx.run(LOCK, [sessionIds]);
+  tx.run(COPY_MESSAGES, [sessionIds]);
+  tx.run(COPY_CHECKPOINTS, [sessionIds]);
+}

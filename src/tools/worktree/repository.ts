@@ -4,7 +4,8 @@ import path from 'node:path';
 import { WorktreeError } from '#core/ports/worktrees.ts';
 import type { WorktreeRecord } from '#protocol/file-change.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
-import { awaitAll, byteName, type Git, type GitAnswer } from './git.ts';
+import type { CaseStart } from '#protocol/what-if/case.ts';
+import { awaitAll, byteName, type Git, type GitAnswer, readableName } from './git.ts';
 
 /** `merge-tree --write-tree` came with it. */
 const OLDEST_GIT = [2, 38] as const;
@@ -262,4 +263,15 @@ export function isFolder(folder: string): Promise<boolean> {
     (found) => found.isDirectory(),
     () => false,
   );
+}
+
+/** The start of a recorded session, whose snapshot is at this ref (21 §3). */
+export function describeStart({ common_dir, prefix }: Repository, ref: string): CaseStart {
+  return { kind: 'snapshot', repository: common_dir, ref, prefix: readableName(prefix) };
+}
+
+/** Null where no worktree can be made of a folder; any other error is thrown. */
+export function skipObstacle(error: unknown): null {
+  if (error instanceof WorktreeError) return null;
+  throw error;
 }

@@ -7,6 +7,7 @@ import type { WorktreeRecord } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { runExclusive } from '../workspace/descriptors.ts';
+import { hashFiles } from '../workspace/hash-files.ts';
 import { removeTree } from '../workspace/remove-tree.ts';
 import { readDiff, readTexts } from './changed-texts.ts';
 import { commitStart, commitTree, type EarlierTree, mergeEarlier, readLeft } from './continued-tree.ts';
@@ -18,6 +19,7 @@ import { findWorktreeId, leadsOut, nameCheck, type Origin, readOrigin, sweepFold
 import { type CloneFile, cloneByReflink } from './provide-files.ts';
 import {
   deleteRefs,
+  describeStart,
   findPrefix,
   inspectObjects,
   inspectRepository,
@@ -29,6 +31,7 @@ import {
   requireVersion,
   runShared,
   setRef,
+  skipObstacle,
 } from './repository.ts';
 import { byPath, compareTrees, copyIndex, restoreEntries, snapshot, takeIndex, toFileChange } from './snapshot.ts';
 import { createTarget, undoChanges, writeChanges } from './write-changes.ts';
@@ -273,6 +276,19 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
         }
         if (error instanceof WorktreeError) throw error;
         throw new WorktreeError(`a worktree cannot be made: ${readErrorMessage(error)}`);
+      }
+    },
+
+    async recordStart(id, root) {
+      const repository = await inspect(root).catch(skipObstacle);
+      if (repository === null) return { kind: 'listing', files: await hashFiles(root) };
+      const own = await openFolder(id, root, repository);
+      try {
+        const tree = await lockMerges(root, () => snapshotCaller(own, BASE_INDEX));
+        await setRef(git, repository.common_dir, `${id}/base`, await commitTree(own, tree, null, 'start'));
+        return describeStart(repository, `refs/metis/${id}/base`);
+      } finally {
+        await removeFolder(id, repository.common_dir);
       }
     },
 

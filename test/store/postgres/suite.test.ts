@@ -1,6 +1,7 @@
 // PostgreSQL held against what every store must do.
 import { afterAll, describe } from 'vitest';
 import { postgresService } from '../../support/services.ts';
+import { caseSuite } from '../suite/cases.ts';
 import { conditionSuite } from '../suite/conditions.ts';
 import { delegationSuite } from '../suite/delegations.ts';
 import { eventSuite } from '../suite/events.ts';
@@ -17,6 +18,7 @@ import { dropSchemas, openWorld } from './world.ts';
 
 const { url, missing } = await postgresService();
 const suites = [
+  caseSuite,
   conditionSuite,
   delegationSuite,
   eventSuite,

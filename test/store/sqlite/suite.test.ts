@@ -1,6 +1,7 @@
 // SQLite held against what every store must do.
 import path from 'node:path';
 import { newDatabase } from '../../support/new-database.ts';
+import { caseSuite } from '../suite/cases.ts';
 import { conditionSuite } from '../suite/conditions.ts';
 import { delegationSuite } from '../suite/delegations.ts';
 import { eventSuite } from '../suite/events.ts';
@@ -16,6 +17,7 @@ import { trustedFileSuite } from '../suite/trusted-files.ts';
 import { openWorld, tempFolder } from './world.ts';
 
 const suites = [
+  caseSuite,
   conditionSuite,
   delegationSuite,
   eventSuite,

@@ -31,11 +31,10 @@ export async function placeRoot(
 export async function storeRoot(
   engine: SessionEngine & LiveSessions,
   { session, worktree }: Placed,
-  claimed: Write | undefined,
+  rest: readonly Write[],
 ): Promise<void> {
-  const writes: Write[] = [{ kind: 'session.insert', session }];
+  const writes: Write[] = [{ kind: 'session.insert', session }, ...rest];
   if (worktree !== null) writes.push({ kind: 'worktree.put', worktree });
-  if (claimed !== undefined) writes.push(claimed);
   try {
     await engine.journal.commit({ writes, emit: [sessionCreatedEvent(session), ...takeNotices(engine, session)] });
   } catch (error) {

@@ -1,4 +1,6 @@
 // The records of a settled model call: its price, its message, its tool calls, its event (01 §4.4, 02 §9.4).
+
+import { describeHead, describeMessage } from '#core/policy/session/case-request.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
 import type { AdapterError } from '#core/ports/provider.ts';
 import { isoTime } from '#protocol/clock.ts';
@@ -7,12 +9,13 @@ import type { Purpose } from '#protocol/event/turn-events.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId, MessageId, RequestId, ToolUseId } from '#protocol/ids.ts';
 import { type ContentBlock, type StoredMessage, textBlock, toolUses, withoutRaw } from '#protocol/message.ts';
-import type { MessageComplete, StreamEvent } from '#protocol/model-call.ts';
+import type { CanonicalRequest, MessageComplete, StreamEvent } from '#protocol/model-call.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';
 import type { ReportedBill, TokenUsage, Usage } from '#protocol/usage.ts';
+import type { CaseCall } from '#protocol/what-if/case.ts';
 import type { BoundPrompt } from '../money/call-price.ts';
 import { type Charged, stampUsage } from '../money/stamp-usage.ts';
-import type { ModelCatalog, Runtime } from '../state/engine.ts';
+import type { ModelCatalog, Runtime, Storage } from '../state/engine.ts';
 import type { BudgetRefusal } from '../state/memory.ts';
 import { logFields, type ToolResults, type TurnEnd, type TurnPlan, type TurnRun } from '../state/turn-run.ts';
 
@@ -202,4 +205,83 @@ export function toTransient(engine: Pick<Runtime, 'clock'>, run: TurnPlan, delta
 /** The delta about a stored message, for clients that did not send it. */
 export function messageAppended(engine: Pick<Runtime, 'clock'>, run: TurnPlan, message: StoredMessage): Transient {
   return toTransient(engine, run, { type: 'message.appended', payload: { message: withoutRaw(message) } });
+}
+
+interface Recorded {
+  readonly head: string;
+  readonly messages: readonly StoredMessage[];
+}
+
+/** The last recorded call of each turn: the next one is stored as what it adds. */
+const recorded = new WeakMap<TurnRun, Recorded>();
+
+/** Never rejects: a call that cannot be recorded is settled all the same, and makes its case fail. */
+export async function recordCaseCall(
+  engine: Runtime & Storage,
+  call: Call,
+  request: CanonicalRequest,
+  error: AdapterError | null,
+): Promise<void> {
+  const { session } = call.run;
+  if (!session.record_case) return;
+  try {
+    await engine.journal.commit({
+      writes: [
+        {
+          kind: 'case.call',
+          request_id: call.request_id,
+          session_id: session.id,
+          root_session_id: session.root_session_id,
+          call: describeCaseCall(call, request, error),
+        },
+      ],
+      emit: [],
+    });
+  } catch (err) {
+    engine.log.error({ err, ...logFields(call.run), request_id: call.request_id }, 'a call was not recorded');
+  }
+}
+
+function describeCaseCall(call: Call, request: CanonicalRequest, error: AdapterError | null): CaseCall {
+  const { run, stream, purpose } = call;
+  const before = recorded.get(run);
+  const head = describeHead(request);
+  const text = JSON.stringify(head);
+  const same = countSame(before?.messages ?? [], request.messages);
+  recorded.set(run, { head: text, messages: [...request.messages] });
+  return {
+    purpose,
+    is_worker: run.session.is_worker,
+    parent_session_id: run.session.parent_session_id,
+    head: before?.head === text ? null : head,
+    same_messages: same,
+    messages: request.messages.slice(same).map(describeMessage),
+    answer: stream.complete === null ? null : describeAnswer(stream.complete),
+    error: error && {
+      error_class: error.error_class,
+      error_detail: error.error_detail,
+      message: error.message,
+      usage: error.usage,
+    },
+  };
+}
+
+function countSame(before: readonly StoredMessage[], now: readonly StoredMessage[]): number {
+  const at = now.findIndex((message, i) => message !== before[i]);
+  return at < 0 ? now.length : at;
+}
+
+function describeAnswer({ stop_reason, final_content, usage, bill, served_model }: MessageComplete) {
+  return {
+    stop_reason,
+    content: [...final_content],
+    usage,
+    bill: bill && {
+      rounds: bill.rounds.map((round) => ({ ...round })),
+      uses: Object.fromEntries(bill.uses),
+      terms: { ...bill.terms },
+      rounds_unknown: bill.rounds_unknown,
+    },
+    served_model,
+  };
 }

@@ -13,7 +13,7 @@ import { isOfOneModel } from '../money/stamp-usage.ts';
 import { throwIfLost, withGrace } from '../state/concurrency.ts';
 import type { Cluster, ModelCallEngine, ModelCatalog, Runtime, Storage } from '../state/engine.ts';
 import { logFields, type ModelRequest, type TurnRun } from '../state/turn-run.ts';
-import { type Call, type CallOutcome, toDelta, toTransient } from './call-records.ts';
+import { type Call, type CallOutcome, recordCaseCall, toDelta, toTransient } from './call-records.ts';
 import { callStartedEvent } from './model-request.ts';
 import { type Failure, observeOutcome, settleFailure } from './settle-call.ts';
 
@@ -202,8 +202,10 @@ async function sendCall(
     call.stream.complete ??= buildPartialAnswer(engine, call, request);
     const error = toAdapterError(engine, call, request, thrown);
     const failure = { error, outages: observeOutcome(engine, call.run, error) };
+    await recordCaseCall(engine, call, request, error);
     return storeOutcome(engine, call, failure, keep);
   }
+  await recordCaseCall(engine, call, request, null);
   return storeOutcome(engine, call, null, keep);
 }
 

@@ -3,6 +3,8 @@ import { isBelow } from '#core/policy/cluster/tree-place.ts';
 import { modelInput } from '#core/policy/registry/find-model.ts';
 import type { RoutingPolicies } from '#core/policy/routing/policy-file.ts';
 import { chooseWorkerModel } from '#core/policy/routing/worker-model.ts';
+import type { Write } from '#core/ports/journal-writer.ts';
+import { WorktreeError } from '#core/ports/worktrees.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import { draft } from '#protocol/event.ts';
 import { toPusdOrNull } from '#protocol/money.ts';
@@ -11,6 +13,7 @@ import type { ApprovalMode, Door, OnReached, Tier } from '#protocol/scalars.ts';
 import type { ExperimentPart, SessionRecord } from '#protocol/session.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { ToolError } from '#protocol/tool.ts';
+import type { CaseStart } from '#protocol/what-if/case.ts';
 import type { WorkerDefinition, WorkerProblem, WorkerSnapshot } from '#protocol/worker-definition.ts';
 import { findProjectWorker, loadKnownToolset } from '../definitions/find-workers.ts';
 import { buildNamedPrompt, buildStablePrompt, selectBaseTools } from '../prompt/model-input.ts';
@@ -31,6 +34,8 @@ export interface SessionInput {
   readonly worker?: string | null;
   /** Names of the workers that its planner may call; null = as configured. */
   readonly allow_workers?: readonly string[] | null;
+  /** Whether what it needs to run again is stored (21 §3); absent = no. */
+  readonly record_case?: boolean;
   /** Absent = `api`. */
   readonly door?: Door;
   readonly client?: string | null;
@@ -73,6 +78,7 @@ export async function buildSession(engine: SessionEngine, input: SessionInput): 
     worker_definition: worker === null ? null : { definition: worker.definition, output_schema: worker.schema },
     allow_workers: input.allow_workers ?? null,
     approval_mode: mode,
+    record_case: input.record_case ?? false,
     door: input.door ?? 'api',
     client: input.client ?? null,
     client_ref: input.client_ref ?? null,
@@ -317,4 +323,48 @@ export async function requireOpenTopLevelSession(engine: Storage & LiveSessions,
 
 export function sessionEndedError(): AppError {
   return new AppError('session_already_ended', 'this session has ended');
+}
+
+/** Notes the workspace that a recorded session begins with. Throws `validation_error` where that is too large. */
+async function recordStart(
+  { worktrees }: Pick<WorkspaceAccess, 'worktrees'>,
+  { id, workspace_path }: SessionRecord,
+): Promise<CaseStart> {
+  try {
+    return await worktrees.recordStart(id, workspace_path);
+  } catch (error) {
+    if (!(error instanceof WorktreeError)) throw error;
+    throw validationError([{ path: 'record_case', message: error.message }]);
+  }
+}
+
+type StartOwner = Pick<SessionRecord, 'id' | 'workspace_path'>;
+
+/** Removes the ref of a noted start. */
+export async function forgetStart(
+  { worktrees, log }: Pick<WorkspaceAccess, 'worktrees'> & Pick<Runtime, 'log'>,
+  { id: session_id, workspace_path: caller_path }: StartOwner,
+  start: CaseStart | null,
+): Promise<void> {
+  if (start?.kind !== 'snapshot') return;
+  const { repository } = start;
+  await worktrees.removeRefs({ session_id, caller_path, repository }).catch((err: unknown) => {
+    log.warn({ err, session_id }, 'the noted start of a session could not be removed');
+  });
+}
+
+/** Stores a session, with its start where it is recorded; what was noted for one that is not stored is removed. */
+export async function storeWithStart(
+  engine: Parameters<typeof forgetStart>[0],
+  session: SessionRecord,
+  store: (noted: readonly Write[]) => Promise<void>,
+): Promise<void> {
+  if (!session.record_case) return store([]);
+  const start = await recordStart(engine, session);
+  try {
+    await store([{ kind: 'case.start', session_id: session.id, start }]);
+  } catch (error) {
+    await forgetStart(engine, session, start);
+    throw error;
+  }
 }

@@ -1,12 +1,22 @@
 // "Branch from here": a fork behind a message, with its price before it is made (21 §4).
+
+import type { ComponentChildren } from 'preact';
 import { useId, useState } from 'preact/hooks';
-import { ApiError, type ForkedSession, type MetisClient } from '#client/client.ts';
+import {
+  ApiError,
+  type ForkedSession,
+  type Message,
+  type MetisClient,
+  type Session,
+  type SessionComparison,
+} from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
 import { usePolled } from '#dashboard/data/queries.ts';
 import { useRequest } from '#dashboard/data/use-request.ts';
-import { emptyToNull, exactUsd, formatCount, modelName } from '#dashboard/format/format.ts';
-import { Icon } from '#dashboard/parts/labels.tsx';
-import { Dialog, RequestError } from '#dashboard/parts/panels.tsx';
+import { duration, emptyToNull, exactUsd, formatCount, formatNumber, modelName } from '#dashboard/format/format.ts';
+import { Icon, ModelName, Money } from '#dashboard/parts/labels.tsx';
+import { Markdown } from '#dashboard/parts/markdown.tsx';
+import { Clipped, Dialog, Empty, Failure, RequestError, Skeleton } from '#dashboard/parts/panels.tsx';
 import { formatPlace, goTo } from '#dashboard/shell/place.ts';
 
 const MODELS_MS = 60_000;
@@ -73,7 +83,7 @@ function BranchDialog(props: { readonly sessionId: string; readonly messageId: s
   const { client } = useApi();
   const { busy, error, send } = useRequest();
   const [branch, setBranch] = useState<Branch>({ message: '', model: null, workspace: 'current' });
-  const change = (part: Partial<Branch>) => setBranch({ ...branch, ...part });
+  const changeBranch = (part: Partial<Branch>) => setBranch({ ...branch, ...part });
   const models = usePolled((signal) => client.listModels({ signal }), 'models', MODELS_MS);
   const planned = usePolled(
     () => planFork(client, sessionId, messageId, branch),
@@ -104,7 +114,7 @@ function BranchDialog(props: { readonly sessionId: string; readonly messageId: s
           <select
             id={`${id}-model`}
             value={branch.model ?? ''}
-            onChange={(event) => change({ model: emptyToNull(event.currentTarget.value) })}
+            onChange={(event) => changeBranch({ model: emptyToNull(event.currentTarget.value) })}
           >
             <option value="">As in this session</option>
             {(models.data?.models ?? [])
@@ -121,7 +131,7 @@ function BranchDialog(props: { readonly sessionId: string; readonly messageId: s
           <select
             id={`${id}-workspace`}
             value={branch.workspace}
-            onChange={(event) => change({ workspace: event.currentTarget.value as Workspace })}
+            onChange={(event) => changeBranch({ workspace: event.currentTarget.value as Workspace })}
           >
             {PLACES.map(({ value, label }) => (
               <option key={value} value={value}>
@@ -137,7 +147,7 @@ function BranchDialog(props: { readonly sessionId: string; readonly messageId: s
             rows={3}
             placeholder="May be empty"
             value={branch.message}
-            onInput={(event) => change({ message: event.currentTarget.value })}
+            onInput={(event) => changeBranch({ message: event.currentTarget.value })}
           />
         </div>
         <Planned plan={planned.data} />
@@ -172,6 +182,157 @@ function Planned({ plan }: { readonly plan: Plan | null }) {
         )}
       </p>
       <p class="quiet">Files: {fork.workspace_note}.</p>
+    </div>
+  );
+}
+
+const PAGE = 200;
+
+export function ForkOrigin({ session }: { readonly session: Session }) {
+  const { client } = useApi();
+  const { busy, error, send } = useRequest();
+  const [messages, setMessages] = useState<readonly Message[] | null>(null);
+  const { forked_from: origin } = session;
+  if (origin === null) return null;
+  const loadMessages = () =>
+    send(async () => setMessages((await client.listMessages(session.id, { prefix: true, limit: PAGE })).messages));
+  return (
+    <section class="task" aria-label="Branch">
+      <h2>
+        Branched from <a href={formatPlace('sessions', origin.session_id)}>another session</a>
+      </h2>
+      {messages === null && (
+        <button type="button" class="button ghost" disabled={busy} onClick={() => void loadMessages()}>
+          Show the messages before the branch
+        </button>
+      )}
+      <RequestError error={error} />
+      {messages?.map((message) => (
+        <Earlier key={message.id} message={message} />
+      ))}
+    </section>
+  );
+}
+
+function Earlier({ message }: { readonly message: Message }) {
+  const text = message.content
+    .map((block) => {
+      if (block.type === 'text') return block.text;
+      if (block.type === 'tool_use') return `[${block.name}]`;
+      return '';
+    })
+    .filter((line) => line !== '')
+    .join('\n');
+  if (text === '') return null;
+  return (
+    <div class="earlier">
+      <span class="quiet">{message.role === 'user' ? 'You' : 'Answer'}</span>
+      <Clipped text={text}>{(shown) => <div class="prose">{shown}</div>}</Clipped>
+    </div>
+  );
+}
+
+type Side = SessionComparison['a'];
+type Difference = NonNullable<SessionComparison['first_difference']>;
+
+/** @param other the session to compare with; null = there is none */
+export function CompareView({ session, other }: { readonly session: Session; readonly other: string | null }) {
+  const { client } = useApi();
+  const { data, error, reload } = usePolled(
+    async (signal) => (other === null ? null : client.compareSessions(other, { with: session.id }, { signal })),
+    `${session.id} ${other}`,
+  );
+  if (other === null)
+    return (
+      <Empty icon="branch" title="Nothing to compare with">
+        <p>Branch from a message of this session; the branch is then compared with it here.</p>
+      </Empty>
+    );
+  if (data === null && error !== null)
+    return <Failure error={error} title="The sessions could not be compared" retry={reload} />;
+  if (data === null) return <Skeleton rows={6} height={48} />;
+  const { shared, a, b, first_difference: difference } = data;
+  return (
+    <section class="compare" aria-label="Comparison" tabIndex={0}>
+      <p>
+        Both begin with {formatCount(shared.messages, 'message')}; {formatCount(shared.calls, 'model call')} for them
+        cost <strong class="number">{exactUsd(shared.cost_usd)}</strong> once.
+      </p>
+      <div class="compare-columns">
+        <Column title={nameSide(session, a)} side={a} step={difference?.a} difference={difference} />
+        <Column title={nameSide(session, b)} side={b} step={difference?.b} difference={difference} />
+      </div>
+    </section>
+  );
+}
+
+function nameSide(session: Session, side: Side): string {
+  if (side.session_id === session.id) return 'This session';
+  if (side.session_id === session.forked_from?.session_id) return 'The original';
+  return 'The other session';
+}
+
+function Column(props: {
+  readonly title: string;
+  readonly side: Side;
+  readonly step: Difference['a'] | undefined;
+  readonly difference: Difference | null;
+}) {
+  const { title, side, step, difference } = props;
+  return (
+    <section class="compare-column" aria-label={title}>
+      <h2>
+        <a href={formatPlace('sessions', side.session_id)}>{title}</a>
+      </h2>
+      <dl class="compare-facts">
+        <Fact name="Model">{side.model === null ? 'none yet' : <ModelName id={side.model} />}</Fact>
+        <Fact name="Cost">
+          <Money usd={side.cost_usd} />
+        </Fact>
+        <Fact name="Model calls">{formatNumber(side.calls)}</Fact>
+        <Fact name="Tool calls">{formatNumber(side.tool_calls)}</Fact>
+        <Fact name="Workers">{formatNumber(side.workers)}</Fact>
+        <Fact name="Input tokens">{formatNumber(side.input_tokens)}</Fact>
+        <Fact name="Output tokens">{formatNumber(side.output_tokens)}</Fact>
+        <Fact name="Time">{duration(side.wall_time_seconds * 1000)}</Fact>
+        <Fact name="Changed files">{formatNumber(side.changed_files.length)}</Fact>
+      </dl>
+      {side.changed_files.length > 0 && (
+        <ul class="compare-files">
+          {side.changed_files.map(({ path, change }) => (
+            <li key={path}>
+              <code>{path}</code> <span class="quiet">{change}</span>
+            </li>
+          ))}
+        </ul>
+      )}
+      {difference !== null && (
+        <>
+          <h3>First difference: message {formatNumber(difference.index + 1)} behind the shared ones</h3>
+          {step == null ? (
+            <p class="quiet">no message</p>
+          ) : (
+            <p class="prose">
+              <span class="quiet">{step.role}:</span> {step.text}
+            </p>
+          )}
+        </>
+      )}
+      <h3>Last answer</h3>
+      {side.final_text === null ? (
+        <p class="quiet">none yet</p>
+      ) : (
+        <Clipped text={side.final_text}>{(shown) => <Markdown text={shown} />}</Clipped>
+      )}
+    </section>
+  );
+}
+
+function Fact({ name, children }: { readonly name: string; readonly children: ComponentChildren }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
     </div>
   );
 }

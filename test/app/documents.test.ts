@@ -43,7 +43,6 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
   'metis reconcile FILE…': 'needs what a provider exports; test/app/reconcile holds it',
   'metis reconcile cost.json': 'needs what a provider exports; test/app/reconcile holds it',
   'metis conclude SESSION': 'needs a turn that runs; test/app/worktrees holds it',
-  'metis routing what-if routing.yaml': 'needs a routing file; test/app/what-if holds it',
   'npm run gen:prices': 'depends on a development dependency newer than the prices',
   'metis run "TASK" --worker NAME': 'asks a model; test/app/run holds it',
   'ANTHROPIC_BASE_URL=http://127.0.0.1:8420 ANTHROPIC_AUTH_TOKEN=metis claude':

@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
+import { sweepWorktrees } from '#core/engine/manage-worktrees.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { delegate, planner, scenario, worker } from '../support/scenario.ts';
 
@@ -57,4 +58,17 @@ test('a run works on a copy, with the tiers of its arm or without delegation, an
   const offered = test.adapter.requests.at(-1)!.tools.map(({ name }) => name);
   expect(offered).not.toContain('delegate');
   expect(offered).toContain('read_file');
+});
+
+test('a run that ended right before its server died has its copy recorded and removed at the next start', async () => {
+  const test = await engineWith([[{ match: {}, times: 'inf', respond: { text: 'ok' } }]]);
+  const session = await test.session(part(test));
+  const folder = session.experiment!.folder!;
+  fs.writeFileSync(path.join(folder, 'b.txt'), 'b');
+  const at = test.engine.clock.now();
+  const end = { kind: 'session.end' as const, session_id: session.id, disposition: 'completed' as const, at };
+  await test.engine.journal.commit({ writes: [end], emit: [] });
+  await sweepWorktrees(test.engine);
+  expect(fs.existsSync(folder)).toBe(false);
+  expect((await test.engine.store.worktrees.get(session.id))?.result_tree).toMatch(/^[0-9a-f]{40}/);
 });

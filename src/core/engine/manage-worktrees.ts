@@ -13,7 +13,7 @@ import { AppError, validationError } from '#protocol/errors.ts';
 import { MAX_CHANGED_FILES, selectChanges, type WorktreeRecord } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { WorktreeError } from '../ports/worktrees.ts';
-import { applyTree, discardTree, recordTree, withClosedTree } from './delegation/worker-tree.ts';
+import { applyTree, closeForkTree, discardTree, recordTree, withClosedTree } from './delegation/worker-tree.ts';
 import type { AppliedTree } from './state/apply-groups.ts';
 import type { Engine, Runtime, Storage, WorkspaceAccess } from './state/engine.ts';
 
@@ -177,6 +177,15 @@ function freeTree(engine: Engine, record: WorktreeRecord): Promise<boolean> {
   });
 }
 
+/** Records what forks and runs of experiments left whose session ended right before the process did. */
+async function closeEndedRoots(engine: Runtime & Storage & WorkspaceAccess, tree?: SessionId): Promise<void> {
+  for (const { session_id, result_tree } of await engine.store.worktrees.list(tree)) {
+    if (result_tree !== null) continue;
+    const session = await engine.store.sessions.record(session_id);
+    if (session !== null && !session.is_worker && session.ended_at !== null) await closeForkTree(engine, session_id);
+  }
+}
+
 /**
  * Removes the folders of worktrees that no open delegation claims, once at the start; of several nodes the
  * owner of a tree removes those of the tree when it takes it up. A folder whose content was never
@@ -186,6 +195,7 @@ export async function sweepWorktrees(
   engine: Runtime & Storage & WorkspaceAccess,
   tree?: SessionId,
 ): Promise<readonly SessionId[]> {
+  await closeEndedRoots(engine, tree);
   const open = new Set((await engine.store.delegations.allOpen(tree)).map(({ worker_session_id: id }) => id));
   return engine.worktrees.sweep({
     ...(tree !== undefined && { tree }),

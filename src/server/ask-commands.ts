@@ -11,7 +11,6 @@ import type { WorkersFlags } from '#cli/worker-definitions.ts';
 import type { PruneFlags } from '#cli/worktrees.ts';
 import type { ServerAddress } from '#client/request.ts';
 import { sleep, systemClock } from '#protocol/clock.ts';
-import { RoleSchema } from '#protocol/people/person.ts';
 import type { ReconcileFlags } from './commands/reconcile.ts';
 import type { NewTokenFlags } from './commands/token.ts';
 import type { CommandContext } from './context.ts';
@@ -23,6 +22,7 @@ import {
   parseSessionId,
   parseSince,
   parseUsd,
+  ROLES,
   withServerFlags,
 } from './flags.ts';
 
@@ -350,7 +350,7 @@ export function createTokenCommand(context: CommandContext, ask: Ask, finish: Fi
         ),
       )
         .argument('<name>', 'name of the token; it is never given out again')
-        .addOption(new Option('--role <role>', 'what it may do').choices(RoleSchema.options).makeOptionMandatory())
+        .addOption(new Option('--role <role>', 'what it may do').choices(ROLES).makeOptionMandatory())
         .addOption(new Option('--daily <usd>', 'the most that it may spend in a day').argParser(parseUsd))
         .addOption(new Option('--monthly <usd>', 'the most that it may spend in a month').argParser(parseUsd))
         .addOption(new Option('--expires <days>', 'days after which it ends, like 90d').argParser(parseDays))

@@ -3,7 +3,11 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import { parseSinceTime } from '#cli/since-time.ts';
 import { SESSION_ID_PATTERN } from '#protocol/ids.ts';
 import { fromPusd, toPusd, USD_LIMIT_PATTERN, ZERO_PUSD } from '#protocol/money.ts';
+import type { Role } from '#protocol/people/person.ts';
 import { hideQuotedCredentials } from './url.ts';
+
+/** Of a token. Not read from the schema: help loads no library for it. */
+export const ROLES = ['viewer', 'member', 'admin'] as const satisfies readonly Role[];
 
 /** Creates a command with examples in its help. */
 export function createCommand(name: string, description: string, ...examples: readonly string[]): Command {

@@ -43,6 +43,8 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
   'metis reconcile FILE…': 'needs what a provider exports; test/app/reconcile holds it',
   'metis reconcile cost.json': 'needs what a provider exports; test/app/reconcile holds it',
   'metis conclude SESSION': 'needs a turn that runs; test/app/worktrees holds it',
+  'metis migrate --to postgres://metis@db.internal:5432/metis --verify':
+    'needs a database; test/cluster/migrate holds it',
   'npm run gen:prices': 'depends on a development dependency newer than the prices',
   'metis run "TASK" --worker NAME': 'asks a model; test/app/run holds it',
   'ANTHROPIC_BASE_URL=http://127.0.0.1:8420 ANTHROPIC_AUTH_TOKEN=metis claude':
@@ -64,6 +66,7 @@ const FILLED: Readonly<Record<string, string>> = {
   'metis routing what-if FILE': 'echo "global_default: scripted:fast" > other.yaml && metis routing what-if other.yaml',
   'metis trust .metis/checks.yaml': 'metis trust',
   'metis workers show NAME': 'metis workers list',
+  'metis migrate': 'metis help migrate',
   'metis prune --days N': 'metis prune --days 30',
   'metis token create': 'metis help token create',
   'metis token hash': `printf '%064d' 7 | metis token hash`,

@@ -8,11 +8,11 @@ import { until } from '../support/until.ts';
 import { ROOT, run, start } from './metis.ts';
 
 /** What one call of the planner costs, at 5 and 25 dollars for a million tokens. */
-const COST = 0.11;
+const COST = 0.13;
 const answer = (delay_ms: number) => ({
   match: { role: 'planner' },
   times: 'inf',
-  respond: { text: 'ok', delay_ms, usage: { input_tokens: 2000, output_tokens: 4000 } },
+  respond: { text: 'ok', delay_ms, usage: { input_tokens: 6000, output_tokens: 4000 } },
 });
 const ARMS = '[{ planner: deep }, { planner: deep, delegate: false }]';
 
@@ -53,10 +53,10 @@ const sum = (runs: readonly { readonly cost_usd: string }[]) =>
 // Promise 21.8: Killed and started again, the same command goes on, and nothing is paid twice.
 it('holds its limit over runs side by side, and goes on after a kill without paying twice', async () => {
   const home = doorHome([answer(1200)]);
-  // What a call is reserved with: two of them and one that was paid fit, three that were paid and one do not.
+  // Two calls at their most and one that was paid fit; a fourth does not, whatever is known of its prompt by then.
   const ceiling = await readCeiling(home);
-  expect(ceiling).toBeLessThan(2 * COST);
-  const limit = (COST * 2 + ceiling * 1.5).toFixed(6);
+  const limit = (COST + ceiling * 2 + 0.000001).toFixed(6);
+  expect(Number(limit)).toBeLessThan(COST * 4);
   const file = writeFile(home, `arms: ${ARMS}\nparallel: 2\nmax_cost_usd: "${limit}"`);
   const killed = start(['experiment', file, '--json'], { home: home.path });
   home.atEnd(async () => void (await killed.stop('SIGKILL')));

@@ -128,6 +128,31 @@ export function ledgerSuite(openWorld: OpenStore): void {
       expect(await world.store.spend.since(NOON)).toBe(toPusd('99079.191802150924'));
     });
 
+    // Promise 21.8: both databases sum the runs of an experiment, with their workers, each once, and no other session.
+    test('the money of an experiment is that of its runs and their workers, each once', async () => {
+      const world = await openWorld();
+      const experiment = { id: 'e'.repeat(64), max_cost_usd: '3', tiers: null, delegate: true };
+      const runs = [await storedSession(world, { experiment }), await storedSession(world, { experiment })];
+      const turn = await storedTurn(world, runs[0]!);
+      const worker = await storedWorker(world, runs[0]!, turn, { experiment });
+      const other = await storedSession(world, { experiment: { ...experiment, id: 'f'.repeat(64) } });
+      const none = await storedSession(world);
+      expect(await world.store.spend.sumExperiment(experiment.id)).toBe(0n);
+      await world.journal.commit({
+        emit: [
+          callCompleted(world, runs[0]!, turn, { cost_usd: '0.000000000001' }),
+          callCompleted(world, runs[1]!, null, { cost_usd: '0.2', model: 'scripted:deep', provider: 'scripted' }),
+          callCompleted(world, worker, null, { cost_usd: '0.03' }),
+          callCompleted(world, other, null, { cost_usd: '4' }),
+          callCompleted(world, none, null, { cost_usd: '5' }),
+        ],
+      });
+      expect(await world.store.spend.sumExperiment(experiment.id)).toBe(toPusd('0.230000000001'));
+      expect((await world.store.sessions.record(worker.id))?.experiment).toEqual(experiment);
+      expect((await world.store.sessions.limit(runs[1]!.id))?.experiment).toEqual(experiment);
+      expect((await world.store.sessions.view(none.id))?.experiment).toBeNull();
+    });
+
     test('a limit above $9007 is kept to its last digit', async () => {
       const world = await openWorld();
       const session = await storedSession(world, { max_cost_pusd: toPusd('9007199.254743') });

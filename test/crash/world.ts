@@ -68,6 +68,15 @@ models:
 `;
 }
 
+function isWritable(folder: string): boolean {
+  try {
+    fs.accessSync(folder, fs.constants.W_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /**
  * @param answer what the provider says; it may take its time
  * @param rest tokens of every model's window; what the server's environment holds beside what every process has
@@ -91,7 +100,8 @@ export async function startWorld(
 
   const ask: World['ask'] = (method, where, options) => request({ baseUrl: url }, method, where, options);
   const launch: World['launch'] = (...args) => {
-    fs.writeFileSync(path.join(data, 'registry.yaml'), registry(provider, started.length + 1, window));
+    if (isWritable(data))
+      fs.writeFileSync(path.join(data, 'registry.yaml'), registry(provider, started.length + 1, window));
     const server = start(['serve', ...fixed, ...settings.flatMap((s) => ['--set', s]), ...args], {
       home: home.path,
       env,

@@ -256,6 +256,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       secrets,
       trees,
     });
+    await requireTokens(engine);
     await learning.forecasts.load();
     // No other process writes: open turns are from the last run of this server.
     if (!trees.several) {
@@ -265,7 +266,6 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       const removed = await sweepWorktrees(engine);
       if (removed.length > 0) log.info({ sessions: removed }, 'worktrees removed that no delegation claims');
     }
-    await requireTokens(engine);
     await removeTemporaryFolders(engine);
     let draining = false;
     const mcpDoor = createMcpDoor(clock, version, config, trees);

@@ -256,15 +256,12 @@ function warnOfRenamedKeys(settings: readonly Setting[]): string[] {
 function checkAcrossKeys(config: Config, source: (key: string) => string): string[] {
   const problems: string[] = [];
   const { host, auth_tokens, tokens, workspace_roots } = config.server;
-  if (!isLoopback(host)) {
-    const missing: string[] = [];
-    if (auth_tokens.length === 0 && Object.keys(tokens).length === 0) missing.push('server.auth_tokens');
-    if (workspace_roots.length === 0) missing.push('server.workspace_roots');
-    if (missing.length > 0) {
-      problems.push(
-        `${source('server.host')}: server.host: "${host}" can be reached from other machines; set ${missing.join(' and ')} first, or bind to 127.0.0.1`,
-      );
-    }
+  if (!isLoopback(host) && workspace_roots.length === 0) {
+    // A token may be in the database, which the start reads.
+    const isBare = auth_tokens.length === 0 && Object.keys(tokens).length === 0;
+    problems.push(
+      `${source('server.host')}: server.host: "${host}" can be reached from other machines; set ${isBare ? 'server.auth_tokens and ' : ''}server.workspace_roots first, or bind to 127.0.0.1`,
+    );
   }
   if (config.providers.record !== null && config.providers.replay !== null) {
     problems.push(

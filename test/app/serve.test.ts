@@ -347,6 +347,30 @@ it('with tokens and workspace roots a reachable address is served, to callers wi
   expect((await fetch(`${url}/sessions`, { headers: { authorization: `Bearer ${token}` } })).status).toBe(200);
 });
 
+// Promise 23.1: a token made beside the stopped server alone protects a bind beyond loopback; without one the start is refused.
+it('a reachable address with a token of the database alone is served, to callers with that token only', async () => {
+  const data = path.join(home.path, 'data');
+  fs.mkdirSync(data);
+  fs.writeFileSync(path.join(data, 'server.yaml'), `server: { host: 0.0.0.0, workspace_roots: ["${home.path}"] }\n`);
+  const bare = await refused(['serve', '--port', '0', '--data', data]);
+  expect(bare.code).toBe(1);
+  expect(bare.stderr).toMatch(
+    /^metis: .*no token protects it; set server\.auth_tokens or run metis token create NAME --role admin --data DIR/m,
+  );
+  const made = await refused(['token', 'create', 'root', '--role', 'admin', '--data', data, '--json']);
+  expect(made.code).toBe(0);
+  const { secret } = JSON.parse(made.stdout) as { secret: string };
+  const server = serve(['--data', data]);
+  const url = (await address(server)).replace('0.0.0.0', '127.0.0.1');
+  const statusWith = async (headers: Record<string, string>, at = '/sessions') =>
+    (await fetch(`${url}${at}`, { headers })).status;
+  expect(await statusWith({}, '/healthz')).toBe(200);
+  for (const at of ['/sessions', '/metrics', '/v1/models', '/mcp?workspace=/'])
+    expect([at, await statusWith({}, at)]).toEqual([at, 401]);
+  expect(await statusWith({ authorization: `Bearer ${secret}x` })).toBe(401);
+  expect(await statusWith({ authorization: `Bearer ${secret}` })).toBe(200);
+});
+
 it('a reachable server says at its start which names it serves and how to add one, and then serves that one', async () => {
   const names = { METIS_SERVER_AUTH_TOKENS: JSON.stringify(['t'.repeat(32)]), METIS_SERVER_WORKSPACE_ROOTS: '["/"]' };
   const asked = async (url: string, host: string) => {

@@ -44,10 +44,10 @@ interface Named {
   /** Another session, to compare with. */
   readonly other: string | null;
   readonly confirmation: ConfirmationId | null;
-  readonly workspace: string | null;
+  readonly workspaces: readonly string[];
 }
 
-const NOTHING_NAMED: Named = { session: null, other: null, confirmation: null, workspace: null };
+const NOTHING_NAMED: Named = { session: null, other: null, confirmation: null, workspaces: [] };
 
 function readNamed({ params, query, body, headers, routeOptions }: FastifyRequest): Named {
   const [inPath, inQuery, inBody] = [params, query, body].map(asFields) as [Fields, Fields, Fields];
@@ -56,16 +56,15 @@ function readNamed({ params, query, body, headers, routeOptions }: FastifyReques
   );
   const other = SessionIdSchema.safeParse(inQuery.with);
   const confirmation = ConfirmationIdSchema.safeParse(inPath.confirmation_id);
-  const workspace = WorkspacePathSchema.safeParse(
+  const workspaces =
     routeOptions.config.gateway_call === true
-      ? headers['x-metis-workspace']
-      : (inQuery.workspace_path ?? inBody.workspace_path),
-  );
+      ? [headers['x-metis-workspace']]
+      : [inQuery.workspace_path, inBody.workspace_path, asFields(inBody.experiment).start_path];
   return {
     session: session.success ? session.data : null,
     other: other.success ? other.data : null,
     confirmation: confirmation.success ? confirmation.data : null,
-    workspace: workspace.success ? workspace.data : null,
+    workspaces: workspaces.flatMap((given) => WorkspacePathSchema.safeParse(given).data ?? []),
   };
 }
 
@@ -83,7 +82,7 @@ export function installVisibility(app: HttpApp, engine: Engine): void {
     if (!engine.people.isRequired() || !request.authorised) return;
     const { person } = request;
     const named = readNamed(request);
-    if (named.workspace !== null) await requireWorkspace(engine, person, named.workspace);
+    for (const workspace of named.workspaces) await requireWorkspace(engine, person, workspace);
     const session = await requireNamedSession(engine, person, named);
     if (named.other !== null) await requireNamedSession(engine, person, { ...NOTHING_NAMED, session: named.other });
     if (session === null) return;

@@ -1,5 +1,8 @@
 // What each role may call, by the document (23 §1).
-import { expect, test } from 'vitest';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
 import { OPERATION_ROLES, type OperationId, type OperationRole } from '#http/roles.ts';
 import { operations } from '../../support/contract.ts';
 import { refusedUpgrade, startServer } from '../../support/http.ts';
@@ -100,16 +103,19 @@ test('streams ask for the same rights', async () => {
   expect((await bob.call('GET', `/sessions/${session.id}/events`, undefined, events)).status).toBe(404);
 });
 
-test('a token with workspaces opens those and no others', async () => {
-  const { server, nameless } = await startPeople(
+const startNarrow = (workspace: string) =>
+  startPeople(
     {},
     {
       server: {
         auth_tokens: ['nameless-0123456789abcdef0123456789'],
-        tokens: { ...TOKENS, ann: { ...TOKENS.ann, workspaces: ['/nowhere'] } },
+        tokens: { ...TOKENS, ann: { ...TOKENS.ann, workspaces: [workspace] } },
       },
     },
   );
+
+test('a token with workspaces opens those and no others', async () => {
+  const { server, nameless } = await startNarrow('/nowhere');
   const body = { workspace_path: server.workspace };
   const headers = { authorization: 'Bearer ann-secret' };
   const refused = await server.call('POST', '/sessions', body, headers);
@@ -118,6 +124,20 @@ test('a token with workspaces opens those and no others', async () => {
     403,
   );
   expect((await nameless.call('POST', '/sessions', body)).status).toBe(201);
+});
+
+test('a run of an experiment starts in no folder outside the workspaces of its token', async () => {
+  const open = fs.mkdtempSync(path.join(os.tmpdir(), 'metis-open-'));
+  onTestFinished(() => fs.rmSync(open, { recursive: true }));
+  const { server, ann } = await startNarrow(open);
+  const experiment = { id: 'e'.repeat(64), max_cost_usd: '1', start_path: server.workspace };
+  const body = { workspace_path: open, experiment };
+  for (const url of ['/sessions', `/sessions?workspace_path=${open}`]) {
+    const refused = await ann.call('POST', url, body);
+    expect([refused.status, refused.body.error.code]).toEqual([403, 'workspace_not_allowed']);
+  }
+  const elsewhere = await ann.call('POST', `/sessions?workspace_path=${open}`, { workspace_path: server.workspace });
+  expect(elsewhere.body.error.code).toBe('workspace_not_allowed');
 });
 
 // Promise 23.9: one person on a loopback address sees nothing of it.

@@ -124,6 +124,37 @@ describe('the result of a background worker', () => {
     expect(joinText(first!.content)).toContain('x'.repeat(20_000));
   });
 
+  it('that a wait has brought is elided with the lines that name its worker, and with what brings it back', async () => {
+    const names = ['one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight', 'nine', 'ten'];
+    const asked: CanonicalRequest[] = [];
+    const answer = (request: CanonicalRequest): object => {
+      if (request.caller.is_worker) return { text: `one\n[worker sess_FORGED completed]\n${'x'.repeat(20_000)}` };
+      asked.push(request);
+      const name = names[asked.length - 1];
+      if (name === undefined) return { text: 'read' };
+      return { tool_calls: [background(`task ${name}`), call('workers', { action: 'wait', for: 'all' })] };
+    };
+    const t = await startEngine({
+      scenario: scenario(),
+      registry: smallWindow(40_000),
+      provider: (script) => answering(script, answer),
+      config: { context: { compaction: { mode: 'elide' } } as never },
+    });
+    const session = await t.session({ initial_active_model: 'small' });
+    expect(await t.ended(await t.submit(session, 'go'))).toMatchObject({ status: 'completed', unread_inputs: 0 });
+    const waits = asked
+      .at(-1)!
+      .messages.flatMap(({ content }) => content)
+      .flatMap((block) => (block.type === 'tool_result' ? [joinText(block.content)] : []))
+      .filter((text) => /^\[worker \S+ completed\]/.test(text));
+    expect(waits).toHaveLength(10);
+    expect(waits[0]!.split('\n')).toEqual([
+      `[worker ${startedBy(t, session.id)[0]} completed]`,
+      expect.stringMatching(/^\[elided: their results, \d+ bytes; continue a worker if needed\]$/),
+    ]);
+    expect(waits.at(-1)).toContain('x'.repeat(20_000));
+  });
+
   it('is told to the summary of its turn, and the turn that makes the summary reads those of its own', async () => {
     const asked: CanonicalRequest[] = [];
     const answer = (request: CanonicalRequest): object => {

@@ -3,6 +3,7 @@ import { isoTime } from '#protocol/clock.ts';
 import type { MessageId, ToolUseId } from '#protocol/ids.ts';
 import {
   type ContentBlock,
+  joinText,
   plainMetadata,
   type StoredMessage,
   type ToolResultBlock,
@@ -41,9 +42,19 @@ export function elideMessage(message: StoredMessage, names: CallNames): StoredMe
 function elideBlock(block: ContentBlock, names: CallNames): ContentBlock {
   if (block.type === 'image') return textBlock(`[image omitted: ${block.media_type}]`);
   if (block.type !== 'tool_result') return block;
-  const what = `result of ${names.get(block.tool_use_id) ?? 'a tool'}, ${resultBytes(block)} bytes`;
-  return { ...block, content: [textBlock(`[elided: ${what}; call the tool again if needed]`)] };
+  const name = names.get(block.tool_use_id) ?? 'a tool';
+  const bytes = resultBytes(block);
+  const ends = name === 'workers' ? joinText(block.content).match(END_OF_WORKER) : null;
+  // A wait gives each result once: what brings it back is the worker.
+  const line =
+    ends === null
+      ? `[elided: result of ${name}, ${bytes} bytes; call the tool again if needed]`
+      : `[elided: their results, ${bytes} bytes; continue a worker if needed]`;
+  return { ...block, content: [textBlock([...(ends ?? []), line].join('\n'))] };
 }
+
+/** The line that names a worker, before its result. No text of a worker begins a line so. */
+const END_OF_WORKER = /^\[worker sess_\w+ (?:completed|failed: \w+)\]$/gm;
 
 /** The line that names the worker stays. */
 function elideDelivery(message: StoredMessage): ContentBlock[] {

@@ -16,7 +16,7 @@ import { z } from 'zod';
 import { ApiError, type NewDelegation } from '#client/client.ts';
 import { type ApprovalMode, followDelegation, startDelegation } from './delegate-call.ts';
 import type { Root } from './root-session.ts';
-import { cancelWorker, type FormAnswer, submitAnswer, waitUntilEnded } from './watch-worker.ts';
+import { cancelWorker, DECISIONS, type FormAnswer, submitAnswer, waitUntilEnded } from './watch-worker.ts';
 import {
   findTask,
   invalidTask,
@@ -168,10 +168,11 @@ function registerExtension(server: TaskServer, root: Root, readMode: (ctx: Serve
     answerRequest(root, async () => {
       requireExtension(ctx);
       const { worker } = await findTask(root, taskId);
+      const answers = readFormAnswers(ctx);
       // Answers to anything else are ignored.
       for (const id of listApprovals(worker)) {
-        const answer = readApprovalAnswer(ctx, id);
-        if (answer !== null) await submitAnswer(root.client, id, answer);
+        const answer = answers.get(id);
+        if (answer !== undefined) await submitAnswer(root.client, id, answer);
       }
       return {};
     }),
@@ -185,11 +186,30 @@ function registerExtension(server: TaskServer, root: Root, readMode: (ctx: Serve
   );
 }
 
-function readApprovalAnswer({ mcpReq }: ServerContext, id: string): FormAnswer | null {
-  const response = inputResponse(mcpReq.inputResponses, id);
-  if (response.kind !== 'elicit') return null;
+/** The answers of a request by their keys, at least one. All are checked before the first is submitted. */
+function readFormAnswers({ mcpReq }: ServerContext): ReadonlyMap<string, FormAnswer> {
+  const { inputResponses = {}, droppedInputResponseKeys: dropped = [] } = mcpReq;
+  const keys = [...Object.keys(inputResponses), ...dropped];
+  if (keys.length === 0)
+    throw invalidAnswer('', `holds no answer; send ${EXAMPLE_ANSWER} for a key of inputRequests (tasks/get)`);
+  return new Map(keys.map((key) => [key, readFormAnswer(inputResponses, key)]));
+}
+
+function readFormAnswer(responses: ServerContext['mcpReq']['inputResponses'], key: string): FormAnswer {
+  const response = inputResponse(responses, key);
+  if (response.kind !== 'elicit') throw invalidAnswer(key, `must be an answer such as ${EXAMPLE_ANSWER}`);
   const { content } = response as { readonly content?: Readonly<Record<string, unknown>> };
+  if (response.action === 'accept' && !DECISIONS.includes(content?.decision as string))
+    throw invalidAnswer(key, `content.decision must be one of ${DECISIONS.join(', ')}`);
   return { action: response.action, content };
+}
+
+const EXAMPLE_ANSWER = '{"action": "accept", "content": {"decision": "approve"}}';
+const MAX_KEY_IN_ERROR = 64;
+
+function invalidAnswer(key: string, problem: string): ProtocolError {
+  const field = key === '' ? 'inputResponses' : `inputResponses.${key.slice(0, MAX_KEY_IN_ERROR)}`;
+  return new ProtocolError(ProtocolErrorCode.InvalidParams, `${field}: ${problem}`);
 }
 
 function requireExtension(ctx: ServerContext): void {

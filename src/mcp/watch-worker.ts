@@ -24,9 +24,12 @@ export interface FormAnswer {
   readonly content?: Readonly<Record<string, unknown>> | undefined;
 }
 
+/** What the form can be answered with; the second where the request allows it. */
+export const DECISIONS: readonly string[] = ['approve', 'approve identical', 'reject'];
+
 export function buildForm(question: ApprovalRequest, who: string): ElicitRequestFormParams {
-  const choices = ['approve', 'reject'];
-  if (question.allowed_scopes.includes('identical')) choices.splice(1, 0, 'approve identical');
+  const isLasting = question.allowed_scopes.includes('identical');
+  const choices = DECISIONS.filter((choice) => isLasting || choice !== 'approve identical');
   return {
     mode: 'form',
     message: `${who} wants to use ${describeRequest(question)}`,

@@ -246,6 +246,22 @@ describe.each(ROADS)('over %s, 2026-07-28', (road) => {
     // What was not asked for, and what leaves it to others, changes nothing.
     await update({ conf_nothing: { action: 'accept', content: { decision: 'approve' } } });
     await update({ [key]: { action: 'cancel' } });
+    const accepted = { action: 'accept', content: { decision: 'approve' } };
+    for (const [given, named] of [
+      [undefined, 'inputResponses: holds no answer'],
+      [{}, 'inputResponses: holds no answer'],
+      [[], 'inputResponses: holds no answer'],
+      [{ [key]: null }, `inputResponses.${key}: must be an answer`],
+      [{ [key]: {} }, `inputResponses.${key}: must be an answer`],
+      [{ [key]: { action: 'yes' } }, `inputResponses.${key}: must be an answer`],
+      [{ [key]: { method: 'elicitation/create', result: accepted } }, `inputResponses.${key}: must be an answer`],
+      [{ [key]: { action: 'accept' } }, `inputResponses.${key}: content.decision must be one of approve`],
+      [{ [key]: accepted, conf_other: 'approve' }, 'inputResponses.conf_other: must be an answer'],
+    ] as const)
+      await expect(update(given as never)).rejects.toMatchObject({
+        code: -32602,
+        message: expect.stringContaining(named),
+      });
     expect(await ask(shared.client, 'tasks/get', { taskId })).toMatchObject({ status: 'input_required' });
     expect(fs.existsSync(note)).toBe(false);
     await update({ [key]: { action: 'accept', content: { decision: 'approve' } } });

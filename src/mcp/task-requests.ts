@@ -80,7 +80,7 @@ export async function createTask(
     const { worker, result } = await startDelegation(root, ctx, body);
     // No worker, and so no task, is opened for a call that cannot begin.
     if (worker === null) throw new ProtocolError(ProtocolErrorCode.InternalError, readFailureText(result));
-    const task = { ...toTask(root, await findTask(root, worker)), status: 'working' };
+    const task = toTask(root, await findTask(root, worker), 'working');
     return server.answerWithTask(ctx, { task });
   });
 }

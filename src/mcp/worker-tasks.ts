@@ -87,8 +87,9 @@ export function readTaskResult({ delegation }: WorkerTask): CallToolResult {
 }
 
 function describeTask(root: Root, { worker, delegation }: WorkerTask, status: TaskState): string | null {
-  if (delegation.ended_at !== null) return delegation.error_message?.slice(0, MAX_MESSAGE) ?? null;
   const name = nameWorker(delegation);
+  if (status === 'cancelled') return `${name} was cancelled`;
+  if (status === 'failed' || status === 'completed') return delegation.error_message?.slice(0, MAX_MESSAGE) ?? null;
   if (listApprovals(worker).length > 0) return `${name} waits for approval at ${root.dashboard()}/`;
   if (worker.waiting_on.some(({ kind }) => kind === 'budget')) return `${name} waits for a higher limit`;
   if (delegation.status === 'interrupted') return `${name} is interrupted`;
@@ -108,8 +109,12 @@ function makeHead(root: Root, task: WorkerTask, status: TaskState): TaskHead {
 }
 
 /** The task of 2025-11-25. It lasts as long as its session, whatever `ttl` the client asked for. */
-export function toTask(root: Root, task: WorkerTask): TaskHead & { readonly ttl: null; readonly pollInterval: number } {
-  return { ...makeHead(root, task, readTaskState(task)), ttl: null, pollInterval: POLL_MS };
+export function toTask(
+  root: Root,
+  task: WorkerTask,
+  status: TaskState = readTaskState(task),
+): TaskHead & { readonly ttl: null; readonly pollInterval: number } {
+  return { ...makeHead(root, task, status), ttl: null, pollInterval: POLL_MS };
 }
 
 /** The task of the extension, without what its state carries. A result that is an error is `completed`. */

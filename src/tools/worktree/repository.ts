@@ -1,5 +1,6 @@
 // The repository of a folder, and a git folder of our own on its objects: nothing that the repository configures runs (20 §2.1).
 import { copyFile, lstat, mkdir, readdir, realpath, rm, rmdir, stat, writeFile } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
 import path from 'node:path';
 import { WorktreeError } from '#core/ports/worktrees.ts';
 import type { WorktreeRecord } from '#protocol/file-change.ts';
@@ -20,6 +21,9 @@ const CARRIED = [
   'core.sharedrepository',
   'core.attributesfile',
 ];
+
+/** Processes of one checkout; git starts them from 100 files on. */
+const MAX_CHECKOUT_WORKERS = 8;
 
 /** Far above any file of attributes that a person writes. */
 const MAX_ATTRIBUTE_BYTES = 16 * 1024 * 1024;
@@ -202,6 +206,8 @@ function formatConfig(objectFormat: string, settings: ReadonlyMap<string, string
     if (value !== undefined) lines.push(`${name.slice('core.'.length)} = ${quoteValue(value)}`);
   }
   lines.push('[extensions]', `objectformat = ${quoteValue(objectFormat)}`);
+  // Most of a checkout is the kernel's time for new files.
+  lines.push('[checkout]', `workers = ${Math.min(availableParallelism(), MAX_CHECKOUT_WORKERS)}`);
   lines.push('[index]', 'threads = true', '[merge]', 'directoryRenames = false', '');
   return lines.join('\n');
 }

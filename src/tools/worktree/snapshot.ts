@@ -115,9 +115,8 @@ async function listDiffering(
   at: { readonly tree: string; readonly index: string },
   scope: string[],
 ): Promise<NameStatus[]> {
-  // Exit code 1: some entries differ from their files.
-  await own.run(['update-index', '-q', '--refresh'], { ...at, codes: [0, 1] });
-  const args = ['diff-files', '-z', '--name-status', '--no-renames', '--ignore-submodules=all', ...scope];
+  // Unlike `diff-files`, it compares the content of a file that is newer than its entry, and so needs no refreshed index.
+  const args = ['diff', '-z', '--name-status', '--no-renames', '--no-ext-diff', '--ignore-submodules=all', ...scope];
   const fields = unpackNames((await own.run(args, at)).out);
   const found = new Map<string, string>();
   for (let i = 0; i + 1 < fields.length; i += 2) {

@@ -294,3 +294,19 @@ test('the size of a worktree is that of its files, and of the objects that its r
   await repo.worktrees.removeRefs(tree);
   expect(await repo.worktrees.measure(tree)).toEqual({ folder_bytes: 0, ref_bytes: 0 });
 });
+
+test('files that are newer than the index, and a workspace of as many as several processes check out, are no change', async () => {
+  const names = Array.from({ length: 300 }, (_, i) => `d${i % 3}/f${i}.txt`);
+  const repo = createRepository(Object.fromEntries(names.map((name) => [name, `${name}\n`])));
+  const before = readUserState(repo.root);
+  for (const name of names) fs.utimesSync(path.join(repo.root, name), 2_000_000_000, 2_000_000_000);
+  const tree = await repo.create();
+  expect(tree.base_tree).toBe(repo.git('rev-parse', 'HEAD^{tree}').trim());
+  for (const name of names) expect(fs.readFileSync(inTree(tree, name), 'utf8')).toBe(`${name}\n`);
+  for (const name of names) fs.utimesSync(inTree(tree, name), 2_000_000_000, 2_000_000_000);
+  // As long as it was: only its content differs.
+  fs.writeFileSync(inTree(tree, 'd0/f0.txt'), 'd0/F0.txt\n');
+  const { files } = await repo.worktrees.recordResult(tree, ANY_PATH);
+  expect(files).toEqual([{ path: 'd0/f0.txt', change: 'edited' }]);
+  expect(readUserState(repo.root)).toEqual(before);
+});

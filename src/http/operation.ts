@@ -2,7 +2,7 @@
 import type { FastifyContextConfig } from 'fastify';
 import { z } from 'zod';
 import { ERRORS, type ErrorCode } from '#protocol/errors.ts';
-import { OPERATION_ROLES, type OperationId } from './roles.ts';
+import { OPERATION_ROLES, type OperationId } from '#protocol/people/rights.ts';
 
 /** What the gates may answer on any path. */
 const GATE_ERRORS: readonly ErrorCode[] = [

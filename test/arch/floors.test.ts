@@ -27,7 +27,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   'server.ts': ['main.ts'],
 };
 /** Values of the protocol that programs outside the server may import: no zod schema among them, which would weigh on them. */
-const LIGHT = /^src\/protocol\/(abort|clock|errors|folder|ids|money|result|text\/[a-z-]+)\.ts$/;
+const LIGHT = /^src\/protocol\/(abort|clock|errors|folder|ids|money|people\/rights|result|text\/[a-z-]+)\.ts$/;
 const FORBIDDEN_FOLDERS = ['utils', 'util', 'helpers', 'services', 'common', 'shared', 'misc', 'lib'];
 const MAX_LINES = 400;
 

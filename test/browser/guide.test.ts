@@ -45,7 +45,7 @@ describe.skipIf(browserEndpoint === null)('the first steps', () => {
     const { url } = await startBrowserServer({ scenario: null, token });
     const { page } = await openTab(url);
     await page.getByLabel('Token').fill(token);
-    await page.getByRole('button', { name: 'Continue' }).click();
+    await page.getByRole('button', { name: 'Sign in' }).click();
     const clients = page.getByRole('region', { name: 'Connect a client' });
     await clients.getByText('ANTHROPIC_AUTH_TOKEN=$METIS_TOKEN').waitFor();
     await clients.getByText('Authorization: Bearer $METIS_TOKEN').first().waitFor();
@@ -72,7 +72,7 @@ describe.skipIf(browserEndpoint === null)('the first steps', () => {
     const server = await startBrowserServer({ scenario: null, token });
     const { page, errors } = await openTab(server.url, { viewport: { width: 390, height: 844 } });
     await page.getByLabel('Token').fill(token);
-    await page.getByRole('button', { name: 'Continue' }).click();
+    await page.getByRole('button', { name: 'Sign in' }).click();
     await page.getByTitle('Dark').click();
     await page.reload();
     await page.getByRole('region', { name: 'Connect a client' }).waitFor();

@@ -7,6 +7,7 @@ import type { SessionId, TurnId } from '#protocol/ids.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
 import { fromPusd, fromPusdOrNull, toPusd, toPusdOrNull, ZERO_PUSD } from '#protocol/money.ts';
 import { NAMELESS_ADMIN, type Person, type Share } from '#protocol/people/person.ts';
+import { canShare } from '#protocol/people/rights.ts';
 import type { OnReached } from '#protocol/scalars.ts';
 import type { Session, SessionRecord } from '#protocol/session.ts';
 import type { Turn } from '#protocol/turn.ts';
@@ -212,7 +213,7 @@ function planOwnership(
   { share = session.share, owner: given }: SessionPatch,
   actor: Person,
 ): readonly Write[] {
-  if (actor.role !== 'admin' && session.owner !== actor.id)
+  if (!canShare(actor, session))
     throw new AppError('forbidden', 'only the owner of the session or an admin may share it', {
       required_role: 'owner',
     });

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, type Confirmation, type ConfirmationAnswer, type ConfirmationDetail } from '#client/client.ts';
-import { explain, listIssues, useApi } from '../data/api.ts';
+import { explain, listIssues, useApi, useMay } from '../data/api.ts';
 import { useNow } from '../data/queries.ts';
 import { duration, emptyToNull, visible } from '../format/format.ts';
 import { Badge, Icon } from '../parts/labels.tsx';
@@ -28,6 +28,7 @@ export function ApprovalCard(props: {
 }) {
   const { confirmation } = props;
   const { client, reportFailure } = useApi();
+  const mayAnswer = useMay()('answerConfirmation');
   const id = confirmation.confirmation_request_id;
   const [detail, setDetail] = useState<ConfirmationDetail | null>(null);
   const [scope, setScope] = useState<Scope>('once');
@@ -83,7 +84,17 @@ export function ApprovalCard(props: {
   const answerByKey = (event: KeyboardEvent) => {
     const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement;
     // A key that is held down answers one question, not every one that gets the focus after it.
-    if (typing || event.repeat || event.ctrlKey || event.metaKey || event.altKey || busy || draft !== null) return;
+    if (
+      !mayAnswer ||
+      typing ||
+      event.repeat ||
+      event.ctrlKey ||
+      event.metaKey ||
+      event.altKey ||
+      busy ||
+      draft !== null
+    )
+      return;
     const act = { a: approve, r: reject, e: edit }[event.key];
     if (act === undefined || (act !== reject && detail === null) || (act === edit && !isEditable)) return;
     event.preventDefault();
@@ -115,7 +126,9 @@ export function ApprovalCard(props: {
       {draft !== null && <Editor draft={draft} onDraft={setDraft} label={EDITING[asked.format].label} />}
       {draft !== null && asked.format === 'yaml' && <DraftChange proposed={asked.text} draft={draft} />}
       {isBill && <BillTable confirmation={confirmation} />}
-      {isBill && <BillChoice count={confirmation.tool_use_ids.length} change={change} onChange={setChange} />}
+      {isBill && mayAnswer && (
+        <BillChoice count={confirmation.tool_use_ids.length} change={change} onChange={setChange} />
+      )}
       {draft === null && !isBill && <Proposal confirmation={confirmation} asked={asked} detail={detail} />}
       {error !== null && (
         <div class="field-error" role="alert">
@@ -127,7 +140,7 @@ export function ApprovalCard(props: {
           ))}
         </div>
       )}
-      {draft === null && (
+      {mayAnswer && draft === null && (
         <div class="approval-actions">
           <button
             type="button"

@@ -1,16 +1,27 @@
 // The server as every view reaches it: the typed client with the tab's token, and what happens when it is refused.
 
-import { createContext } from 'preact';
-import { useContext, useEffect, useRef, useState } from 'preact/hooks';
-import { ApiError, createMetisClient, type MetisClient, type StreamItem } from '#client/client.ts';
+import { type ComponentChildren, createContext, Fragment, h } from 'preact';
+import { useContext, useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import {
+  ApiError,
+  createMetisClient,
+  type MetisClient,
+  type OwnToken,
+  type Session,
+  type StreamItem,
+} from '#client/client.ts';
+import type { Ownership, Person } from '#protocol/people/person.ts';
+import { canCall, type OperationId } from '#protocol/people/rights.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 
 export interface Api {
   readonly client: MetisClient;
   /** Of the server, without a slash at its end. */
   readonly address: string;
-  /** The server requires a token. */
+  /** The requests carry a token. */
   readonly hasToken: boolean;
+  /** No person is signed in at the moment: nothing is asked. */
+  readonly isPaused: boolean;
   /** Takes note of a refused token, so that the page asks for another one. Every failure goes through it. */
   readonly reportFailure: (error: unknown) => void;
 }
@@ -24,12 +35,13 @@ export function useApi(): Api {
 }
 
 /** The server is where the page came from. The browser keeps the token for this tab alone (17 §3). */
-export function createApi(token: string | null, onUnauthorized: () => void): Api {
+export function createApi(token: string | null, onUnauthorized: () => void = () => {}): Api {
   const baseUrl = new URL('.', location.href.split('#', 1)[0]).href;
   return {
     client: createMetisClient({ baseUrl, token }),
     address: baseUrl.replace(/\/$/, ''),
     hasToken: token !== null,
+    isPaused: false,
     reportFailure: (error) => {
       if (error instanceof ApiError && error.code === 'unauthorized') onUnauthorized();
     },
@@ -51,6 +63,52 @@ export function listIssues(error: unknown): readonly { readonly path: string; re
   return [];
 }
 
+// Who uses the page and what they may do: what a person may not do is not drawn (23 §1).
+
+export const PersonContext = createContext<OwnToken | null>(null);
+const SessionContext = createContext<Ownership | null>(null);
+
+/** The token of this page and its role; its token is null where none is required, and for one without a name. */
+export function useOwnToken(): OwnToken {
+  const own = useContext(PersonContext);
+  if (own === null) throw new Error('no person above this component');
+  return own;
+}
+
+/** The person in the form that the rights are asked with. */
+export function toPerson({ token, role }: OwnToken): Person {
+  return { id: token?.id ?? null, name: token?.name ?? '', role, workspaces: token?.workspaces ?? null };
+}
+
+type Owned = Pick<Session, 'owner' | 'share'>;
+
+/** Who may see and change a session; a session without these fields has no owner and may be read by all. */
+export function readOwnership({ owner, share }: Owned): Ownership {
+  return { owner: owner?.id ?? null, share: share ?? 'read' };
+}
+
+/** What is drawn below concerns this session; null = one that is not known yet. */
+export function InSession(props: { readonly session: Owned | null; readonly children: ComponentChildren }) {
+  const ownership = props.session && readOwnership(props.session);
+  const [owner, share] = [ownership?.owner, ownership?.share];
+  // Sessions are read again every few seconds: what is drawn below changes with their rights alone.
+  const value = useMemo(() => ownership, [owner, share]);
+  return h(SessionContext.Provider, { value, children: props.children });
+}
+
+/** Asks whether the person may call an operation: in the given session, else in the one around the component. */
+export function useMay(): (operation: OperationId, session?: Owned | null) => boolean {
+  const person = toPerson(useOwnToken());
+  const around = useContext(SessionContext);
+  return (operation, session) => canCall(person, operation, session ? readOwnership(session) : around);
+}
+
+/** Draws its children where the person may call the operation. */
+export function May(props: { readonly operation: OperationId; readonly children: ComponentChildren }) {
+  const may = useMay();
+  return h(Fragment, null, may(props.operation) && props.children);
+}
+
 // A session's live stream as a hook: planner and workers, taken up again by the client after a broken connection.
 
 /**
@@ -64,7 +122,7 @@ export function useSessionStream(
   onItems: (items: readonly StreamItem[]) => void,
   onLost: () => void,
 ): unknown {
-  const { client, reportFailure } = useApi();
+  const { client, reportFailure, isPaused } = useApi();
   const [error, setError] = useState<unknown>(null);
   const handler = useRef(onItems);
   handler.current = onItems;
@@ -72,6 +130,10 @@ export function useSessionStream(
   lost.current = onLost;
 
   useEffect(() => {
+    if (isPaused) {
+      lost.current();
+      return;
+    }
     const gone = new AbortController();
     let waiting: StreamItem[] = [];
     let frame = 0;
@@ -109,6 +171,6 @@ export function useSessionStream(
       gone.abort();
       cancelAnimationFrame(frame);
     };
-  }, [client, reportFailure, sessionId]);
+  }, [client, reportFailure, sessionId, isPaused]);
   return error;
 }

@@ -1,8 +1,10 @@
 // What waits for a person, over all sessions: one list for the badge of the navigation and the box of the overview.
+
 import type { Session } from '#client/client.ts';
 import { waitingEnds } from '#client/stream-items.ts';
 import { baseName } from '../format/format.ts';
 import { formatPlace, formatPlaceWithQuery } from '../shell/place.ts';
+import type { useMay } from './api.ts';
 import { getTitle, type Pulse } from './queries.ts';
 
 export interface AttentionItem {
@@ -18,14 +20,19 @@ export interface AttentionItem {
   readonly expires?: string;
 }
 
-/** Approvals first, since they expire. `titles` has the sessions that are known by id. */
+/**
+ * Approvals first, since they expire. `titles` has the sessions that are known by id. What the person may do nothing
+ * about is not listed.
+ */
 export function listAttention(
   { approvals, active, failed, untrusted }: Pulse,
   titles: ReadonlyMap<string, Session | null>,
+  may: ReturnType<typeof useMay>,
 ): readonly AttentionItem[] {
   return [
-    ...approvals.map((one): AttentionItem => {
+    ...approvals.flatMap((one): AttentionItem | [] => {
       const session = active.find(({ id }) => id === one.root_session_id) ?? titles.get(one.root_session_id);
+      if (!may('answerConfirmation', session)) return [];
       return {
         id: one.confirmation_request_id,
         kind: 'approval',
@@ -36,17 +43,19 @@ export function listAttention(
         expires: one.expires_at,
       };
     }),
-    ...active.flatMap((session) => describePause(session) ?? []),
-    ...failed.map(
-      (session): AttentionItem => ({
-        id: session.id,
-        kind: 'failed',
-        text: getTitle(session),
-        note: `failed: ${session.failure?.message ?? session.failure?.error_code ?? ''}`,
-        place: formatPlace('sessions', session.id),
-      }),
-    ),
-    ...listRefusedKeys(failed).map(
+    ...active.filter((one) => may('resumeTurn', one)).flatMap((session) => describePause(session) ?? []),
+    ...failed
+      .filter((one) => may('submitTurn', one))
+      .map(
+        (session): AttentionItem => ({
+          id: session.id,
+          kind: 'failed',
+          text: getTitle(session),
+          note: `failed: ${session.failure?.message ?? session.failure?.error_code ?? ''}`,
+          place: formatPlace('sessions', session.id),
+        }),
+      ),
+    ...(may('getSettings') ? listRefusedKeys(failed) : []).map(
       (provider): AttentionItem => ({
         id: provider,
         kind: 'key',

@@ -1,19 +1,19 @@
-// What was written to a session and refused, until its field takes it over.
+// What was written to a session and not sent, until its field takes it over.
 import { useEffect, useState } from 'preact/hooks';
 
 interface Draft {
   readonly text: string;
   /** Paths, one a line; null where none were named. */
   readonly files: string | null;
-  /** Why it was refused. */
-  readonly error: string;
+  /** Why it was refused; null = it was not sent. */
+  readonly error: string | null;
 }
 
 const kept = new Map<string, Draft>();
 
-/** For the field of that session, which is opened next. */
+/** For the field of that session, when it is opened next. An empty text is none. */
 export function keepDraft(sessionId: string, draft: Draft): void {
-  kept.set(sessionId, draft);
+  if (draft.text !== '') kept.set(sessionId, draft);
 }
 
 /** What was kept for it, once. */
@@ -21,6 +21,11 @@ export function takeDraft(sessionId: string): Draft | null {
   const draft = kept.get(sessionId) ?? null;
   kept.delete(sessionId);
   return draft;
+}
+
+/** For one who signs out. */
+export function forgetDrafts(): void {
+  kept.clear();
 }
 
 // Whether the page is as narrow as a telephone, for the few things that style sheets cannot decide.

@@ -5,7 +5,7 @@ import { ApiError, type Confirmation, type Health, type Session, type TrustedFil
 import { systemClock } from '#protocol/clock.ts';
 import { readClientName } from '#protocol/text/client-ref.ts';
 import { baseName } from '../format/format.ts';
-import { useApi } from './api.ts';
+import { useApi, useMay } from './api.ts';
 
 const POLL_MS = 2000;
 
@@ -27,13 +27,14 @@ export function usePolled<T>(
   key: string,
   every: number = POLL_MS,
 ): Polled<T> {
-  const { reportFailure } = useApi();
+  const { reportFailure, isPaused } = useApi();
   const [state, setState] = useState<{ key: string; data: T | null; error: unknown }>({ key, data: null, error: null });
   const [round, setRound] = useState(0);
   const question = useRef(ask);
   question.current = ask;
 
   useEffect(() => {
+    if (isPaused) return;
     const gone = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
     const scheduleNext = () => {
@@ -66,7 +67,7 @@ export function usePolled<T>(
       clearTimeout(timer);
       document.removeEventListener('visibilitychange', onVisible);
     };
-  }, [key, every, reportFailure, round]);
+  }, [key, every, reportFailure, round, isPaused]);
 
   const reload = useCallback(() => setRound((n) => n + 1), []);
   return { data: state.key === key ? state.data : null, error: state.error, reload };
@@ -201,9 +202,10 @@ export interface UntrustedFile {
   readonly path: string;
 }
 
-/** How the server is and what it asks; a page without a token asks for one, since the second wants it. */
+/** How the server is and what it asks. */
 export function usePulse(): Polled<Pulse> {
   const { client } = useApi();
+  const may = useMay();
   const readFailed = useFailed();
   const readUntrusted = useUntrusted();
   return usePolled(async (signal) => {
@@ -212,7 +214,7 @@ export function usePulse(): Polled<Pulse> {
       client.listConfirmations({ limit: MOST }, { signal }),
       client.listSessions({ status: ['running', 'interrupted'], limit: MOST_ACTIVE }, { signal }),
       readFailed(signal),
-      readUntrusted(signal),
+      may('trustFile') ? readUntrusted(signal) : [],
     ]);
     const open = new Set(sessions.map(({ id }) => id));
     return {

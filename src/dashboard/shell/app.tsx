@@ -1,60 +1,20 @@
-// The page around the views: token, navigation, and whether the server answers.
+// The page around the views: who is signed in, navigation, and whether the server answers.
 import type { ComponentChildren } from 'preact';
-import { useEffect, useId, useMemo, useState } from 'preact/hooks';
-import { ApiContext, createApi } from '../data/api.ts';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import type { OwnToken } from '#client/client.ts';
+import { ApiContext, createApi, PersonContext, useApi, useMay, useOwnToken } from '../data/api.ts';
 import { listAttention } from '../data/attention.ts';
 import { useAttentionNotice } from '../data/notify.ts';
-import { type Pulse, PulseContext, usePulse } from '../data/queries.ts';
+import { forgetDrafts } from '../data/page-memory.ts';
+import { type Pulse, PulseContext, usePolled, usePulse } from '../data/queries.ts';
 import { formatCount, formatNumber, isWaitingForPerson } from '../format/format.ts';
 import { Icon, type Tone } from '../parts/labels.tsx';
 import { Empty } from '../parts/panels.tsx';
 import { forgetToken, keepTheme, keepToken, readTheme, readToken, THEMES, type Theme } from './kept.ts';
 import { Palette } from './palette.tsx';
 import { formatPlace, type Place, usePlace } from './place.ts';
+import { REVOKED, SignIn, Stage } from './sign-in.tsx';
 import { VIEWS, type View } from './views.tsx';
-
-// Asks for the server's token: the browser keeps it for this tab alone (17 §3).
-
-function TokenEntry(props: { readonly refused: boolean; readonly onToken: (token: string) => void }) {
-  const [token, setToken] = useState('');
-  const field = useId();
-  const errorId = useId();
-  return (
-    <main class="token-entry">
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          if (token.trim() !== '') props.onToken(token.trim());
-        }}
-      >
-        <h1>Metis</h1>
-        <p>
-          This server requires a token. This tab keeps it, also when it is reloaded, and forgets it when it is closed.
-        </p>
-        <label for={field}>Token</label>
-        <input
-          id={field}
-          type="password"
-          autoComplete="off"
-          spellcheck={false}
-          value={token}
-          aria-invalid={props.refused}
-          aria-describedby={props.refused ? errorId : undefined}
-          onInput={(event) => setToken(event.currentTarget.value)}
-          ref={(input) => input?.focus()}
-        />
-        {props.refused && (
-          <p class="field-error" id={errorId} role="alert">
-            The server does not accept this token. Enter one of `server.auth_tokens` of the server's configuration.
-          </p>
-        )}
-        <button type="submit" class="button primary" disabled={token.trim() === ''}>
-          Continue
-        </button>
-      </form>
-    </main>
-  );
-}
 
 const NO_TITLES: ReadonlyMap<string, null> = new Map();
 
@@ -66,12 +26,14 @@ function Navigation(props: {
   readonly pulse: Pulse | null;
   /** The server did not answer the last time it was asked. */
   readonly lost: boolean;
+  /** Matters that wait for the person. */
+  readonly attention?: number;
+  readonly children?: ComponentChildren;
 }) {
-  const { pulse, lost } = props;
-  const attention = countAttention(pulse);
+  const { pulse, lost, attention = 0 } = props;
   return (
     <header class="navigation">
-      <a class="brand" href="#/">
+      <a class="brand" href="#/" aria-label="Metis">
         <span class="brand-mark" aria-hidden="true">
           <Icon name="route" />
         </span>
@@ -95,6 +57,7 @@ function Navigation(props: {
           </a>
         ))}
       </nav>
+      {props.children}
       <ThemeSwitch />
       <div class="server-state" role="status">
         <ServerState pulse={pulse} lost={lost} />
@@ -130,9 +93,9 @@ function ThemeSwitch() {
   );
 }
 
-function countAttention(pulse: Pulse | null): number {
+function countAttention(pulse: Pulse | null, may: ReturnType<typeof useMay>): number {
   if (pulse === null) return 0;
-  return listAttention(pulse, NO_TITLES).length;
+  return listAttention(pulse, NO_TITLES, may).length;
 }
 
 function ServerState({ pulse, lost }: { readonly pulse: Pulse | null; readonly lost: boolean }) {
@@ -157,36 +120,88 @@ function Dot({ tone, children }: { readonly tone: Tone; readonly children: Compo
   );
 }
 
+/** How often the role, the limits and the expiry of the token are read. */
+const OWN_MS = 30_000;
+/** Why no person is signed in: no token yet or signed out; or the token is refused. */
+type Ended = 'none' | 'refused';
+
 export function App() {
   const [token, setToken] = useState(readToken);
-  const [wanted, setWanted] = useState(false);
+  const [ended, setEnded] = useState<Ended | null>(null);
+  // A new page for another person: nothing of the one before is left on it.
+  const [pages, setPages] = useState(0);
+  const last = useRef<OwnToken | null>(null);
+  const current = useRef(token);
+  current.current = token;
   const api = useMemo(() => {
     const askForToken = () => {
+      // The answer to a request that was sent with the token before.
+      if (current.current !== token) return;
       forgetToken();
-      setWanted(true);
+      setEnded(token === null ? 'none' : 'refused');
     };
     return createApi(token, askForToken);
   }, [token]);
-  if (wanted) {
-    const accept = (entered: string) => {
-      keepToken(entered);
-      setToken(entered);
-      setWanted(false);
-    };
-    return <TokenEntry refused={token !== null} onToken={accept} />;
-  }
+  const isPaused = ended !== null;
+  const shown = useMemo(() => ({ ...api, isPaused }), [api, isPaused]);
+  const signIn = (entered: string, own: OwnToken) => {
+    keepToken(entered);
+    if (last.current !== null && !isSamePerson(last.current, own)) setPages(pages + 1);
+    setToken(entered);
+    setEnded(null);
+  };
+  const signOut = () => {
+    forgetToken();
+    last.current = null;
+    setPages(pages + 1);
+    setToken(null);
+    setEnded('none');
+  };
+  // Behind the end of the page, which keeps what was typed.
+  useEffect(() => {
+    if (ended === 'none') forgetDrafts();
+  }, [ended, pages]);
   return (
-    <ApiContext.Provider value={api}>
-      <Shell key={token ?? ''} />
-    </ApiContext.Provider>
+    <>
+      {ended !== null && <SignIn notice={ended === 'refused' ? REVOKED : null} onSignedIn={signIn} />}
+      <Stage key={pages} shown={ended === null}>
+        <ApiContext.Provider value={shown}>
+          <Page last={last} onSignOut={signOut} />
+        </ApiContext.Provider>
+      </Stage>
+    </>
   );
 }
 
-function Shell() {
+function isSamePerson(one: OwnToken, other: OwnToken): boolean {
+  return one.token?.id === other.token?.id && one.role === other.role;
+}
+
+/** The navigation alone until the person is known, so that nothing appears that goes away again. */
+function Page(props: { readonly last: { current: OwnToken | null }; readonly onSignOut: () => void }) {
+  const { client } = useApi();
+  const { data, error } = usePolled((signal) => client.getOwnToken({ signal }), 'own token', OWN_MS);
+  if (data !== null) props.last.current = data;
+  if (data === null)
+    return (
+      <div class="shell">
+        <Navigation views={[]} current="" pulse={null} lost={error !== null} />
+        <main id="view" />
+      </div>
+    );
+  return (
+    <PersonContext.Provider value={data}>
+      <Shell onSignOut={props.onSignOut} />
+    </PersonContext.Provider>
+  );
+}
+
+function Shell({ onSignOut }: { readonly onSignOut: () => void }) {
   const place = usePlace();
   const pulse = usePulse();
+  const may = useMay();
   const view = findView(place);
-  const attention = countAttention(pulse.data);
+  const attention = countAttention(pulse.data, may);
   useTitle(view, attention);
   useAttentionNotice(attention);
   return (
@@ -194,7 +209,15 @@ function Shell() {
       <button type="button" class="skip" onClick={() => document.getElementById('view')?.focus()}>
         Skip to content
       </button>
-      <Navigation views={VIEWS} current={view?.id ?? ''} pulse={pulse.data} lost={pulse.error !== null} />
+      <Navigation
+        views={VIEWS}
+        current={view?.id ?? ''}
+        pulse={pulse.data}
+        lost={pulse.error !== null}
+        attention={attention}
+      >
+        <Identity onSignOut={onSignOut} />
+      </Navigation>
       <Palette />
       <main id="view" tabIndex={-1}>
         <PulseContext.Provider value={pulse}>
@@ -202,6 +225,23 @@ function Shell() {
           {view !== undefined && <view.component key={view.id} place={place} />}
         </PulseContext.Provider>
       </main>
+    </div>
+  );
+}
+
+/** Who is signed in, and signing out. Nothing where the server requires no token. */
+function Identity({ onSignOut }: { readonly onSignOut: () => void }) {
+  const { token, role, required } = useOwnToken();
+  if (!required) return null;
+  const name = token?.name ?? 'without a name';
+  return (
+    <div class="identity">
+      <span class="identity-name" title={`Signed in: ${name}, ${role}`}>
+        {token !== null && <strong>{token.name}</strong>} <span class="quiet">{role}</span>
+      </span>
+      <button type="button" class="button ghost icon-only" aria-label="Sign out" title="Sign out" onClick={onSignOut}>
+        <Icon name="signOut" />
+      </button>
     </div>
   );
 }

@@ -6,7 +6,8 @@ import type { Logger } from '#core/ports/logger.ts';
 import type { Store } from '#core/ports/store-reader.ts';
 import type { Clock, Timer } from '#protocol/clock.ts';
 import type { SessionId } from '#protocol/ids.ts';
-import { canSee, type Person } from '#protocol/people/person.ts';
+import type { Person } from '#protocol/people/person.ts';
+import { canSee } from '#protocol/people/rights.ts';
 import type { CloseReason } from './frames.ts';
 import { getSessionId, getWorkerLink } from './scope.ts';
 

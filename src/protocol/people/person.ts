@@ -92,17 +92,6 @@ export interface Ownership {
   readonly share: Share;
 }
 
-/** Whether the session exists for this person. */
-export function canSee({ id, role }: Person, { owner, share }: Ownership): boolean {
-  return role === 'admin' || share !== 'private' || (owner !== null && owner === id);
-}
-
-/** Whether the person may change the session and work in it. */
-export function canWrite({ id, role }: Person, { owner, share }: Ownership): boolean {
-  if (role !== 'member') return role === 'admin';
-  return share === 'write' || (owner !== null && owner === id);
-}
-
 /** What is recorded. */
 export const AUDIT_ACTIONS = [
   'login.refused',

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { OPERATION_ROLES, type OperationId, type OperationRole } from '#http/roles.ts';
+import { OPERATION_ROLES, type OperationId, type OperationRole } from '#protocol/people/rights.ts';
 import { operations } from '../../support/contract.ts';
 import { refusedUpgrade, startServer } from '../../support/http.ts';
 import { planner, scenario } from '../../support/scenario.ts';

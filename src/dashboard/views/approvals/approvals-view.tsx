@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Confirmation, Session } from '#client/client.ts';
 import { ApprovalCard } from '#dashboard/approval/approval-card.tsx';
-import { useApi } from '#dashboard/data/api.ts';
+import { InSession, useApi } from '#dashboard/data/api.ts';
 import { getTitle, useOpenApprovals, useSessionsById } from '#dashboard/data/queries.ts';
 import { baseName, formatAtLeast, formatNumber } from '#dashboard/format/format.ts';
 import { useMoveByKey } from '#dashboard/parts/keys.ts';
@@ -106,15 +106,19 @@ export function ApprovalsView() {
           </Empty>
         )}
         {open?.slice(0, shown).map((confirmation) => (
-          <ApprovalCard
+          <InSession
             key={confirmation.confirmation_request_id}
-            confirmation={confirmation}
-            origin={<Origin confirmation={confirmation} sessions={sessions} />}
-            onAnswered={(applied) => {
-              if (applied) mine.add(confirmation.confirmation_request_id);
-              reload();
-            }}
-          />
+            session={sessions.get(confirmation.root_session_id) ?? null}
+          >
+            <ApprovalCard
+              confirmation={confirmation}
+              origin={<Origin confirmation={confirmation} sessions={sessions} />}
+              onAnswered={(applied) => {
+                if (applied) mine.add(confirmation.confirmation_request_id);
+                reload();
+              }}
+            />
+          </InSession>
         ))}
         {open !== null && open.length > shown && (
           <p class="quiet">

@@ -1,6 +1,6 @@
 // The first steps with this server: which provider keys it found, and how to connect each kind of client (17 §3).
 import type { SettingsReport } from '#client/client.ts';
-import { useApi } from '#dashboard/data/api.ts';
+import { useApi, useMay } from '#dashboard/data/api.ts';
 import { usePolled } from '#dashboard/data/queries.ts';
 import { Badge } from '#dashboard/parts/labels.tsx';
 import { CodeBlock } from '#dashboard/parts/markdown.tsx';
@@ -11,21 +11,14 @@ import { listSnippets } from './snippets.ts';
 const EVERY_MS = 10_000;
 
 export function StartGuide() {
-  const { client, address, hasToken } = useApi();
-  const { data, error, reload } = usePolled((signal) => client.getSettings({ signal }), 'guide', EVERY_MS);
+  const { address, hasToken } = useApi();
+  const mayReadKeys = useMay()('getSettings');
   return (
     <div class="guide">
-      <section class="panel" aria-label="Provider keys">
-        <header>
-          <h2>1. Provider keys</h2>
-        </header>
-        {error !== null && <Failure error={error} title="The keys could not be listed" retry={reload} />}
-        {data === null && error === null && <Skeleton rows={3} />}
-        {data !== null && <Keys settings={data} />}
-      </section>
+      {mayReadKeys && <ProviderKeys />}
       <section class="panel" aria-label="Connect a client">
         <header>
-          <h2>2. Connect a client</h2>
+          <h2>{mayReadKeys ? '2. Connect a client' : 'Connect a client'}</h2>
         </header>
         <p class="panel-note quiet">
           Each snippet holds the address of this server. The first session appears in the overview.
@@ -45,6 +38,21 @@ export function StartGuide() {
         </p>
       </section>
     </div>
+  );
+}
+
+function ProviderKeys() {
+  const { client } = useApi();
+  const { data, error, reload } = usePolled((signal) => client.getSettings({ signal }), 'guide', EVERY_MS);
+  return (
+    <section class="panel" aria-label="Provider keys">
+      <header>
+        <h2>1. Provider keys</h2>
+      </header>
+      {error !== null && <Failure error={error} title="The keys could not be listed" retry={reload} />}
+      {data === null && error === null && <Skeleton rows={3} />}
+      {data !== null && <Keys settings={data} />}
+    </section>
   );
 }
 

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { Session } from '#client/client.ts';
-import { useApi } from '#dashboard/data/api.ts';
+import { useApi, useMay } from '#dashboard/data/api.ts';
 import { type AttentionItem, listAttention } from '#dashboard/data/attention.ts';
 import { useNotificationPermission } from '#dashboard/data/notify.ts';
 import { getTitle, useNow, useOpenApprovals, usePolled, useSessionsById } from '#dashboard/data/queries.ts';
@@ -98,7 +98,8 @@ function Attention() {
   const { data } = useOpenApprovals();
   const roots = data?.approvals.slice(0, SHOWN).map(({ root_session_id }) => root_session_id) ?? [];
   const sessions = useSessionsById(roots);
-  const open = data && listAttention(data, sessions);
+  const may = useMay();
+  const open = data && listAttention(data, sessions, may);
   return (
     <Panel title="Needs attention" more={<AttentionTools />}>
       {open === null && <p class="panel-note quiet">Loading…</p>}

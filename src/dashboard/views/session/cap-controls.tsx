@@ -1,7 +1,7 @@
 // The cap of a session with all its workers: how much of it is spent, and where a person raises, lowers or lifts it (14 §1).
 import { useEffect, useId, useState } from 'preact/hooks';
 import type { Session, Turn } from '#client/client.ts';
-import { useApi } from '#dashboard/data/api.ts';
+import { useApi, useMay } from '#dashboard/data/api.ts';
 import { useRequest } from '#dashboard/data/use-request.ts';
 import { exactUsd } from '#dashboard/format/format.ts';
 import { CapField, parseCap } from '#dashboard/parts/fields.tsx';
@@ -20,12 +20,13 @@ export function Cap(props: {
 }) {
   const { session } = props;
   const [open, setOpen] = useState(false);
+  const may = useMay();
   const { budget } = session;
   const bar =
     budget?.max_cost_usd == null ? null : (
       <BudgetBar spent={budget.spent_usd} limit={budget.max_cost_usd} marks={placeForecast(session, props.turns)} />
     );
-  if (session.is_worker || session.status === 'ended') return bar;
+  if (session.is_worker || session.status === 'ended' || !may('updateSession')) return bar;
   return (
     <>
       <button type="button" class="button cap" aria-haspopup="dialog" onClick={() => setOpen(true)}>

@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, type MetisClient, type Session } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
-import { takeDraft } from '#dashboard/data/page-memory.ts';
+import { keepDraft, takeDraft } from '#dashboard/data/page-memory.ts';
 import { usePolled } from '#dashboard/data/queries.ts';
 import { useRequest } from '#dashboard/data/use-request.ts';
 import { emptyToNull, modelName } from '#dashboard/format/format.ts';
@@ -27,6 +27,10 @@ export function Composer(props: {
   const [text, setText] = useState(refused?.text ?? '');
   const [files, setFiles] = useState(refused?.files ?? null);
   const area = useRef<HTMLTextAreaElement>(null);
+  // What is not sent is there when the person comes back.
+  const written = useRef({ text, files, error: null });
+  written.current = { text, files, error: null };
+  useEffect(() => () => keepDraft(session.id, written.current), [session.id]);
   const models = usePolled((signal) => client.listModels({ signal }), 'models', MODELS_MS);
 
   const takes = useTakesFiles(session) && turnId === null;

@@ -2,7 +2,7 @@
 import { Component, type ComponentChildren } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import type { Message, Turn } from '#client/client.ts';
-import { explain, useApi } from '#dashboard/data/api.ts';
+import { explain, May, useApi } from '#dashboard/data/api.ts';
 import { duration, formatCount, formatNumber } from '#dashboard/format/format.ts';
 import { CopyButton } from '#dashboard/parts/copy-button.tsx';
 import { Count, Icon, Money, State, Time } from '#dashboard/parts/labels.tsx';
@@ -49,7 +49,9 @@ function TurnEnd({ turn }: { readonly turn: Turn }) {
       {typeof turn.output === 'string' && turn.output !== '' && (
         <CopyButton text={turn.output} name="Copy the answer" />
       )}
-      <TurnScore turn={turn} />
+      <May operation="scoreTurn">
+        <TurnScore turn={turn} />
+      </May>
     </footer>
   );
 }
@@ -191,7 +193,11 @@ class StoredItem extends Component<ItemProps> {
         {delivered && <DeliveredResult message={message} shown={shown} />}
         {message.role === 'user' && !delivered && <UserMessage message={message} shown={shown} turn={turn} />}
         {message.role !== 'user' && <Blocks content={message.content} shown={shown} />}
-        {shown.live.session?.is_worker === false && <BranchButton sessionId={shown.live.id} messageId={message.id} />}
+        {shown.live.session?.is_worker === false && (
+          <May operation="forkSession">
+            <BranchButton sessionId={shown.live.id} messageId={message.id} />
+          </May>
+        )}
         {message.metadata.status === 'cancelled' && <p class="quiet">stopped by a cancellation</p>}
         {message.metadata.status === 'error' && <p class="field-error">stopped by an error</p>}
         {ends && turn !== undefined && turn.ended_at !== null && <TurnEnd turn={turn} />}

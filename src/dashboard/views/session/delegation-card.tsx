@@ -1,6 +1,6 @@
 // A delegation in its place: who works on it, why on that model, how far it is, what it cost, and what came back.
 import { useState } from 'preact/hooks';
-import { explain, useApi } from '#dashboard/data/api.ts';
+import { explain, May, useApi } from '#dashboard/data/api.ts';
 import { summarizeInput } from '#dashboard/format/format.ts';
 import { Badge, Count, Elapsed, Icon, isScripted, Money, Simulated, State, Time } from '#dashboard/parts/labels.tsx';
 import { CodeBlock, Markdown } from '#dashboard/parts/markdown.tsx';
@@ -65,7 +65,11 @@ export function DelegationCard(props: {
             </>
           )}
         </span>
-        {running && <ConcludeWorker sessionId={node.session_id} label={node.label} />}
+        {running && (
+          <May operation="concludeTurn">
+            <ConcludeWorker sessionId={node.session_id} label={node.label} />
+          </May>
+        )}
         {running && <CancelWorker sessionId={node.session_id} label={node.label} />}
         {worker !== null && (
           <a class="button" href={formatPlace('sessions', worker)}>
@@ -127,7 +131,9 @@ function Outcome({ record }: { readonly record: NonNullable<WorkerCall['record']
       )}
       <CheckOutcome record={record} />
       <WorktreeOutcome record={record} />
-      <ContinueWorker record={record} />
+      <May operation="submitDelegation">
+        <ContinueWorker record={record} />
+      </May>
     </>
   );
 }
@@ -165,15 +171,17 @@ export function CancelWorker({ sessionId, label }: { readonly sessionId: string;
     }
   };
   return (
-    <button
-      type="button"
-      class="button danger"
-      disabled={status !== null}
-      title={status ?? undefined}
-      onClick={cancelDelegation}
-    >
-      Cancel<span class="visually-hidden"> {label}</span>
-    </button>
+    <May operation="cancelTurn">
+      <button
+        type="button"
+        class="button danger"
+        disabled={status !== null}
+        title={status ?? undefined}
+        onClick={cancelDelegation}
+      >
+        Cancel<span class="visually-hidden"> {label}</span>
+      </button>
+    </May>
   );
 }
 

@@ -2,7 +2,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { MetisClient, Session } from '#client/client.ts';
 import type { LoggedEvent } from '#client/stream-items.ts';
-import { useApi } from '#dashboard/data/api.ts';
+import { May, useApi } from '#dashboard/data/api.ts';
 import { useRequest } from '#dashboard/data/use-request.ts';
 import { formatCount, modelName, visible } from '#dashboard/format/format.ts';
 import { Icon, Time } from '#dashboard/parts/labels.tsx';
@@ -44,7 +44,11 @@ export function FailedTurn(props: {
         )}
         {calls.length > 1 && <FailedCalls calls={calls} />}
       </div>
-      {!session.is_worker && session.door !== 'gateway' && <Retry {...props} />}
+      {!session.is_worker && session.door !== 'gateway' && (
+        <May operation="submitTurn">
+          <Retry {...props} />
+        </May>
+      )}
     </section>
   );
 }

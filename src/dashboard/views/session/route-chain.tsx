@@ -1,6 +1,6 @@
 // Why this model: the seven places that could have chosen it, the one that did, and the value of each (03 §5).
 import { useState } from 'preact/hooks';
-import { explain, useApi } from '#dashboard/data/api.ts';
+import { explain, May, useApi } from '#dashboard/data/api.ts';
 import { modelName } from '#dashboard/format/format.ts';
 import { Icon } from '#dashboard/parts/labels.tsx';
 import { nameReference } from '#protocol/text/model-reference.ts';
@@ -102,7 +102,11 @@ export function Chain({ route, sessionId }: { readonly route: Route; readonly se
                   <code>{other.model}</code> scored {other.score.toFixed(2)} over {other.sample_size}.
                 </span>
               ))}
-              {suggested !== null && <UseSuggestion sessionId={sessionId} model={suggested} />}
+              {suggested !== null && (
+                <May operation="setDefaultModel">
+                  <UseSuggestion sessionId={sessionId} model={suggested} />
+                </May>
+              )}
             </span>
           </li>
         );

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Session, Turn } from '#client/client.ts';
 import { wordsFor } from '#client/stream-items.ts';
 import { ApprovalCard } from '#dashboard/approval/approval-card.tsx';
-import { useApi } from '#dashboard/data/api.ts';
+import { InSession, May, useApi } from '#dashboard/data/api.ts';
 import { getTitle, usePolled } from '#dashboard/data/queries.ts';
 import { baseName, describeState, formatNumber, needsPerson } from '#dashboard/format/format.ts';
 import { CopyButton } from '#dashboard/parts/copy-button.tsx';
@@ -140,43 +140,51 @@ export function SessionView({ sessionId, place }: { readonly sessionId: string; 
   const root = live.nodes[0];
   const running = session.status === 'running' || root?.state === 'running';
   return (
-    <div class="view session-view">
-      <Head session={session} live={live} turns={turns} sufficient={sufficient} onChanged={read.reload} />
-      <nav class="tabs" aria-label="Parts of the session">
-        {listTabs(session, tab).map((id) => (
-          <a key={id} href={formatTab(session, id)} aria-current={id === tab ? 'page' : undefined}>
-            {TABS[id]}
-          </a>
-        ))}
-      </nav>
-      {error !== null && <Failure error={error} title="The live updates have stopped" />}
-      <Part place={place} tab={tab} session={session} followed={followed} turns={turns} running={running} />
-      <div class="session-foot">
-        <WaitingLine waiting={session.waiting_on} nodes={live.nodes} />
-        {live.confirmations.size > 0 && <OpenApprovals live={live} />}
-        {session.failure !== null && session.status !== 'ended' && (
-          <FailedTurn
-            key={session.failure.turn_id}
-            session={session}
-            failure={session.failure}
-            onChanged={read.reload}
-          />
-        )}
-        {session.current_turn_status === 'interrupted' && !session.is_worker && (
-          <Interrupted session={session} met={met} sufficient={sufficient} onChanged={read.reload} />
-        )}
-        {met !== null && session.current_turn_status !== 'interrupted' && session.status !== 'ended' && (
-          <RaiseCap session={session} met={met} sufficient={sufficient} onChanged={read.reload} />
-        )}
-        {session.status !== 'ended' && session.door !== 'gateway' && (running || !session.is_worker) && (
-          <Composer
-            session={session}
-            turnId={running ? openTurn(session, live, turns) : null}
-            onChanged={read.reload}
-          />
-        )}
+    <InSession session={session}>
+      <div class="view session-view">
+        <Head session={session} live={live} turns={turns} sufficient={sufficient} onChanged={read.reload} />
+        <nav class="tabs" aria-label="Parts of the session">
+          {listTabs(session, tab).map((id) => (
+            <a key={id} href={formatTab(session, id)} aria-current={id === tab ? 'page' : undefined}>
+              {TABS[id]}
+            </a>
+          ))}
+        </nav>
+        {error !== null && <Failure error={error} title="The live updates have stopped" />}
+        <Part place={place} tab={tab} session={session} followed={followed} turns={turns} running={running} />
+        <div class="session-foot">
+          <WaitingLine waiting={session.waiting_on} nodes={live.nodes} />
+          {live.confirmations.size > 0 && <OpenApprovals live={live} />}
+          {session.failure !== null && session.status !== 'ended' && (
+            <FailedTurn
+              key={session.failure.turn_id}
+              session={session}
+              failure={session.failure}
+              onChanged={read.reload}
+            />
+          )}
+          {session.current_turn_status === 'interrupted' && !session.is_worker && (
+            <May operation="resumeTurn">
+              <Interrupted session={session} met={met} sufficient={sufficient} onChanged={read.reload} />
+            </May>
+          )}
+          {met !== null && session.current_turn_status !== 'interrupted' && session.status !== 'ended' && (
+            <May operation="updateSession">
+              <RaiseCap session={session} met={met} sufficient={sufficient} onChanged={read.reload} />
+            </May>
+          )}
+          {session.status !== 'ended' && session.door !== 'gateway' && (running || !session.is_worker) && (
+            <May operation="submitTurn">
+              <Composer
+                session={session}
+                turnId={running ? openTurn(session, live, turns) : null}
+                onChanged={read.reload}
+              />
+            </May>
+          )}
+        </div>
       </div>
-    </div>
+    </InSession>
   );
 }
 
@@ -228,7 +236,7 @@ function NoMessages({ session }: { readonly session: Session }) {
   return (
     <Empty icon="sessions" title="No messages yet">
       <p>
-        Write to {getAddressee(session)} below. It works in {session.workspace_path}.
+        <May operation="submitTurn">Write to {getAddressee(session)} below.</May> It works in {session.workspace_path}.
       </p>
     </Empty>
   );

@@ -1,7 +1,7 @@
 // What a person does with a worker: conclude it, apply what it left in a worktree, give it a further task (20 §2, §3).
 import { useState } from 'preact/hooks';
 import type { Delegation } from '#client/client.ts';
-import { explain, useApi } from '#dashboard/data/api.ts';
+import { explain, May, useApi } from '#dashboard/data/api.ts';
 import { useRequest } from '#dashboard/data/use-request.ts';
 import { CodeBlock } from '#dashboard/parts/markdown.tsx';
 import { formatPlace } from '#dashboard/shell/place.ts';
@@ -45,9 +45,11 @@ export function WorktreeOutcome({ record }: { readonly record: Delegation }) {
     <div class="worktree-outcome">
       <p class={now.applied === true ? 'quiet' : 'field-error'}>{describeOutcome(now)}</p>
       {now.applied !== true && (
-        <button type="button" class="button" disabled={busy} onClick={() => void send(apply)}>
-          Apply
-        </button>
+        <May operation="applyChanges">
+          <button type="button" class="button" disabled={busy} onClick={() => void send(apply)}>
+            Apply
+          </button>
+        </May>
       )}
       {error !== null && <p class="field-error">{explain(error)}</p>}
       <details onToggle={(event) => event.currentTarget.open && diff === null && void send(loadDiff)}>

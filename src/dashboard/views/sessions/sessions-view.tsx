@@ -1,7 +1,7 @@
 // The sessions, newest first: what each does, what it cost with its workers, and filters over them (17 §3).
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { MetisClient, Session } from '#client/client.ts';
-import { useApi } from '#dashboard/data/api.ts';
+import { May, useApi } from '#dashboard/data/api.ts';
 import { useNarrow } from '#dashboard/data/page-memory.ts';
 import { getTitle, usePolled, useSettled } from '#dashboard/data/queries.ts';
 import { baseName, describeState, emptyToNull, formatAtLeast } from '#dashboard/format/format.ts';
@@ -240,10 +240,12 @@ function AllSessions({ sought }: { readonly sought: Sought }) {
               Workers
             </label>
           )}
-          <button type="button" class="button primary" onClick={() => setOpening(true)}>
-            <Icon name="plus" />
-            New session
-          </button>
+          <May operation="createSession">
+            <button type="button" class="button primary" onClick={() => setOpening(true)}>
+              <Icon name="plus" />
+              New session
+            </button>
+          </May>
         </div>
       </header>
       {opening && (

@@ -1,7 +1,7 @@
 // What is in force, read only: the server, the routing policy, the price table (17 §3, 05 §3.5, 08 §8).
 import type { ComponentChildren } from 'preact';
 import type { MetisClient, Pricing, RoutingPolicy } from '#client/client.ts';
-import { useApi } from '#dashboard/data/api.ts';
+import { useApi, useMay } from '#dashboard/data/api.ts';
 import { useOpenApprovals, usePolled } from '#dashboard/data/queries.ts';
 import { emptyToNull, exactUsd, modelName } from '#dashboard/format/format.ts';
 import { Badge, Time } from '#dashboard/parts/labels.tsx';
@@ -13,12 +13,15 @@ const EVERY_MS = 10_000;
 
 export function SettingsView() {
   const { client } = useApi();
-  const { data, error, reload } = usePolled((signal) => askSettings(client, signal), 'settings', EVERY_MS);
+  const isWhole = useMay()('getSettings');
+  const { data, error, reload } = usePolled((signal) => askSettings(client, isWhole, signal), 'settings', EVERY_MS);
   return (
     <div class="view settings-view">
       <header class="view-head">
         <h1>Settings</h1>
-        <span class="quiet">read only, with the place where each value is set</span>
+        <span class="quiet">
+          {isWhole ? 'read only, with the place where each value is set' : 'read only; an admin sees all settings'}
+        </span>
       </header>
       <div class="view-body settings">
         {error !== null && <Failure error={error} title="The settings could not be loaded" retry={reload} />}
@@ -26,7 +29,7 @@ export function SettingsView() {
         {data === null && error === null && <Skeleton rows={8} />}
         {data !== null && (
           <>
-            <Configuration settings={data.settings} />
+            {data.settings !== null && <Configuration settings={data.settings} />}
             <Routing policy={data.policy} />
             <Prices pricing={data.pricing} />
           </>
@@ -36,11 +39,12 @@ export function SettingsView() {
   );
 }
 
-async function askSettings(client: MetisClient, signal: AbortSignal) {
+/** The configuration is for admins; the policy and the prices are for all. */
+async function askSettings(client: MetisClient, isWhole: boolean, signal: AbortSignal) {
   const [policy, pricing, settings] = await Promise.all([
     client.getRoutingPolicy({}, { signal }),
     client.getPricing({}, { signal }),
-    client.getSettings({ signal }),
+    isWhole ? client.getSettings({ signal }) : null,
   ]);
   return { policy, pricing, settings };
 }

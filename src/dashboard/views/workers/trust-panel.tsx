@@ -1,7 +1,7 @@
 // Files of a workspace that count only while a person trusts their bytes, and what changed since one did (20 §11).
 import { useState } from 'preact/hooks';
 import type { TrustedFileInfo } from '#client/client.ts';
-import { explain, useApi } from '#dashboard/data/api.ts';
+import { explain, May, useApi } from '#dashboard/data/api.ts';
 import { isWaitingForTrust, usePolled } from '#dashboard/data/queries.ts';
 import { useRequest } from '#dashboard/data/use-request.ts';
 import { formatCount } from '#dashboard/format/format.ts';
@@ -83,16 +83,18 @@ function TrustRow({ workspace, file, onChanged }: Row) {
         />
       )}
       {file.trusted_sha256 !== null && (
-        <p>
-          <button
-            type="button"
-            class="button"
-            disabled={busy}
-            onClick={() => void change(() => client.untrustFile(about))}
-          >
-            Revoke trust
-          </button>
-        </p>
+        <May operation="untrustFile">
+          <p>
+            <button
+              type="button"
+              class="button"
+              disabled={busy}
+              onClick={() => void change(() => client.untrustFile(about))}
+            >
+              Revoke trust
+            </button>
+          </p>
+        </May>
       )}
       <RequestError error={error} />
     </li>
@@ -140,9 +142,11 @@ function Content(props: {
         </>
       )}
       {shown !== null && shown.sha256 !== null && !shown.trusted && (
-        <button type="button" class="button primary" disabled={busy} onClick={() => onTrust(shown.sha256 ?? '')}>
-          Trust this content
-        </button>
+        <May operation="trustFile">
+          <button type="button" class="button primary" disabled={busy} onClick={() => onTrust(shown.sha256 ?? '')}>
+            Trust this content
+          </button>
+        </May>
       )}
     </details>
   );

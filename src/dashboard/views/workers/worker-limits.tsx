@@ -2,7 +2,7 @@
 import { type ComponentChildren, Fragment } from 'preact';
 import { useState } from 'preact/hooks';
 import type { WorkerDetail, WorkerInfo } from '#client/client.ts';
-import { explain, listIssues, useApi } from '#dashboard/data/api.ts';
+import { explain, listIssues, useApi, useMay } from '#dashboard/data/api.ts';
 import { useRequest } from '#dashboard/data/use-request.ts';
 import { formatCount } from '#dashboard/format/format.ts';
 import { Badge, ModelName, NoValue, type Tone } from '#dashboard/parts/labels.tsx';
@@ -187,6 +187,7 @@ export function WorkerTools(props: {
   const { client } = useApi();
   const { name, definition, yaml } = worker;
   const [asking, setAsking] = useState(false);
+  const may = useMay();
   if (definition === null || yaml === null || worker.read_only !== (worker.origin === 'session')) return null;
   const keep = {
     word: 'Keep in the project',
@@ -212,6 +213,7 @@ export function WorkerTools(props: {
   let step = lock;
   if (definition.locked) step = unlock;
   if (worker.origin === 'session') step = keep;
+  if (!may(step === keep ? 'createWorkerDefinition' : 'replaceWorkerDefinition')) return null;
   return (
     <div class="tools">
       <button type="button" class="button" onClick={() => setAsking(true)}>

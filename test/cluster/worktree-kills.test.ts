@@ -9,8 +9,8 @@ import { git, initRepository, listLocks } from '../support/worktrees.ts';
 import { type EndedTurn, type Storm, storm } from './storm/storm.ts';
 
 const KILLS = Number(process.env.WORKTREE_KILLS ?? 4);
-/** One kill takes two, and the start of a node on a busy machine as long again. */
-const SECONDS = 30 + KILLS * 5;
+/** One kill takes two; the start of a node takes ten times as long where others have the processors. */
+const SECONDS = 60 + KILLS * 20;
 const SESSIONS = 4;
 const WORKERS = ['a', 'b'];
 const FILES = WORKERS.flatMap((who) => [1, 2, 3].map((n) => `${who}${n}.txt`));
@@ -82,7 +82,7 @@ describe.skipIf(url === null)(
 
     // Promise 20.16: Kills of three nodes at random moments leave workspaces that equal the merged trees, and nothing is paid twice.
     test('every turn ends, its workspace equals what was merged, and no stored answer is paid twice', async () => {
-      expect(run.kills).toBeGreaterThan(0);
+      expect(run.kills).toBe(KILLS);
       // A turn whose nodes were killed four times is ended instead of resumed (04 §13).
       const [given] = await run.nodes.rows(
         `SELECT count(*) AS n FROM turns t JOIN sessions s ON s.id = t.session_id

@@ -9,9 +9,9 @@ import { type Subscriber, subscribe } from './subscriber.ts';
 export interface StormOptions {
   readonly database: string;
   readonly nats: string | null;
-  /** Its length, or with `kills` the most that it takes. */
+  /** Its length; with `kills` the most that it takes, on a machine that is busy with other work. */
   readonly seconds: number;
-  /** Ends it when nodes were killed so many times, each while another one is up. */
+  /** Ends it when nodes were killed so many times, each while another one is up, at random moments. */
   readonly kills?: number;
   readonly sessions: number;
   /** What the models answer; absent = the planned work. */
@@ -49,13 +49,17 @@ export interface Storm {
 
 const BETWEEN_KILLS_MS = 2000;
 const DOWN_MS = 1000;
+/** The least between two of a number of kills, beside what the start of a node takes. */
+const LEAST_BETWEEN_MS = 400;
+const POLL_MS = 50;
 const QUIET_SECONDS = 60;
 const HOUR_MS = 3_600_000;
 /** One is right, one an hour ahead, one an hour behind. */
 const SKEWS = [0, HOUR_MS, -HOUR_MS];
 const SKEWED_CLOCK = path.resolve(import.meta.dirname, '../../support/skewed-clock.cjs');
 
-const any = <T>(list: readonly T[]): T => list[Math.floor(Math.random() * list.length)]!;
+const chance = (most: number) => Math.random() * most;
+const any = <T>(list: readonly T[]): T => list[Math.floor(chance(list.length))]!;
 
 /** Each commit's number beside each of its events. */
 const SEQ_OF_EVENTS = `
@@ -93,7 +97,7 @@ const OWNED_BY_OTHERS = 'SELECT 1 FROM trees WHERE owner_node NOT IN (SELECT id 
 
 export async function storm({ database, nats, seconds, sessions, ...rest }: StormOptions): Promise<Storm> {
   const { plan, kills: wanted, set: setIn = () => ({}), prepare = () => {}, afterTurn = async () => {} } = rest;
-  const work = plannedWork(() => 50 + Math.random() * 200, undefined, plan);
+  const work = plannedWork(() => 50 + chance(200), undefined, plan);
   const set = nats === null ? {} : { 'nats.url': nats };
   const closing: (() => void | Promise<void>)[] = [];
   const close = async () => {
@@ -159,16 +163,19 @@ export async function storm({ database, nats, seconds, sessions, ...rest }: Stor
   const raised: Promise<void>[] = [];
   const over = performance.now() + seconds * 1000;
   const least = wanted === undefined ? 1 : 2;
+  const listStanding = () => [...up.keys()].filter((at) => up[at] !== null);
+  const atRandom = (from: number, to: number) => (wanted === undefined ? to : from + chance(to - from));
   while (performance.now() < over && kills !== wanted) {
-    await pause(BETWEEN_KILLS_MS);
-    const standing = [...up.keys()].filter((at) => up[at] !== null);
+    await pause(atRandom(LEAST_BETWEEN_MS, BETWEEN_KILLS_MS));
+    while (listStanding().length < least && performance.now() < over) await pause(POLL_MS);
+    const standing = listStanding();
     if (standing.length < least) continue;
     const at = any(standing);
     const node = up[at]!;
     up[at] = null;
     await node.kill();
     kills += 1;
-    raised.push(pause(DOWN_MS).then(() => raise(at)));
+    raised.push(pause(atRandom(0, DOWN_MS)).then(() => raise(at)));
   }
   working = false;
   await Promise.all(raised);

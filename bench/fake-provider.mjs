@@ -6,8 +6,9 @@
 //   rate=N      deltas a second; 0 sends the whole answer at once (0)
 //   first=MS    pause between the head of the answer and its first delta, with a rate (0: one interval)
 //   delegate=N  answers with N calls of `delegate`, each asking for the same chunks and pace (0)
-//   background=1  these workers run in the background, and the next answer waits for all of them (0; Messages alone)
-//   wait=1      answers with a wait for all background workers; what `background` leaves for the next request (0)
+//   background=1  these workers run in the background, and the same answer waits for all of them (0; Messages alone)
+//   background=2  they do, and the next answer waits for them
+//   wait=1      answers with a wait for all background workers; what `background=2` leaves for the next request (0)
 // With a rate every delta carries the monotonic time of its sending: `@<nanoseconds>@`.
 // The calls' markers stand behind the one that asked for them, so the next request of the same turn gets plain text.
 import http from 'node:http';
@@ -15,7 +16,7 @@ import { performance } from 'node:perf_hooks';
 
 const MARKER = Buffer.from('[[bench ');
 const DEFAULTS = { chunks: 20, delay: 0, rate: 0, first: 0, delegate: 0, background: 0, wait: 0 };
-const LIMITS = { chunks: 10_000, delay: 10_000, rate: 1000, first: 10_000, delegate: 32, background: 1, wait: 1 };
+const LIMITS = { chunks: 10_000, delay: 10_000, rate: 1000, first: 10_000, delegate: 32, background: 2, wait: 1 };
 const HEAD = { 'content-type': 'text/event-stream', 'request-id': 'req_bench' };
 const INPUT_TOKENS = 1200;
 const CUT = '@cut@';
@@ -101,15 +102,14 @@ function makeAnswer(wire, asked) {
   const whole = (calls) => Buffer.from([wire.open(), ...calls, wire.close(true, 40 * calls.length)].join(''));
   const { chunks, delay, rate, first, delegate, background } = asked;
   const pace = `chunks=${chunks} delay=${delay} rate=${rate} first=${first}`;
-  if (asked.wait > 0) {
-    const wait = wire.call(0, { action: 'wait', for: 'all' }, 'workers');
-    return { ...asked, rate: 0, whole: whole([wait, wire.text(1, `[[bench ${pace}]]`)]) };
-  }
+  const wait = (index) => wire.call(index, { action: 'wait', for: 'all' }, 'workers');
+  if (asked.wait > 0) return { ...asked, rate: 0, whole: whole([wait(0), wire.text(1, `[[bench ${pace}]]`)]) };
   if (delegate > 0) {
     const task = `Answer in a few words. [[bench ${pace}]]`;
     const input = { tier: 'fast', task, ...(background > 0 && { background: true }) };
     const calls = Array.from({ length: delegate }, (_, i) => wire.call(i, input));
-    if (background > 0) calls.push(wire.text(delegate, `[[bench wait=1 ${pace}]]`));
+    if (background === 1) calls.push(wait(delegate));
+    if (background === 2) calls.push(wire.text(delegate, `[[bench wait=1 ${pace}]]`));
     return { ...asked, rate: 0, whole: whole(calls) };
   }
   const head = wire.open() + wire.openText();

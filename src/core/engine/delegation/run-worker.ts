@@ -221,8 +221,10 @@ async function finishDelegation(
   const { failure_mode, error_message, output } = outcome;
   const { worker_session_id, request } = spawned.delegation;
   const result = { failure_mode, error_message, output, worker_session_id, request, ...changes };
+  // What runs in the background is read by its delivery.
+  const isDelivered = run.background !== undefined && spawned.session !== null;
   return {
-    ...(await answerPlanner(engine, result, spawned.session)),
+    ...(isDelivered ? toolTexts([]) : await answerPlanner(engine, result, spawned.session)),
     metadata: {
       success: outcome.success,
       usage_summary: usage,

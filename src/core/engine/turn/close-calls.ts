@@ -34,12 +34,13 @@ export async function closeCalls(engine: Runtime & Storage, run: TurnBase, text:
     }),
   );
   const answers = buildAnswers(engine, run, calls, { results, missing: text });
-  const carried = await deliverWithAnswers(engine, run, answers.messages);
+  const deliveries = await engine.store.delegations.deliveries(run.turn.id);
+  const carried = await deliverWithAnswers(engine, run, answers.messages, deliveries);
   return {
     messages: answers.messages,
     writes: [...answers.writes, ...carried.writes],
     failed: [...failed, ...carried.events],
-    delivered: carried.count,
+    delivered: carried.events.length,
   };
 }
 

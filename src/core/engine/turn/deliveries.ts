@@ -4,8 +4,18 @@ import type { DeliveryRecord } from '#protocol/delegate.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId, MessageId, TurnId } from '#protocol/ids.ts';
 import type { StoredMessage } from '#protocol/message.ts';
-import type { Runtime, Storage } from '../state/engine.ts';
+import type { Delegations, Runtime, Storage } from '../state/engine.ts';
 import type { TurnBase } from '../state/turn-run.ts';
+
+/** The results of the turn's background workers that are not in its history. */
+export async function listDeliveries(
+  { store, background }: Pick<Storage & Delegations, 'store' | 'background'>,
+  { turn }: Pick<TurnBase, 'turn'>,
+): Promise<readonly DeliveryRecord[]> {
+  // A turn without a group in memory has none: one that resumes gets a group for them.
+  if (background.get(turn.id) === null) return [];
+  return store.delegations.deliveries(turn.id);
+}
 
 /** The write and the event by which a result is in the history from now on. */
 export function markDelivered(
@@ -41,16 +51,16 @@ export async function findEnds(
 /**
  * Marks the results that these tool messages hold as delivered: the calls of `workers` among them have read them.
  * To be stored with the messages.
+ * @param deliveries of the turn that are not in its history
  */
 export async function deliverWithAnswers(
   engine: Runtime & Storage,
   run: TurnBase,
   messages: readonly StoredMessage[],
-): Promise<{ readonly writes: readonly Write[]; readonly events: readonly EventDraft[]; readonly count: number }> {
+  deliveries: readonly DeliveryRecord[],
+): Promise<{ readonly writes: readonly Write[]; readonly events: readonly EventDraft[] }> {
   const byCall = new Map(messages.map(({ id, metadata }) => [metadata.parent_tool_use_id, id]));
-  const read = (await engine.store.delegations.deliveries(run.turn.id)).filter(
-    ({ read_by }) => read_by !== null && byCall.has(read_by),
-  );
+  const read = deliveries.filter(({ read_by }) => read_by !== null && byCall.has(read_by));
   const ends = await findEnds(engine, run.turn.id, read);
   const marked = read.map((delivery) =>
     markDelivered(engine, run, delivery, { message_id: byCall.get(delivery.read_by)!, ends }),
@@ -58,6 +68,5 @@ export async function deliverWithAnswers(
   return {
     writes: marked.map(({ write }) => write),
     events: marked.map(({ event }) => event),
-    count: marked.length,
   };
 }

@@ -24,7 +24,6 @@ import {
   setNextCall,
   type ToolResults,
   type TurnEnd,
-  type TurnPlan,
   type TurnRun,
 } from '../state/turn-run.ts';
 import { dispatchTools } from '../tool-call/dispatch-tools.ts';
@@ -37,7 +36,7 @@ import {
   settleWorkers,
   throwIfFaulty,
 } from './background-waits.ts';
-import { deliverWithAnswers } from './deliveries.ts';
+import { deliverWithAnswers, listDeliveries } from './deliveries.ts';
 import { completeTurn, endTurn, interruptTurn } from './end-turn.ts';
 import { newUserMessage } from './incoming-message.ts';
 import { decideNextStep } from './next-step.ts';
@@ -51,9 +50,10 @@ export async function storeAnswers(
   results: ToolResults,
 ): Promise<void> {
   const { messages, writes } = buildAnswers(engine, run, calls, { results, missing: FAILED_TEXT });
-  const inputs = (await collectInputs(engine, run, messages)) ?? NO_INPUTS;
+  const deliveries = await listDeliveries(engine, run);
+  const inputs = (await collectInputs(engine, run, messages, deliveries)) ?? NO_INPUTS;
   const prepared = await prepareCertainCall(engine, run, [...run.history, ...messages, ...inputs.messages]);
-  const carried = hasResults(engine, run) ? await deliverWithAnswers(engine, run, messages) : NOTHING_CARRIED;
+  const carried = await deliverWithAnswers(engine, run, messages, deliveries);
   const emit = [...messages.map((m) => messageAppended(engine, run, m)), ...carried.events, ...inputs.emit];
   const cause = inputs.messages.length === 0 ? run.cause : emit.findLastIndex((item) => 'type' in item);
   const events = await engine.journal.commit({
@@ -64,13 +64,6 @@ export async function storeAnswers(
   const read = carried.events.length + inputs.messages.length;
   if (inputs.messages.length > 0) recordInputs(run, inputs.messages, events[read - 1]!.id);
   if (prepared) setNextCall(run, { prepared, started: events[read]!.id });
-}
-
-const NOTHING_CARRIED = { writes: [], events: [] };
-
-/** Whether results of workers may be within those of the turn's calls. */
-function hasResults(engine: Delegations, { turn }: TurnPlan): boolean {
-  return engine.background.get(turn.id) !== null;
 }
 
 // Prepares the next call where that is certain before the current step is stored (00 §3).

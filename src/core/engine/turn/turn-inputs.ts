@@ -4,7 +4,7 @@ import type { Write } from '#core/ports/journal-writer.ts';
 import type { DeliveryRecord } from '#protocol/delegate.ts';
 import type { Transient } from '#protocol/delta.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
-import type { EventId, TurnId } from '#protocol/ids.ts';
+import type { EventId } from '#protocol/ids.ts';
 import { plainMetadata, type StoredMessage, textBlock } from '#protocol/message.ts';
 import { compareText } from '#protocol/text/compare-text.ts';
 import type { TurnInputRecord } from '#protocol/turn.ts';
@@ -14,7 +14,7 @@ import type { Budgets, Delegations, Runtime, Storage } from '../state/engine.ts'
 import { recordInputs, recordMessages, type TurnBase } from '../state/turn-run.ts';
 import { CUT_OFF_TEXT } from '../tool-call/tool-results.ts';
 import { closeCalls } from './close-calls.ts';
-import { findEnds, markDelivered } from './deliveries.ts';
+import { findEnds, listDeliveries, markDelivered } from './deliveries.ts';
 import { newUserMessage } from './incoming-message.ts';
 import { decideNextStep } from './next-step.ts';
 
@@ -37,14 +37,20 @@ interface Input {
   readonly event: EventDraft;
 }
 
-/** The messages to read now, behind `before`. Null where messages wait and no model call may follow: the turn counts them as unread when it ends. */
+/**
+ * The messages to read now, behind `before`. Null where messages wait and no model call may follow: the turn counts them
+ * as unread when it ends.
+ * @param deliveries of the turn that are not in its history
+ */
 export async function collectInputs(
   engine: InputEngine,
   run: TurnBase,
-  before: readonly StoredMessage[] = [],
+  before: readonly StoredMessage[],
+  deliveries: readonly DeliveryRecord[],
 ): Promise<Inputs | null> {
   const sent = await engine.store.turns.inputs(run.turn.id);
-  const results = await listUnread(engine, run.turn.id);
+  // Those in the result of a call of `workers` come with it.
+  const results = deliveries.filter(({ read_by }) => read_by === null);
   if (sent.length === 0 && results.length === 0) return NO_INPUTS;
   const ends = await findEnds(engine, run.turn.id, results);
   const inputs: Input[] = [];
@@ -60,13 +66,6 @@ export async function collectInputs(
     writes: inputs.flatMap(({ write, message }): Write[] => [write, { kind: 'message.insert', message }]),
     emit: inputs.flatMap(({ event, message }) => [event, messageAppended(engine, run, message)]),
   };
-}
-
-/** Results that wait to become messages; those in the result of a call of `workers` come with it. */
-async function listUnread(engine: Storage & Delegations, turnId: TurnId): Promise<readonly DeliveryRecord[]> {
-  // A turn without a group in memory has no results: one that resumes gets a group for them.
-  if (engine.background.get(turnId) === null) return [];
-  return (await engine.store.delegations.deliveries(turnId)).filter(({ read_by }) => read_by === null);
 }
 
 function toSteeredMessage(
@@ -112,7 +111,7 @@ async function toDelivery(
  * @returns `limited` where no call may follow
  */
 export async function readInputs(engine: InputEngine, run: TurnBase): Promise<'read' | 'nothing' | 'limited'> {
-  const inputs = await collectInputs(engine, run);
+  const inputs = await collectInputs(engine, run, [], await listDeliveries(engine, run));
   if (inputs === null) return 'limited';
   const { messages, writes, emit } = inputs;
   if (messages.length === 0) return 'nothing';

@@ -100,13 +100,17 @@ export function createEventLog(
     return stamp;
   }
 
-  function appendOne(draft: EventDraft, parent: Event['parent_event_id']): Event {
+  const findKey = (id: string) => readKey.get(id) ?? Number(insertSession.run(id).lastInsertRowid);
+
+  /** @param keys of the sessions of this batch so far */
+  function appendOne(draft: EventDraft, parent: Event['parent_event_id'], keys: Map<string, number>): Event {
     const at = clock.now();
     const stamp = requireStamp(draft.session_id);
     const event = stampedEvent(draft, { id: ids.event(), at, parent, stamp });
     const row = eventRow(event, at, typeNumbers);
-    // Not remembered: a key that is rolled back is given to another session.
-    const session_key = readKey.get(row.session_id) ?? Number(insertSession.run(row.session_id).lastInsertRowid);
+    const session_key = keys.get(row.session_id) ?? findKey(row.session_id);
+    // Remembered for the batch alone: a key that is rolled back is given to another session.
+    keys.set(row.session_id, session_key);
     insertEvent(tx, { ...row, session_key });
     if (draft.type === 'llm.call_completed' && stamp !== null) {
       const payload = draft.payload as PayloadOf<'llm.call_completed'>;
@@ -118,6 +122,7 @@ export function createEventLog(
   return {
     append(emit) {
       const published: Published[] = [];
+      const keys = new Map<string, number>();
       for (const item of emit) {
         if (item.kind === 'transient') {
           published.push(item);
@@ -125,7 +130,7 @@ export function createEventLog(
         }
         const { draft, payload_json } = item;
         const parent = typeof draft.parent === 'number' ? idAt(published, draft.parent) : draft.parent;
-        published.push({ kind: 'event', event: appendOne(draft, parent), payload_json });
+        published.push({ kind: 'event', event: appendOne(draft, parent, keys), payload_json });
       }
       return published;
     },

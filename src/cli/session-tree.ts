@@ -80,8 +80,15 @@ export function createSessionTree(
         const worker = findNode(event.payload.worker_session_id);
         return worker ? applyCheck(worker, event.payload) : null;
       }
+      if (event.type === 'delegate.delivered') {
+        const worker = findNode(event.payload.worker_session_id);
+        return worker ? applyDelivery(worker) : null;
+      }
       const node = findNode(event.session_id);
       const line = node ? applyToNode(node, event) : null;
+      // A turn does not end before its workers: an answer that calls nothing waits for them.
+      const isAnswer = event.type === 'llm.call_completed' && event.payload.stop_reason !== 'tool_use';
+      if (node && isAnswer && isWaitedFor(nodes, node)) node.doing = 'waits for its workers';
       if (event.type === 'tool.confirmation_requested' && approval_mode !== 'interactive') return null;
       return line;
     },
@@ -193,6 +200,19 @@ function applyToNode(node: TreeNode, event: StoredEvent | TransientEvent): strin
     default:
       return null;
   }
+}
+
+/** Whether a worker below the node has not ended. */
+function isWaitedFor(nodes: readonly TreeNode[], { session_id, depth }: TreeNode): boolean {
+  const below = nodes.slice(nodes.findIndex((node) => node.session_id === session_id) + 1);
+  const next = below.findIndex((node) => node.depth <= depth);
+  return below.slice(0, next < 0 ? below.length : next).some(({ ended_at }) => ended_at === null);
+}
+
+/** The result of a background worker is in its caller's history: reported once, perhaps long after its end. */
+function applyDelivery(worker: TreeNode): string {
+  worker.doing = `${worker.doing}, read`;
+  return `reads the result of ${worker.label}`;
 }
 
 /** The worker has ended its turn before; a failed check may give it another. */

@@ -474,6 +474,7 @@ it('ends when the background workers of its turn have ended and been read', asyn
     { match: { role: 'planner', user_contains: 'completed]' }, times: 'inf', respond: { text: 'all seen', usage } },
     { match: { role: 'planner' }, times: 'inf', respond: { text: 'under way', usage } },
   );
-  const { code, stdout } = await onceAsProcess('go', '--model', 'scripted:deep');
+  const { code, stdout, stderr } = await onceAsProcess('go', '--model', 'scripted:deep');
   expect([code, stdout.trim().endsWith('all seen')], stdout).toEqual([0, true]);
+  for (const worker of ['worker 1', 'worker 2']) expect(stderr).toContain(`planner   reads the result of ${worker}\n`);
 });

@@ -57,6 +57,30 @@ describe('the session tree', () => {
     expect(tree.nodes[1]).toMatchObject({ input_tokens: 223, output_tokens: 10, cost: toPusd('0.3') });
   });
 
+  // Promise 20.19: workers in the background come and go while their planner works, waits and reads.
+  it('shows that a planner waits for its background workers, and when it has read each', () => {
+    const tree = createSessionTree('p');
+    const doing = () => tree.nodes.map((node) => `${node.label}: ${node.doing}`);
+    tree.apply(event('p', 'turn.started', {}));
+    for (const id of ['w1', 'w2']) {
+      tree.apply(event(id, 'session.created', { is_worker: true, parent_session_id: 'p' }));
+      tree.apply(event(id, 'turn.started', {}));
+      tree.apply(event(id, 'llm.call_started', {}));
+    }
+    tree.apply(event('p', 'llm.call_completed', { ...usage(1, 7, '0.1'), stop_reason: 'tool_use' }));
+    tree.apply(event('p', 'llm.call_started', {}));
+    tree.apply(event('p', 'llm.call_completed', { ...usage(1, 7, '0.1'), stop_reason: 'end_turn' }));
+    expect(doing()).toEqual(['planner: waits for its workers', 'worker 1: thinking', 'worker 2: thinking']);
+    tree.apply(event('w2', 'turn.completed', { stop_reason: 'end_turn' }));
+    const delivered = event('p', 'delegate.delivered', { worker_session_id: 'w2' });
+    expect(tree.apply(delivered)).toBe('reads the result of worker 2');
+    tree.apply(event('p', 'llm.call_started', {}));
+    expect(doing()).toEqual(['planner: thinking', 'worker 1: thinking', 'worker 2: done, read']);
+    tree.apply(event('w1', 'turn.completed', { stop_reason: 'end_turn' }));
+    tree.apply(event('p', 'llm.call_completed', { ...usage(1, 7, '0.1'), stop_reason: 'end_turn' }));
+    expect(doing()[0]).toBe('planner: thinking');
+  });
+
   it('marks calls without a price, whose cost is not known, in place of $0', () => {
     const tree = createSessionTree('p');
     const drawn = () => drawTree(tree.nodes, { width: 99, height: 9, now: 0, spinner: '', style: plain }).join('\n');

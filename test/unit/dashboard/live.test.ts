@@ -81,6 +81,26 @@ test('tokens are those of the snapshot and of the calls after it, and what the l
   expect([node!.input_tokens, node!.output_tokens, node!.cost]).toEqual([246, 20, 300_000_000_000n]);
 });
 
+// Promise 20.19: a planner that waits for its background workers is shown as waiting, not as writing.
+test('a planner whose answer is whole waits for the workers that run', () => {
+  const live = liveSession('sess_1');
+  const session = { id: 'sess_1', status: 'running', waiting_on: [], cost_so_far_usd: '0', is_worker: false };
+  applyItem(live, { type: 'snapshot', session, messages: [], pending_confirmations: [], tokens: [] } as never);
+  const created = { is_worker: true, parent_session_id: 'sess_1', worker_name: null };
+  applyItem(live, { type: 'event', event: { ...stored('session.created', created), session_id: 'sess_w' } as never });
+  const counts = { input_tokens: 1, cached_input_tokens: 0, cache_creation_input_tokens: 0, output_tokens: 1 };
+  const answer = (stop_reason: string) =>
+    stored('llm.call_completed', { ...counts, message_id: null, cost_usd: '0', stop_reason });
+  const doing = () => live.nodes[0]!.doing;
+  applyItem(live, { type: 'event', event: stored('llm.call_started', {}) });
+  applyItem(live, { type: 'event', event: answer('tool_use') });
+  expect(doing()).toBe('thinking');
+  applyItem(live, { type: 'event', event: answer('end_turn') });
+  expect(doing()).toBe('waits for its workers');
+  applyItem(live, { type: 'event', event: stored('llm.call_started', {}) });
+  expect(doing()).toBe('thinking');
+});
+
 test('what was being written when its turn was put down is gone when the turn goes on', () => {
   const live = liveSession('sess_1');
   applyItem(live, { type: 'event', event: start([{ type: 'text', text: 'half a' }]) as never });

@@ -28,7 +28,7 @@ const DOING: Readonly<Record<Session['waiting_on'][number]['kind'], string>> = {
   budget: 'waits for a higher budget',
   model: 'thinking',
   tool: 'runs a tool',
-  worker: 'runs workers',
+  worker: 'waits for its workers',
   slot: 'waits for a place in the queue',
 };
 
@@ -98,7 +98,13 @@ function applyEvent(live: LiveSession, event: StreamEvent): void {
     if (!known) insertNode(live, bornNode(live, event, parent_session_id, worker_name));
   }
   const node = live.nodes.find(({ session_id }) => session_id === event.session_id);
-  if (node !== undefined) applyToNode(node, event);
+  if (node !== undefined) {
+    applyToNode(node, event);
+    // A turn does not end before its workers: an answer that calls nothing waits for them.
+    const isAnswer = event.type === 'llm.call_completed' && event.payload.stop_reason !== 'tool_use';
+    const isBelow = (one: LiveNode) => one.parent_session_id === node.session_id && one.ended_at === null;
+    if (isAnswer && live.nodes.some(isBelow)) node.doing = DOING.worker;
+  }
   if (event.transient) applyTransient(live, event);
   else applyStored(live, event);
 }

@@ -199,6 +199,7 @@ export async function sweepWorktrees(
   const open = new Set((await engine.store.delegations.allOpen(tree)).map(({ worker_session_id: id }) => id));
   return engine.worktrees.sweep({
     ...(tree !== undefined && { tree }),
+    isInTree: async (id) => (await engine.store.sessions.record(id))?.root_session_id === tree,
     async isKept(id) {
       if (open.has(id)) return true;
       const worktree = await engine.store.worktrees.get(id);

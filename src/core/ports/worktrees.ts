@@ -143,9 +143,11 @@ export interface Worktrees {
    * Removes every folder below the worktrees' folder that `isKept` does not claim. The refs go too where `hasRecord`
    * denies the session. Returns the sessions whose folders went.
    * @param owner.tree only what this session tree made; absent = all, on a server that is alone
+   * @param owner.isInTree whether a folder that does not name its tree is of a worker of this one
    */
   sweep(owner: {
     readonly tree?: SessionId;
+    isInTree(id: SessionId): Promise<boolean>;
     isKept(id: SessionId): Promise<boolean>;
     hasRecord(id: SessionId): Promise<boolean>;
   }): Promise<readonly SessionId[]>;

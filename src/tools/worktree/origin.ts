@@ -6,6 +6,7 @@ import type { Worktrees } from '#core/ports/worktrees.ts';
 import type { WorktreeRecord } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
+import { removeTree } from '../workspace/remove-tree.ts';
 import { byteName } from './git.ts';
 
 /** `<session>.git/origin.json`. */
@@ -36,6 +37,13 @@ export async function writeOrigin(gitFolder: string, origin: Origin): Promise<vo
 }
 
 const UNFINISHED = 'origin.json.tmp';
+
+/** Removes a git folder, its origin last: what a process that dies within leaves can be found and removed. */
+export async function removeGitFolder(gitFolder: string): Promise<void> {
+  const names = await readdir(gitFolder).catch(() => []);
+  for (const name of names) if (name !== 'origin.json') await removeTree(`${gitFolder}/${name}`);
+  await removeTree(gitFolder);
+}
 
 /** Removes a git folder whose process died before it had an origin; one with anything else in it stays. */
 export async function removeUnfinished(gitFolder: string): Promise<boolean> {
@@ -110,7 +118,7 @@ interface Sweeper {
 /** Implements `Worktrees.sweep`. */
 export async function sweepFolders(
   { home, log, removeRefs, removeFolder }: Sweeper,
-  { tree, isKept, hasRecord }: Parameters<Worktrees['sweep']>[0],
+  { tree, isInTree, isKept, hasRecord }: Parameters<Worktrees['sweep']>[0],
 ): Promise<readonly SessionId[]> {
   const removed: SessionId[] = [];
   for (const name of await readdir(home).catch(() => [])) {
@@ -118,7 +126,9 @@ export async function sweepFolders(
     const id = found?.[1] as SessionId | undefined;
     if (found === null || id === undefined) continue;
     const origin = await readOrigin(`${home}/${name}`).catch(() => null);
-    if ((tree !== undefined && origin?.tree !== tree) || (await isKept(id))) continue;
+    // One that was opened again for its refs, after its removal, names no tree.
+    const isOwn = tree === undefined || origin?.tree === tree || (origin?.tree === undefined && (await isInTree(id)));
+    if (!isOwn || (await isKept(id))) continue;
     try {
       if (origin === null) {
         if (await removeUnfinished(`${home}/${name}`)) removed.push(id);

@@ -15,7 +15,16 @@ import { addWorktree, fillWorktree } from './fill-worktree.ts';
 import { awaitAll, byteName, createGit, explainErrors, readableName } from './git.ts';
 import { measureFolder, measureRefs } from './measure.ts';
 import { mergeResult } from './merge-result.ts';
-import { findWorktreeId, leadsOut, nameCheck, type Origin, readOrigin, sweepFolders, writeOrigin } from './origin.ts';
+import {
+  findWorktreeId,
+  leadsOut,
+  nameCheck,
+  type Origin,
+  readOrigin,
+  removeGitFolder,
+  sweepFolders,
+  writeOrigin,
+} from './origin.ts';
 import { type CloneFile, cloneByReflink } from './provide-files.ts';
 import {
   deleteRefs,
@@ -231,7 +240,7 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     excluded.delete(buildGitPath(id));
     await removeTree(buildPath(id), WHILE_WRITTEN);
     await runExclusive(`${repository}\0worktree add`, () => removeEntry(repository, id));
-    await removeTree(buildGitPath(id));
+    await removeGitFolder(buildGitPath(id));
     const left = unremoved.get(id);
     if (left === undefined) return;
     await mkdir(buildGitPath(id), { recursive: true, mode: 0o700 });

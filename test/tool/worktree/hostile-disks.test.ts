@@ -189,7 +189,7 @@ test('refs that cannot be removed go at the next start, once nothing has a recor
   await repo.worktrees.removeFolder(tree);
   expect(fs.readdirSync(repo.home)).toEqual([`${tree.session_id}.git`]);
   fs.rmSync(lock);
-  const nothing = { isKept: async () => false, hasRecord: async () => false };
+  const nothing = { isInTree: async () => true, isKept: async () => false, hasRecord: async () => false };
   expect(await repo.worktrees.sweep(nothing)).toEqual([tree.session_id]);
   expect(repo.git('for-each-ref', 'refs/metis')).toBe('');
   expect(fs.readdirSync(repo.home)).toEqual([]);

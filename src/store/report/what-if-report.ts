@@ -17,7 +17,7 @@ import { isSimulated } from '#protocol/text/simulated.ts';
 import type { EventRow } from '../schema/rows.ts';
 import { typeIs } from '../schema/words.ts';
 import { rateGroups } from './billed-calls.ts';
-import { type Column, everywhere, keyColumn, whereFilter } from './cost-sql.ts';
+import { type Column, everywhere, isSeen, keyColumn, whereFilter } from './cost-sql.ts';
 import { separateSimulated } from './simulated-part.ts';
 import { eventSlices, type RateGroup, type Read, sumParts } from './slices.ts';
 
@@ -29,7 +29,6 @@ const GROUPS_AT_ONCE = 2000;
 const DECIDED = `SELECT s.session_id, e.turn_id, e.payload_json FROM event_rows e
     JOIN event_sessions s ON s.session_key = e.session_key
   WHERE e.${typeIs('route.decided')} AND e.timestamp_ms >= ? AND e.timestamp_ms < ?`;
-const OF_WORKSPACE = ' AND s.session_id IN (SELECT id FROM sessions WHERE workspace_hash = ?)';
 /** Calls of the gateway belong to no turn: the decision about a model of their session is theirs. */
 const LINK = everywhere("coalesce(turn_id, '')");
 const SESSION = everywhere('session_id');
@@ -158,9 +157,9 @@ async function repeatDecisions(read: Read, query: WhatIfQuery, catalog: Catalog)
   const counts = { same: 0, changed: 0, undecided: 0 };
   const rows = new Map<string, Change>();
   const changes = new Map<string, Change>();
-  const { workspace_hash } = query;
-  const sql = workspace_hash === null ? DECIDED : `${DECIDED}${OF_WORKSPACE}`;
+  const { workspace_hash, reader } = query;
   const own = workspace_hash === null ? [] : [workspace_hash];
+  const sql = `${DECIDED}${workspace_hash === null ? '' : inWorkspace(reader)} ORDER BY e.timestamp_ms, e.id`;
   for await (const { from, to } of eventSlices(read, 'route.decided', query.window, SLICE_ROWS)) {
     for (const row of await read<Pick<EventRow, 'session_id' | 'turn_id' | 'payload_json'>>(sql, from, to, ...own)) {
       const stored = unpackPayload('route.decided', JSON.parse(row.payload_json), row) as Decided;
@@ -189,6 +188,12 @@ async function repeatDecisions(read: Read, query: WhatIfQuery, catalog: Catalog)
     }
   }
   return { counts, rows: [...rows.values()], changes };
+}
+
+/** Where all sessions of the workspace are private ones of others, the reader finds no decision either. */
+function inWorkspace(reader: WhatIfQuery['reader']): string {
+  const seen = reader === undefined ? '' : ` AND ${isSeen('workspace_hash', reader)}`;
+  return ` AND s.session_id IN (SELECT id FROM sessions WHERE workspace_hash = ?${seen})`;
 }
 
 function createWorld(query: WhatIfQuery, { registry, pricer }: Catalog): RepeatWorld {

@@ -36,6 +36,22 @@ test('shapes and models of private sessions alone are in no pattern and no repor
   expect([paged.patterns.length, paged.next_cursor]).toEqual([1, null]);
 });
 
+// Promise 23.2: the other bill of a workspace of private sessions alone names none of their decisions to others.
+test('the other bill of a workspace counts no decisions where all its sessions are private ones of others', async () => {
+  const { server, ann, bob, root } = await startPeople({ scenario: ANSWERS });
+  await runTurn(ann, await ann.open({ share: 'private', initial_active_model: 'opus' }), 'fix the bug');
+  const body = { from: 'all', models: { opus: 'haiku' }, workspace_path: server.workspace };
+  const billOf = async (who: Someone) => {
+    const { decisions, changed, actual_usd } = (await who.call('POST', '/analytics/what-if', body)).body;
+    return { decisions: decisions.changed, changed: changed.length, is_free: actual_usd === '0' };
+  };
+  await until(async () => !(await billOf(root)).is_free);
+  for (const who of [ann, root]) expect(await billOf(who)).toMatchObject({ decisions: 1, changed: 1 });
+  expect(await billOf(bob)).toEqual({ decisions: 0, changed: 0, is_free: true });
+  await runTurn(bob, await bob.open({ initial_active_model: 'opus' }), 'write docs');
+  await until(async () => (await billOf(bob)).decisions === 2);
+});
+
 async function lastMessage(who: Someone, session: { readonly id: string }): Promise<string> {
   return (await who.call('GET', `/sessions/${session.id}/messages`)).body.messages.at(-1).id;
 }

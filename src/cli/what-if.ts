@@ -57,7 +57,7 @@ export async function showWhatIf(
   }
   const models = readModels(flags.model ?? []);
   if (models === null) {
-    printMessage(stderr, '--model takes MODEL=MODEL, such as opus=haiku');
+    printMessage(stderr, '--model takes MODEL=MODEL, each model once, such as opus=haiku');
     return 1;
   }
   return askServer(terminal, server, async () => {
@@ -82,13 +82,14 @@ export async function showWhatIf(
   });
 }
 
-/** Null where one is no pair. */
+/** Null where one is no pair, or two replace one model. */
 function readModels(pairs: readonly string[]): Record<string, string> | null {
   const models: Record<string, string> = {};
   for (const pair of pairs) {
     const at = pair.indexOf('=');
-    if (at <= 0 || at === pair.length - 1) return null;
-    models[pair.slice(0, at)] = pair.slice(at + 1);
+    const from = pair.slice(0, at);
+    if (at <= 0 || at === pair.length - 1 || Object.hasOwn(models, from)) return null;
+    models[from] = pair.slice(at + 1);
   }
   return models;
 }

@@ -69,6 +69,7 @@ test('a faulty question is refused by the names of its fields, and stores nothin
     [{ tiers: { fast: 'nope', balanced: 'opus', deep: 'opus' } }, 'tiers.fast'],
     [{ models: { opus: 'nope' } }, 'models.opus'],
     [{ models: { nope: 'opus' } }, 'models.nope'],
+    [{ models: { opus: 'haiku', [OPUS]: 'haiku' } }, `models.${OPUS}`],
     [{ models: { opus: 'haiku' }, from: 'yesterday' }, 'from'],
     [{ models: { opus: 'haiku' }, group_by: 'hour' }, 'group_by'],
   ] as const) {

@@ -37,7 +37,11 @@ it('prints what changes with its range, and exits by whether it would have cost 
   const dear = await ask('--model', `${chosen}=${DEEP}`, '--json');
   expect(dear.code).toBe(1);
   expect(JSON.parse(dear.stdout).changed).toMatchObject([{ to_model: DEEP }]);
-  expect(await ask('--model', 'deep')).toMatchObject({ code: 1, stderr: expect.stringContaining('MODEL=MODEL') });
+  for (const models of [
+    ['--model', 'deep'],
+    ['--model', 'deep=fast', '--model', 'deep=balanced'],
+  ])
+    expect(await ask(...models)).toMatchObject({ code: 1, stderr: expect.stringContaining('MODEL=MODEL') });
   expect(await ask()).toMatchObject({ code: 1, stderr: expect.stringContaining('at least one of') });
   expect(await ask('none.yaml')).toMatchObject({ code: 1, stderr: expect.stringContaining('no such file') });
 });

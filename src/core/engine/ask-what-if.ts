@@ -5,6 +5,7 @@ import { type Issue, validationError } from '#protocol/errors.ts';
 import { MODEL_ID_PATTERN } from '#protocol/model.ts';
 import { TierSchema } from '#protocol/scalars.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
+import { nameReference } from '#protocol/text/model-reference.ts';
 import { findModel } from '../policy/registry/find-model.ts';
 import type { ModelReference } from '../policy/registry/model-registry.ts';
 import { parsePolicy, policyKind, policyWarnings, readPolicy } from '../policy/routing/policy-file.ts';
@@ -28,7 +29,7 @@ export async function askWhatIf(
   const issues: Issue[] = [];
   const { routing, warnings } = readRouting(engine, body.routing, issues);
   const tiers = readTiers(engine, body.tiers, issues);
-  const models = Object.entries(body.models ?? {}).flatMap(([from, to]) => readLine(engine, from, to, issues));
+  const models = readModels(engine, body.models ?? {}, issues);
   if (routing === null && tiers === null && models.length === 0 && issues.length === 0)
     issues.push({ path: '', message: 'needs at least one of routing, tiers and models' });
   if (issues.length > 0) throw validationError(issues);
@@ -88,6 +89,25 @@ function readTiers(
     else issues.push({ path: `tiers.${tier}`, message: model.error });
   }
   return found;
+}
+
+/** A model that two lines replace, by its id and by an alias for instance, is a fault. */
+function readModels(
+  engine: ModelCatalog,
+  given: Readonly<Record<string, string>>,
+  issues: Issue[],
+): WhatIfQuery['models'] {
+  const names = new Map<string, string>();
+  return Object.entries(given).flatMap(([name, to]) => {
+    const lines = readLine(engine, name, to, issues);
+    for (const { from } of lines) {
+      const replaced = nameReference(from.model, from.effort);
+      const other = names.get(replaced);
+      if (other !== undefined) issues.push({ path: `models.${name}`, message: `names the same model as ${other}` });
+      names.set(replaced, name);
+    }
+    return lines;
+  });
 }
 
 /** A model that the registry does not list any more may be replaced; what replaces it needs a price. */

@@ -39,6 +39,26 @@ test('the root lists what its worker asks a person, with its ids, until that is 
   expect(await waitingOn(server, session.id)).toEqual([]);
 });
 
+// Promise 20.11: delegations that one request is about wait for its answer alone.
+test('while a person is asked about all delegations of a message, none waits for a place', async () => {
+  const server = await startServer({
+    config: { delegation: { confirm_above_workers: 1 } },
+    scenario: scenario(
+      planner({ tool_calls: [delegate('one'), delegate('two')] }, { text: 'done' }),
+      worker('one', { text: 'first' }),
+      worker('two', { text: 'second' }),
+    ),
+  });
+  const session = await server.session();
+  const turnId = await server.submit(session, 'go');
+  const asked = await server.event('tool.confirmation_requested');
+  const { confirmation_request_id: id, tool_use_ids } = asked.payload as Parsed;
+  expect(tool_use_ids).toHaveLength(2);
+  expect(await waitingOn(server, session.id)).toMatchObject([{ kind: 'approval', session_id: session.id, id }]);
+  await server.call('POST', `/confirmations/${id}`, { decision: 'approve' });
+  await server.ended(turnId);
+});
+
 // Promise 20.11: paused by budget, waiting for a place, streaming: the right kind.
 test('a running tool, a call without a place and a streaming model are told apart', async () => {
   const door = gate();

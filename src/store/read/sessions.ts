@@ -57,14 +57,18 @@ export const NEWEST_CALL = `
   SELECT {json_field(e.payload_json, request_id)} AS id, e.timestamp_ms AS since, e.type FROM ${EVENTS_OF_TURN}
   WHERE t.id = ? AND {no_index}e.type IN ('llm.call_started', 'llm.call_completed', 'llm.call_failed')
   ORDER BY e.id DESC LIMIT 1`;
-/** A call's `tool.called` has a greater id than its message, so the search begins there. */
+/**
+ * A call's `tool.called` has a greater id than its message, so the search begins there. A call that is asked about waits
+ * for that alone, as each of the delegations that one request is about.
+ */
 export const PENDING = `
   SELECT c.id, c.created_at AS since, d.worker_session_id AS worker, d.created_at AS opened,
     (SELECT min(e.timestamp_ms) FROM events e WHERE e.session_id = c.session_id AND e.id > c.message_id AND e.turn_id = c.turn_id
       AND {no_index}e.type = 'tool.called' AND {json_field(e.payload_json, tool_use_id)} = c.id) AS called
   FROM tool_calls c LEFT JOIN delegations d ON d.tool_use_id = c.id
   WHERE c.session_id = ? AND c.status = 'pending' AND c.turn_id = ?
-    AND NOT EXISTS (SELECT 1 FROM confirmations a WHERE a.decision IS NULL AND {no_index}a.tool_use_id = c.id)`;
+    AND NOT EXISTS (SELECT 1 FROM confirmations a WHERE a.decision IS NULL AND {no_index}a.turn_id = c.turn_id
+      AND (a.tool_use_id = c.id OR a.request_json LIKE '%"' || c.id || '"%'))`;
 
 /** Background workers that the turn waits for once it has nothing else to do (20 §9). */
 export const OPEN_WORKERS = `SELECT worker_session_id AS id, created_at AS since FROM delegations {index(delegations_open)}

@@ -134,9 +134,11 @@ describe('a case', () => {
   // Promise 21.5: the case of a session with two workers, tools and an approval passes; a changed base prompt and a changed tool result are named; the JUnit file is valid.
   it('passes as it was recorded, and names the first request that differs', async () => {
     git(at('ws'), 'init', '-q', '-b', 'main');
-    const { session } = await record();
+    // Delegations are asked about, once for both.
+    const { session } = await record({ confirm_above_workers: 1 });
     const saved = await metis('case', 'save', session.id, 'case', '--with-content');
     expect([saved.stderr, saved.code]).toEqual(['', 0]);
+    expect(fs.readdirSync(home.path).filter((name) => name.includes('case'))).toEqual(['case']);
     expect(saved.stdout).toContain('turns 2, model calls 8');
     const stored = fs
       .readdirSync(at('case', 'calls'))
@@ -172,6 +174,11 @@ describe('a case', () => {
       Object.assign(settings!, { 'context.base_system_prompt': 'You help with one small project.' }),
     );
 
+    edit(({ settings }) => Object.assign(settings!, { 'tool_confirmation.default.write': 'auto' }));
+    const unasked = await metis('case', 'run', 'case');
+    expect(unasked.stdout).toContain('write_file did not ask for the approval that the case has');
+    edit(({ settings }) => Object.assign(settings!, { 'tool_confirmation.default.write': undefined }));
+
     fs.cpSync(at('ws'), at('other'), { recursive: true });
     fs.rmSync(at('other', 'note.txt'));
     fs.writeFileSync(at('other', 'b.ts'), 'export const most = 30;\n');
@@ -180,6 +187,41 @@ describe('a case', () => {
     expect(other.stdout).toMatch(/call 2 of a worker differs at messages\[2\]\.content\[0\]\.content\[0\]\.text/);
     expect(other.stdout).toContain('most = 20');
     expect(other.stdout).toContain('most = 30');
+  });
+
+  it('that is damaged or reaches outside its folder does not run, and its report names the fault', async () => {
+    fs.mkdirSync(at('ws', 'app'));
+    fs.symlinkSync(home.path, at('ws', 'out'));
+    git(at('ws'), 'init', '-q', '-b', 'main');
+    const { session } = await record();
+    expect((await metis('case', 'save', session.id, 'case', '--with-content')).code).toBe(0);
+    fs.cpSync(at('case'), at('saved'), { recursive: true });
+    const runWith = async (damage: () => void) => {
+      fs.rmSync(at('case'), { recursive: true });
+      fs.cpSync(at('saved'), at('case'), { recursive: true });
+      damage();
+      const { code, stderr } = await metis('case', 'run', 'case', '--junit', 'report.xml');
+      const report = fs.readFileSync(at('report.xml'), 'utf8');
+      requireXml(report);
+      expect([code, report.includes('tests="1" failures="0" errors="1"')]).toEqual([2, true]);
+      return stderr;
+    };
+    const setPrefix = (prefix: string) => () => edit(({ start }) => Object.assign(start!, { prefix }));
+    expect(await runWith(setPrefix('../../..'))).toContain('start.prefix: must lie in the snapshot');
+    expect(await runWith(setPrefix('out'))).toContain('start.prefix: must lie in the snapshot');
+    const first = ['case', 'calls', '00001.json'] as const;
+    expect(
+      await runWith(() => {
+        fs.rmSync(at(...first));
+        fs.symlinkSync('/dev/zero', at(...first));
+      }),
+    ).toContain('it is no plain file');
+    expect(await runWith(() => fs.truncateSync(at(...first), 100))).toContain('00001.json is not valid JSON');
+    expect(await runWith(() => fs.truncateSync(at('case', 'start.bundle'), 100))).toContain('cannot be unpacked');
+    const bind = () => edit(({ settings }) => Object.assign(settings!, { 'server.host': '0.0.0.0' }));
+    expect(await runWith(bind)).toContain('settings: only settings of turn');
+    const nowhere = await metis('case', 'run', 'saved', '--junit', 'no/report.xml');
+    expect([nowhere.code, nowhere.stderr]).toEqual([2, expect.stringContaining('no/report.xml cannot be written')]);
   });
 
   it('without a repository needs the workspace that it began with, and none other', async () => {

@@ -12,6 +12,7 @@ import { ContentBlockSchema } from '#protocol/message.ts';
 import { fromPusd, sumPusd, toPusd } from '#protocol/money.ts';
 import {
   ApprovalModeSchema,
+  CountSchema,
   type EffortSchema,
   OnReachedSchema,
   SessionIdSchema,
@@ -41,6 +42,23 @@ export const OutcomeSchema = z.strictObject({
 });
 export type Outcome = z.infer<typeof OutcomeSchema>;
 
+/** Sections whose settings a model or a tool can notice; paths are of this machine. */
+const SECTIONS = [
+  'turn',
+  'delegation',
+  'workers',
+  'tools',
+  'tool_confirmation',
+  'budgets',
+  'context',
+  'pattern',
+  'eval',
+];
+
+export function isCaseSetting(key: string): boolean {
+  return SECTIONS.includes(key.split('.', 1)[0] ?? '') && !/(?:_dir|_path|_root|\.path)$/.test(key);
+}
+
 const AssertsSchema = z
   .strictObject({
     max_cost_usd: UsdLimitSchema,
@@ -58,8 +76,12 @@ export const CaseFileSchema = z.strictObject({
     max_cost_usd: UsdSchema.nullable(),
     on_reached: OnReachedSchema,
     worker: z.string().nullable(),
+    confirm_above_usd: UsdSchema.nullable().default(null),
+    confirm_above_workers: CountSchema.nullable().default(null),
   }),
-  settings: z.record(z.string(), z.unknown()),
+  settings: z
+    .record(z.string(), z.unknown())
+    .refine((settings) => Object.keys(settings).every(isCaseSetting), `only settings of ${SECTIONS.join(', ')}`),
   routing: z.record(z.string(), z.unknown()),
   registry: z.record(z.string(), z.record(z.string(), z.unknown())),
   prices: z.record(z.string(), z.unknown()),
@@ -69,7 +91,10 @@ export const CaseFileSchema = z.strictObject({
     .max(1000),
   approvals: z.array(CaseApprovalSchema),
   start: z.discriminatedUnion('kind', [
-    z.strictObject({ kind: z.literal('snapshot'), prefix: z.string() }),
+    z.strictObject({
+      kind: z.literal('snapshot'),
+      prefix: z.string().refine((prefix) => !prefix.split('/').includes('..'), 'must lie in the snapshot'),
+    }),
     CaseStartSchema.options[1],
   ]),
   expect: OutcomeSchema.omit({ final_text: true }),
@@ -91,14 +116,28 @@ export class CaseError extends Error {
   override readonly name = 'CaseError';
 }
 
-/** The folder must be missing or empty. */
-export function makeCaseFolder(dir: string): void {
+/**
+ * Writes the whole case or nothing: the folder, which must be missing or empty, takes its name once all is written.
+ * @param bundle writes the start to the file that it is given; null = the case has no files
+ */
+export function writeCase(dir: string, { file, calls }: Case, bundle: ((file: string) => void) | null): void {
   if (fs.existsSync(dir) && fs.readdirSync(dir).length > 0) throw new CaseError(`${dir} is not empty`);
-  fs.mkdirSync(path.join(dir, CALLS), { recursive: true, mode: 0o700 });
+  fs.mkdirSync(path.dirname(dir), { recursive: true });
+  const draft = fs.mkdtempSync(path.join(path.dirname(dir), `.${path.basename(dir)}-`));
+  try {
+    fs.mkdirSync(path.join(draft, CALLS), { mode: 0o700 });
+    bundle?.(path.join(draft, START_BUNDLE));
+    writeFiles(draft, { file, calls });
+    // Over an empty folder too.
+    fs.renameSync(draft, dir);
+  } catch (error) {
+    fs.rmSync(draft, { recursive: true, force: true });
+    throw error;
+  }
 }
 
-export function writeCase(dir: string, { file, calls }: Case): void {
-  const write = (name: string, text: string) => fs.writeFileSync(path.join(dir, name), text, { mode: 0o600 });
+function writeFiles(folder: string, { file, calls }: Case): void {
+  const write = (name: string, text: string) => fs.writeFileSync(path.join(folder, name), text, { mode: 0o600 });
   for (const [at, call] of calls.entries())
     write(path.join(CALLS, `${String(at + 1).padStart(5, '0')}.json`), `${JSON.stringify(call, null, 1)}\n`);
   write(FILE, stringify(file));
@@ -116,7 +155,9 @@ export function readCase(dir: string): Case {
 function readCaseFile<T>(file: string, schema: z.ZodType<T>, parse: typeof readJson): T {
   let text: string;
   try {
-    if (fs.statSync(file).size > LIMITS.bytes) throw new CaseError(`has more than ${LIMITS.bytes} bytes`);
+    const found = fs.statSync(file);
+    if (!found.isFile()) throw new CaseError('it is no plain file');
+    if (found.size > LIMITS.bytes) throw new CaseError(`has more than ${LIMITS.bytes} bytes`);
     text = fs.readFileSync(file, 'utf8');
   } catch (error) {
     throw new CaseError(`${file} cannot be read: ${readErrorMessage(error)}`);

@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { stringify } from 'yaml';
-import { printMessage } from '#cli/terminal.ts';
+import { explainFileError, printMessage } from '#cli/terminal.ts';
 import { type Confirmation, createMetisClient, type MetisClient } from '#client/client.ts';
 import { compilePattern } from '#core/policy/parsing/regular-expression.ts';
 import { diffTexts } from '#core/policy/session/case-request.ts';
@@ -39,6 +39,7 @@ import {
   readSessionOutcome,
   START_BUNDLE,
 } from './case-files.ts';
+import { type Check, formatJunit, type JunitResult } from './junit.ts';
 
 export interface RunCaseFlags {
   readonly workspace?: string;
@@ -52,22 +53,33 @@ const EXIT = { passed: 0, differs: 1, notRun: 2 } as const;
 export async function runCase(context: CommandContext, dir: string, flags: RunCaseFlags): Promise<number> {
   const began = systemClock.monotonic();
   const folder = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), 'metis-case-')));
+  const place = path.resolve(context.cwd, dir);
+  const writeJunit = (result: JunitResult): boolean => {
+    if (flags.junit === undefined) return true;
+    const seconds = (systemClock.monotonic() - began) / 1000;
+    try {
+      fs.writeFileSync(path.resolve(context.cwd, flags.junit), formatJunit(path.basename(place), result, seconds));
+      return true;
+    } catch (error) {
+      printMessage(context.stderr, `${flags.junit} cannot be written: ${explainFileError(error)}`);
+      return false;
+    }
+  };
   try {
-    const place = path.resolve(context.cwd, dir);
     const found = readCase(place);
     const given = flags.workspace === undefined ? null : path.resolve(context.cwd, flags.workspace);
     const workspace = await makeWorkspace(context, found.file, { dir: place, folder, given });
     const { outcome, answers, approvals } = await playCase(context, found, { folder, workspace });
     const checks = checkRun(found.file, outcome, { answers, approvals });
-    const seconds = (systemClock.monotonic() - began) / 1000;
-    if (flags.junit !== undefined)
-      fs.writeFileSync(path.resolve(context.cwd, flags.junit), formatJunit(path.basename(place), checks, seconds));
+    const isWritten = writeJunit({ checks, error: null });
     if (flags.json) context.stdout.write(`${JSON.stringify({ checks, outcome })}\n`);
     else context.stdout.write(formatChecks(checks));
+    if (!isWritten) return EXIT.notRun;
     return checks.every(({ failure }) => failure === null) ? EXIT.passed : EXIT.differs;
   } catch (error) {
     const lines = error instanceof StartupError ? error.problems : [readErrorMessage(error)];
     for (const line of lines) printMessage(context.stderr, line);
+    writeJunit({ checks: [], error: lines.join('\n') });
     return EXIT.notRun;
   } finally {
     fs.rmSync(folder, { recursive: true, force: true });
@@ -85,7 +97,9 @@ async function makeWorkspace(
     throw new CaseError('the case holds no files; name a copy of its workspace with --workspace');
   if (given === null && start.kind === 'snapshot') {
     unpackBundle(context, path.join(dir, START_BUNDLE), workspace);
-    return fs.realpathSync(path.join(workspace, start.prefix));
+    const place = fs.realpathSync(path.join(workspace, start.prefix));
+    if (path.relative(workspace, place).startsWith('..')) throw new CaseError('start.prefix: must lie in the snapshot');
+    return place;
   }
   if (given === null || !fs.existsSync(given)) throw new CaseError(`--workspace ${given} does not exist`);
   fs.cpSync(given, workspace, { recursive: true, verbatimSymlinks: true });
@@ -126,7 +140,7 @@ function requireListing(before: Readonly<Record<string, string>>, now: Readonly<
 interface Played {
   readonly outcome: Awaited<ReturnType<typeof readSessionOutcome>>;
   readonly answers: CaseAnswers;
-  /** Approvals that were asked for and that the case does not have. */
+  /** Approvals that the case does not have, and those of the case that were not asked for. */
   readonly approvals: readonly string[];
 }
 
@@ -170,7 +184,7 @@ async function playCase(
     return {
       outcome: hidePlaces(await readSessionOutcome(client, session.id), places),
       answers,
-      approvals: desk.unknown,
+      approvals: desk.listDifferences(),
     };
   } finally {
     await server.close();
@@ -246,7 +260,10 @@ function createDesk(client: MetisClient, sessionId: string, approvals: CaseFile[
     return found;
   };
   return {
-    unknown,
+    listDifferences: () => [
+      ...unknown,
+      ...left.map(({ tool_name }) => `${tool_name} did not ask for the approval that the case has`),
+    ],
     async answerOpen() {
       const { confirmations } = await client.listConfirmations({ session_id: sessionId, status: 'pending' });
       for (const one of confirmations) {
@@ -258,12 +275,6 @@ function createDesk(client: MetisClient, sessionId: string, approvals: CaseFile[
       }
     },
   };
-}
-
-export interface Check {
-  readonly name: string;
-  /** Why it does not hold; null = it holds. */
-  readonly failure: string | null;
 }
 
 /** @param answers the requests of the run; null where the case asserts, which leaves requests free */
@@ -338,40 +349,4 @@ export function formatChecks(checks: readonly Check[]): string {
       return `FAIL  ${name}\n${failure.replace(/^/gm, '      ')}\n`;
     })
     .join('');
-}
-
-/** JUnit's XML. @param seconds of the whole run */
-export function formatJunit(suite: string, checks: readonly Check[], seconds: number): string {
-  const failed = checks.filter(({ failure }) => failure !== null).length;
-  const cases = checks.map(({ name, failure }) => {
-    const open = `    <testcase classname="${escapeXml(suite)}" name="${escapeXml(name)}" time="0"`;
-    if (failure === null) return `${open}/>`;
-    const message = escapeXml(failure.split('\n', 1)[0] ?? '');
-    return `${open}>\n      <failure message="${message}">${escapeXml(failure)}</failure>\n    </testcase>`;
-  });
-  const counts = `tests="${checks.length}" failures="${failed}" errors="0" time="${seconds.toFixed(3)}"`;
-  return [
-    '<?xml version="1.0" encoding="UTF-8"?>',
-    `<testsuites ${counts}>`,
-    `  <testsuite name="${escapeXml(suite)}" ${counts}>`,
-    ...cases,
-    '  </testsuite>',
-    '</testsuites>',
-    '',
-  ].join('\n');
-}
-
-const ENTITIES: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&apos;',
-};
-
-/** Characters that XML 1.0 cannot hold become U+FFFD; line ends stay what they are in attributes too. */
-function escapeXml(text: string): string {
-  return text
-    .replace(/[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu, '\ufffd')
-    .replace(/[&<>"']/g, (character) => ENTITIES[character] ?? character);
 }

@@ -21,10 +21,9 @@ import {
   CaseError,
   type CaseFile,
   describeRegistryModel,
+  isCaseSetting,
   listAllTurns,
-  makeCaseFolder,
   readSessionOutcome,
-  START_BUNDLE,
   writeCase,
 } from './case-files.ts';
 
@@ -49,10 +48,10 @@ export async function saveCase(
     try {
       const client = createMetisClient(server);
       const { calls, ...described } = await describeCase(client, target.session);
-      makeCaseFolder(dir);
-      if (described.start.kind === 'snapshot') bundleStart(described.start, path.join(dir, START_BUNDLE), env.PATH);
-      const start = described.start.kind === 'listing' ? described.start : omitPlace(described.start);
-      writeCase(dir, { file: { ...described.file, start }, calls });
+      const { start: begun } = described;
+      const start = begun.kind === 'listing' ? begun : omitPlace(begun);
+      const bundle = begun.kind === 'listing' ? null : (file: string) => bundleStart(begun, file, env.PATH);
+      writeCase(dir, { file: { ...described.file, start }, calls }, bundle);
       if (json) stdout.write(toJsonLine({ dir, calls: calls.length, turns: described.file.turns.length }));
       else stdout.write(`${dir}: turns ${described.file.turns.length}, model calls ${calls.length}\n`);
       return 0;
@@ -128,32 +127,23 @@ function toCallFiles(rows: RecordedCase['calls'], places: readonly Place[]): rea
   });
 }
 
-function describeSession({ approval_mode, max_cost_usd, on_reached, worker_name, active_model }: Session) {
-  return { initial_active_model: active_model, approval_mode, max_cost_usd, on_reached, worker: worker_name };
+function describeSession(session: Session): CaseFile['session'] {
+  const { approval_mode, max_cost_usd, on_reached, confirm_above_usd, confirm_above_workers } = session;
+  return {
+    initial_active_model: session.active_model,
+    approval_mode,
+    max_cost_usd,
+    on_reached,
+    worker: session.worker_name,
+    confirm_above_usd,
+    confirm_above_workers,
+  };
 }
-
-/** Sections whose settings a model or a tool can notice; paths are of this machine. */
-const SECTIONS = [
-  'turn',
-  'delegation',
-  'workers',
-  'tools',
-  'tool_confirmation',
-  'budgets',
-  'context',
-  'pattern',
-  'eval',
-];
 
 function selectSettings(
   settings: readonly { readonly key: string; readonly value: unknown; readonly source: string }[],
 ) {
-  const chosen = settings.filter(
-    ({ key, source }) =>
-      source !== 'default' &&
-      SECTIONS.includes(key.split('.', 1)[0] ?? '') &&
-      !/(?:_dir|_path|_root|\.path)$/.test(key),
-  );
+  const chosen = settings.filter(({ key, source }) => source !== 'default' && isCaseSetting(key));
   return Object.fromEntries(chosen.map(({ key, value }) => [key, value]));
 }
 

@@ -8,7 +8,7 @@ import {
 import type { NewSession } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
 import { isoTime } from '#protocol/clock.ts';
-import { createStates, mcpServer } from './mcp-server.ts';
+import { mcpServer } from './mcp-server.ts';
 import { createRoot, hashText, makeClientRef, type Root, type World } from './root-session.ts';
 
 export interface HttpDoor {
@@ -47,12 +47,12 @@ export interface DoorServer {
   address(): string;
   /** Its node id in a cluster; '' = a single server. */
   node(): string;
-  /** Signs the state that clients carry between two calls; null = a key of this process. */
-  readonly key: string | null;
+  /** Signs the state that clients carry between two calls; null = a secret of this process. */
+  readonly secret: string | null;
 }
 
-export function createHttpDoor(world: World, version: string, { address, node, key }: DoorServer): HttpDoor {
-  const states = createStates(world, key);
+export function createHttpDoor(world: World, version: string, { address, node, ...shared }: DoorServer): HttpDoor {
+  const secret = shared.secret ?? `${world.uuid()}${world.uuid()}`;
   const connections = new Map<string, Connection>();
   /** Root sessions of the stateless protocol by caller, workspace and day, newest last. */
   const roots = new Map<string, Root>();
@@ -68,7 +68,7 @@ export function createHttpDoor(world: World, version: string, { address, node, k
   }
 
   const modern = createMcpHandler(
-    mcpServer(version, states, ({ requestInfo, authInfo }) => {
+    mcpServer(version, secret, ({ requestInfo, authInfo }) => {
       const token = authInfo?.token || null;
       const place = parseAddress(requestInfo!.url);
       if ('fault' in place) throw new Error(place.fault);
@@ -129,7 +129,7 @@ export function createHttpDoor(world: World, version: string, { address, node, k
         connections.delete(id);
       },
     });
-    const factory: McpServerFactory = mcpServer(version, states, () => root);
+    const factory: McpServerFactory = mcpServer(version, secret, () => root);
     const server = await factory({ era: 'legacy', requestInfo: request });
     await server.connect(transport);
     return transport.handleRequest(request, { parsedBody: body });

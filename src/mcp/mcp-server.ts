@@ -1,4 +1,5 @@
 // The MCP server: delegation as tools, for any agent that calls tools (19 §3).
+import { createHash } from 'node:crypto';
 import {
   type CallToolRequest,
   CLIENT_CAPABILITIES_META_KEY,
@@ -60,21 +61,29 @@ const PRODUCT = /^[\x20-\x7e]{1,200}$/;
 type Input = Readonly<Record<string, unknown>>;
 
 /**
- * Signs the state that clients of the stateless protocol carry.
- * @param key null = a key of this process
+ * Signs the state that clients of the stateless protocol carry, for each caller with a key of its own: one made for
+ * another token, of the configuration or made at run time, counts as forged.
+ * @param secret of this process or of all nodes
  */
-export function createStates({ uuid }: World, key: string | null = null): RequestStateCodec<ApprovalState> {
-  return createRequestStateCodec<ApprovalState>({ key: key ?? `${uuid()}${uuid()}`, ttlSeconds: STATE_SECONDS });
+function createStates(secret: string, token: string | null): RequestStateCodec<ApprovalState> {
+  const key = createHash('sha256')
+    .update(JSON.stringify([secret, token ?? '']))
+    .digest('hex');
+  return createRequestStateCodec<ApprovalState>({ key, ttlSeconds: STATE_SECONDS });
 }
 
-/** @param rootFor returns the session of the connection or of the request */
+/**
+ * @param secret signs the state that clients carry
+ * @param rootFor returns the session of the connection or of the request
+ */
 export function mcpServer(
   version: string,
-  states: RequestStateCodec<ApprovalState>,
+  secret: string,
   rootFor: (context: Parameters<McpServerFactory>[0]) => Root,
 ): McpServerFactory {
   return (context) => {
     const root = rootFor(context);
+    const states = createStates(secret, root.token);
     const isModern = context.era === 'modern';
     const server = new TaskServer(
       { name: 'metis', title: 'Metis', version },

@@ -14,6 +14,8 @@ export interface World {
 export interface Root {
   readonly world: World;
   readonly client: MetisClient;
+  /** Of the caller; null without one. */
+  readonly token: string | null;
   readonly workspace: string;
   /** The address where pending approvals are answered. */
   readonly dashboard: () => string;
@@ -50,7 +52,8 @@ export function hashText(text: string): string {
 
 export function createRoot(world: World, server: ServerAddress, body: NewSession): Root {
   const client = createMetisClient(server);
-  const mark = markCaller(server.token ?? null);
+  const token = server.token ?? null;
+  const mark = markCaller(token);
   const ownRef = body.client_ref ?? null;
   let opening: Promise<string> | null = null;
   let id: string | null = null;
@@ -59,6 +62,7 @@ export function createRoot(world: World, server: ServerAddress, body: NewSession
   return {
     world,
     client,
+    token,
     workspace: body.workspace_path,
     dashboard: () => server.baseUrl,
     session() {

@@ -72,7 +72,7 @@ export function createMcpDoor(clock: Clock, version: string, config: Config, tre
     const of = {
       address: () => address,
       node: () => (trees.several ? trees.node : ''),
-      key: deriveSharedKey(config),
+      secret: deriveSharedSecret(config),
     };
     return createHttpDoor({ clock, uuid: randomUUID }, version, of);
   };
@@ -90,12 +90,10 @@ export function createMcpDoor(clock: Clock, version: string, config: Config, tre
 }
 
 /** Of all nodes of a cluster, from what they alone know and share: a client's next call may come to another. */
-function deriveSharedKey({ database, cluster, server }: Config): string | null {
+function deriveSharedSecret({ database, cluster }: Config): string | null {
   if (database.url === null) return null;
   const { username, password, pathname } = new URL(database.url);
-  const named = Object.entries(server.tokens).map(([name, { token_sha256 }]) => [name, token_sha256]);
-  const tokens = [[...server.auth_tokens].sort(), named.sort()];
-  const known = [cluster.name, username, password, pathname, ...tokens];
+  const known = [cluster.name, username, password, pathname];
   return createHash('sha256')
     .update(`mcp ${canonicalJson(known)}`)
     .digest('hex');

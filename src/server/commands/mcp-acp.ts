@@ -159,7 +159,7 @@ export async function serveMcp(context: CommandContext, flags: McpFlags): Promis
   try {
     const { server, leave, close } = await attach(context, flags);
     try {
-      const [{ serveStdio, StdioServerTransport }, { createStates, mcpServer }] = await Promise.all([
+      const [{ serveStdio, StdioServerTransport }, { mcpServer }] = await Promise.all([
         import('@modelcontextprotocol/server/stdio'),
         import('#mcp/mcp-server.ts'),
       ]);
@@ -180,7 +180,7 @@ export async function serveMcp(context: CommandContext, flags: McpFlags): Promis
         transport.close = () => closeTransport().finally(resolve);
       });
       const handle = serveStdio(
-        mcpServer(context.version, createStates(world), () => root),
+        mcpServer(context.version, `${world.uuid()}${world.uuid()}`, () => root),
         {
           transport,
           onerror: (error) => context.stderr.write(`metis: ${toPrintable(summarizeError(error))}\n`),

@@ -16,7 +16,7 @@ const PING = { jsonrpc: '2.0', id: 2, method: 'ping' };
 
 function world() {
   const clock = manualClock();
-  const server = { address: () => 'http://127.0.0.1:1', node: () => '', key: null };
+  const server = { address: () => 'http://127.0.0.1:1', node: () => '', secret: null };
   const door = createHttpDoor({ clock, uuid: randomUUID }, '0', server);
   const ask = async (token: string, body: object, id: string | null, held = false) => {
     const over = new AbortController();

@@ -112,11 +112,11 @@ export type Write =
       readonly at: number;
     }
   | {
-      /** Of a root session and its workers, ended ones too. */
+      /** Of a root session and its workers, ended ones too. What is absent stays. */
       readonly kind: 'session.set_ownership';
       readonly session_id: SessionId;
-      readonly owner: string | null;
-      readonly share: Share;
+      readonly owner?: string | null;
+      readonly share?: Share;
       readonly at: number;
     }
   | { readonly kind: 'session.set_policy_version'; readonly session_id: SessionId; readonly version: string | null }
@@ -286,6 +286,8 @@ type ConflictCode =
   | 'client_known'
   | 'name_taken'
   | 'last_admin'
+  /** A fork of another owner is open, whose messages the purge would delete. */
+  | 'fork_open'
   | 'idempotency_exists';
 
 /** The state of the database refused the batch; nothing of it was written. */

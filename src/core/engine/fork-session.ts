@@ -1,7 +1,7 @@
 // Forks: a new session that begins with the messages of another one, up to a point; how two sessions differ (21 §4); and purges, which forks outlive or not.
 import path from 'node:path';
 import type { ComparedSide, CompareReply, ForkBody, ForkReply } from '#protocol/api/fork-bodies.ts';
-import { isoTime } from '#protocol/clock.ts';
+import { isoTime, sleep } from '#protocol/clock.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import type { SessionId, TurnId } from '#protocol/ids.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
@@ -309,11 +309,23 @@ async function describeSide(
 
 // Purges (01 §7.4).
 
-/** Ends the session if needed, then removes it and every descendant; the ledger stays (01 §7.4). */
+/** Ends a session that another node may hold. Throws `node_unavailable` where that fails. */
+export type EndElsewhere = (session: SessionId) => Promise<void>;
+
+/** A fork can be made, or be ending, while the original is purged. */
+const MOST_ROUNDS = 20;
+const BETWEEN_ROUNDS_MS = 100;
+
+/**
+ * Ends the session if needed, then removes it and every descendant; the ledger stays (01 §7.4). Forks of other owners end
+ * first (23 §4): while one is open, nothing is removed.
+ * @param endElsewhere null on a single server
+ */
 export async function purgeSession(
   engine: Engine,
   id: string,
   actor: Person = NAMELESS_ADMIN,
+  endElsewhere: EndElsewhere | null = null,
 ): Promise<EndReply & { readonly purged: true; readonly purged_session_count: number }> {
   const session = await requireTopLevelSession(engine, id);
   await engine.library.dropCopies(path.join(engine.config.workers.generated_dir, session.id)).catch((err: unknown) => {
@@ -321,7 +333,8 @@ export async function purgeSession(
   });
   const ended =
     session.ended_at === null ? await endSession(engine, id, actor) : { ended_at: isoTime(session.ended_at) };
-  await endForeignForks(engine, session.id, actor);
+  const end = endElsewhere ?? ((fork: SessionId) => endSession(engine, fork, actor));
+  await endForeignForks(engine, session.id, end);
   const worktrees = await engine.store.worktrees.list(session.id);
   // While the rows lead to them.
   for (const worktree of worktrees) await withClosedTree(engine, worktree, () => discardTree(engine, worktree));
@@ -329,20 +342,37 @@ export async function purgeSession(
   const { owner, share } = session;
   const noted = auditWrites(engine, actor, 'session.purged', { subject: session.id, details: { owner, share } });
   if (noted.length > 0) await engine.journal.commit({ writes: noted, emit: [] });
-  const purged_session_count = await engine.journal.purge(session.id);
+  const purged_session_count = await removeRows(engine, session.id, end);
   engine.recommender?.forget(session.workspace_path);
   await engine.forecasts?.refresh();
   return { id: session.id, ended_at: ended.ended_at, purged: true, purged_session_count };
 }
 
-/** A fork of another owner ends with its original, whose messages it loses (23 §4). */
-async function endForeignForks(engine: Engine, origin: SessionId, actor: Person): Promise<void> {
+async function removeRows(engine: Engine, id: SessionId, end: (fork: SessionId) => Promise<unknown>): Promise<number> {
+  for (let round = 1; ; round += 1) {
+    try {
+      return await engine.journal.purge(id);
+    } catch (error) {
+      if (!(error instanceof JournalConflict && error.code === 'fork_open')) throw error;
+      if (round === MOST_ROUNDS) throw new AppError('node_unavailable', `${error.message}; purge the session again`);
+      await sleep(engine.clock, BETWEEN_ROUNDS_MS);
+      await endForeignForks(engine, id, end);
+    }
+  }
+}
+
+/** A fork of another owner ends with its original, whose messages it loses. */
+async function endForeignForks(
+  engine: Engine,
+  origin: SessionId,
+  end: (fork: SessionId) => Promise<unknown>,
+): Promise<void> {
   for (const fork of await engine.store.sessions.foreignForks(origin)) {
     try {
-      await endSession(engine, fork, actor);
-    } catch (err) {
-      // It ends at this moment, or another node holds it: the purge takes its beginning in any case.
-      engine.log.warn({ err, session_id: fork }, 'a fork of a purged session could not be ended');
+      await end(fork);
+    } catch (error) {
+      // It is ending already.
+      if (!(error instanceof AppError && error.code === 'session_already_ended')) throw error;
     }
   }
 }

@@ -181,7 +181,14 @@ export async function patchSession(
   if (on_reached !== undefined) writes.push({ kind: 'session.set_on_reached', session_id: session.id, on_reached, at });
   if (patch.share !== undefined || patch.owner !== undefined)
     writes.push(...planOwnership(engine, session, patch, actor));
-  await engine.journal.commit({ writes, emit: [] });
+  try {
+    await engine.journal.commit({ writes, emit: [] });
+  } catch (error) {
+    if (!(error instanceof JournalConflict && error.code === 'session_ended')) throw error;
+    // It ended or was purged meanwhile.
+    await requireTopLevelSession(engine, id);
+    throw sessionEndedError();
+  }
   if (patch.active_model !== undefined && queued && (await engine.store.turns.open(session.id)) === null) {
     // The turn ended while the swap was being stored. Without this write the swap would wait for the end of the next turn.
     queued = false;
@@ -210,7 +217,7 @@ export async function patchSession(
 function planOwnership(
   engine: Runtime,
   session: SessionRecord,
-  { share = session.share, owner: given }: SessionPatch,
+  { share, owner: given }: SessionPatch,
   actor: Person,
 ): readonly Write[] {
   if (!canShare(actor, session))
@@ -219,12 +226,14 @@ function planOwnership(
     });
   if (given !== undefined && actor.role !== 'admin')
     throw new AppError('forbidden', 'only an admin may give a session to another owner', { required_role: 'admin' });
-  const owner = given === undefined ? session.owner : resolveOwner(engine, given);
+  const owner = given === undefined ? undefined : resolveOwner(engine, given);
   const { id: session_id } = session;
-  const writes: Write[] = [{ kind: 'session.set_ownership', session_id, owner, share, at: engine.clock.now() }];
-  if (share !== session.share)
+  // As above: a change of the other field, of another request, stays.
+  const change = { ...(share !== undefined && { share }), ...(owner !== undefined && { owner }) };
+  const writes: Write[] = [{ kind: 'session.set_ownership', session_id, ...change, at: engine.clock.now() }];
+  if (share !== undefined && share !== session.share)
     writes.push(...auditWrites(engine, actor, 'session.shared', { subject: session_id, details: { share } }));
-  if (owner !== session.owner)
+  if (owner !== undefined && owner !== session.owner)
     writes.push(...auditWrites(engine, actor, 'session.given', { subject: session_id, details: { owner } }));
   return writes;
 }

@@ -126,6 +126,12 @@ interface Attempt {
 interface Exchange {
   /** Resolves when the answer is complete. Throws the body's error, or the signal's reason if no answer has begun. */
   send(request: FastifyRequest, reply: FastifyReply, how: Attempt): Promise<AttemptResult>;
+  /**
+   * Sends a request of this node's own.
+   * @param url with its path
+   * @returns the status
+   */
+  ask(url: string, method: Dispatcher.HttpMethod, headers: Readonly<Record<string, string>>): Promise<number>;
   close(): Promise<void>;
 }
 
@@ -150,6 +156,13 @@ export function createExchange(clock: Clock, discard: BodyDiscard): Exchange {
     async send(request, reply, how) {
       agent ??= open();
       return dispatchRequest(await agent, request, reply, { ...how, clock, discard });
+    },
+    async ask(url, method, headers) {
+      agent ??= open();
+      const { origin, pathname: path } = new URL(url);
+      const { statusCode, body } = await (await agent).request({ origin, path, method, headers });
+      await body.dump();
+      return statusCode;
     },
     async close() {
       await (await agent)?.destroy();

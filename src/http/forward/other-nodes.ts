@@ -182,6 +182,11 @@ export interface Owners {
    * Throws `node_unavailable`.
    */
   answerAt(request: FastifyRequest, reply: FastifyReply, node: string): Promise<boolean>;
+  /**
+   * Ends another session than that of the request, as its caller, on the node that holds it; an unknown or an ended one is
+   * left alone. Null on a single server. Throws `node_unavailable`.
+   */
+  readonly endSession: ((request: FastifyRequest, session: SessionId) => Promise<void>) | null;
 }
 
 /**

@@ -66,6 +66,7 @@ const ALL_HERE: Owners = {
   answerRead: async () => false,
   answerElsewhere: async () => false,
   answerAt: async () => false,
+  endSession: null,
 };
 
 declare module 'fastify' {
@@ -221,6 +222,13 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
       } finally {
         gone.forget();
       }
+    },
+    async endSession({ headers: { authorization } }, session) {
+      // By way of this node, which finds the one that holds it, or holds it itself.
+      const status = await exchange
+        .ask(`${trees.url}/sessions/${session}`, 'DELETE', authorization === undefined ? {} : { authorization })
+        .catch(() => 0);
+      if (status !== 200 && status !== 404 && status !== 409) throw toUnreachableError();
     },
   };
 }

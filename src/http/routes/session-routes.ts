@@ -296,7 +296,8 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency, owners }
       const { person } = request;
       if (!request.query.purge) return reply.send(await endSession(engine, session_id, person));
       requireRole(person, 'admin');
-      const purged = await purgeSession(engine, session_id, person);
+      const { endSession: endFork } = owners;
+      const purged = await purgeSession(engine, session_id, person, endFork && ((fork) => endFork(request, fork)));
       hub.closePurged(session_id);
       return reply.send(purged);
     },

@@ -10,6 +10,7 @@ import { type Pusd, sumPusd } from '#protocol/money.ts';
 import type { Session, SessionRecord, Waiting } from '#protocol/session.ts';
 import { compareText } from '#protocol/text/compare-text.ts';
 import type { TurnRecord, TurnStatus } from '#protocol/turn.ts';
+import { OPEN_FOREIGN_FORKS } from '../schema/fork-prefix.ts';
 import { LIMIT_AS_TEXT, pusdOrNull, type SessionRow, sessionRecord } from '../schema/rows.ts';
 import { EVENTS_OF_TURN, TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
 import type { CachedSession, ReadCaches } from './caches.ts';
@@ -136,12 +137,6 @@ export type KnownRow = SessionRow & { readonly warned_text: string | null };
 export const OPEN_TURN = `SELECT id, status, forecast_json FROM turns WHERE session_id = ? AND ${TURN_IS_OPEN}`;
 export const DELEGATION = `SELECT ${LIMIT_AS_TEXT}, request_json FROM delegations WHERE worker_session_id = ?`;
 export const DESCENDANTS = `${WITH_TREE} SELECT id FROM tree WHERE depth > 0 ORDER BY depth DESC, id`;
-export const FOREIGN_FORKS = `
-  WITH RECURSIVE lost(id) AS (
-    SELECT f.id FROM sessions o JOIN sessions f ON f.forked_from_session_id = o.id
-    WHERE o.id = ? AND f.owner IS DISTINCT FROM o.owner
-    UNION ALL SELECT s.id FROM lost JOIN sessions s ON s.forked_from_session_id = lost.id)
-  SELECT s.id FROM lost JOIN sessions s ON s.id = lost.id WHERE s.ended_at IS NULL ORDER BY s.id`;
 export const LINEAGE = `
   WITH RECURSIVE up(id, parent, distance) AS (
     SELECT id, parent_session_id, 0 FROM sessions WHERE id = ?
@@ -310,7 +305,7 @@ export function createSessionReader(reads: Reads, { spend, cache, together }: Se
         return { rows: await Promise.all(page.rows), next: page.next };
       });
     },
-    foreignForks: async (id) => ids(await all<{ id: SessionId }>(FOREIGN_FORKS, id)),
+    foreignForks: async (id) => ids(await all<{ id: SessionId }>(OPEN_FOREIGN_FORKS, JSON.stringify([id]))),
     descendants: async (id) => ids(await all<{ id: SessionId }>(DESCENDANTS, id)),
     lineage: async (id) => ids(await all<{ id: SessionId }>(LINEAGE, id)),
     counts: async () => {

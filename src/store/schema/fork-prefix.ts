@@ -86,6 +86,14 @@ function copyPrefix(table: string, columns: readonly string[], tables: typeof ME
 export const PREFIX_MESSAGES = readPrefix(COPIED_MESSAGE, MESSAGES);
 export const PREFIX_CHECKPOINTS = readPrefix(COPIED_CHECKPOINT, CHECKPOINTS);
 
+/** Open forks of these sessions by other owners, and the open forks of those: a purge deletes their messages (23 §4). */
+export const OPEN_FOREIGN_FORKS = `
+  WITH RECURSIVE lost(id) AS (
+    SELECT f.id FROM sessions o JOIN sessions f ON f.forked_from_session_id = o.id
+    WHERE o.id {in_list} AND f.owner IS DISTINCT FROM o.owner
+    UNION ALL SELECT s.id FROM lost JOIN sessions s ON s.forked_from_session_id = lost.id)
+  SELECT s.id FROM lost JOIN sessions s ON s.id = lost.id WHERE s.ended_at IS NULL ORDER BY s.id`;
+
 /** Into the forks of these sessions that their owners made. */
 export const COPY_MESSAGES = copyPrefix('fork_messages', COPIED_MESSAGE, MESSAGES);
 export const COPY_CHECKPOINTS = copyPrefix('fork_checkpoints', COPIED_CHECKPOINT, CHECKPOINTS);

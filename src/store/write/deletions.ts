@@ -1,7 +1,7 @@
 // Statements of a purge and of pruning (01 §7.4, 02 §6).
 import { JournalConflict } from '#core/ports/journal-writer.ts';
 import { AppError } from '#protocol/errors.ts';
-import { COPY_CHECKPOINTS, COPY_MESSAGES } from '../schema/fork-prefix.ts';
+import { COPY_CHECKPOINTS, COPY_MESSAGES, OPEN_FOREIGN_FORKS } from '../schema/fork-prefix.ts';
 import { TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
 import { unlearnTurns } from './patterns.ts';
 import type { Tx } from './transaction.ts';
@@ -88,9 +88,15 @@ export const OLDEST_KEPT = `
 /** A fork that is being stored at this moment is stored first, or not at all. */
 const LOCK = 'SELECT id FROM sessions WHERE id {in_list} {lock_rows}';
 
-/** @param sessionIds JSON text of the sessions that are about to be deleted */
+/**
+ * Throws `fork_open` where another owner's fork would lose its messages.
+ * @param sessionIds JSON text of the sessions that are about to be deleted
+ */
 export function copyIntoForks(tx: Tx, sessionIds: string): void {
   tx.run(LOCK, [sessionIds]);
+  tx.run(OPEN_FOREIGN_FORKS, [sessionIds], ({ rows }) => {
+    if (rows.length > 0) throw new JournalConflict('fork_open', 'a fork of another owner has not ended');
+  });
   tx.run(COPY_MESSAGES, [sessionIds]);
   tx.run(COPY_CHECKPOINTS, [sessionIds]);
 }

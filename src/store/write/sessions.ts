@@ -87,9 +87,11 @@ export const END = updateOpenSession('disposition = @disposition, ended_at = @at
 const TAKE_OWNER = `UPDATE sessions SET owner = r.owner, share = r.share FROM sessions r
   WHERE sessions.id = @id AND r.id = @root_session_id`;
 /** Ended sessions too: who may read them can change. */
-const SET_OWNERSHIP = `UPDATE sessions SET owner = @owner, share = @share, updated_at = @at
+const SET_OWNERSHIP = `UPDATE sessions SET updated_at = @at, share = coalesce(@share, share),
+  owner = CASE WHEN CAST(@gives AS integer) = 1 THEN CAST(@owner AS text) ELSE owner END
   WHERE root_session_id = @session_id`;
-const SET_LEDGER_OWNERSHIP = `UPDATE ledger_sessions SET owner = coalesce(CAST(@owner AS text), ''), share = @share
+const SET_LEDGER_OWNERSHIP = `UPDATE ledger_sessions SET share = coalesce(@share, share),
+  owner = CASE WHEN CAST(@gives AS integer) = 1 THEN coalesce(CAST(@owner AS text), '') ELSE owner END
   WHERE root_session_id = @session_id`;
 
 const insertSession = insertRow('sessions', COLUMNS);
@@ -123,10 +125,13 @@ export const sessionWrites: Appliers<Extract<keyof Appliers, `session.${string}`
     insertSession(tx, sessionRow(session));
     if (parent !== null) tx.run(TAKE_OWNER, { id: session.id, root_session_id: session.root_session_id });
   },
-  'session.set_ownership': (write, { tx, effects }) => {
-    tx.run(SET_OWNERSHIP, write);
-    tx.run(SET_LEDGER_OWNERSHIP, write);
-    effects.trees.push(write.session_id);
+  'session.set_ownership': ({ session_id, at, owner, share = null }, { tx, effects }) => {
+    const values = { session_id, share, owner: owner ?? null, gives: owner === undefined ? 0 : 1 };
+    tx.run(SET_OWNERSHIP, { ...values, at }, ({ changes }) => {
+      if (changes === 0) throw new JournalConflict('session_ended', `session ${session_id} was purged`);
+    });
+    tx.run(SET_LEDGER_OWNERSHIP, values);
+    effects.trees.push(session_id);
   },
   'session.set_model': (write, step) => changeSession(SET_MODEL, write.session_id, write, step),
   'session.queue_model': (write, step) =>

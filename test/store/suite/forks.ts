@@ -42,6 +42,12 @@ export function forkSuite(open: OpenStore): void {
     const { sessions, messages } = world.store;
     expect(await sessions.foreignForks(origin.id)).toEqual([foreign.id, nameless.id, below.id]);
     expect((await messages.prefix(foreign.id)).length).toBe(2);
+    // While one is open, nothing is deleted.
+    await expect(world.journal.purge(origin.id)).rejects.toMatchObject({ code: 'fork_open' });
+    expect((await messages.prefix(foreign.id)).length).toBe(2);
+    const end = { kind: 'session.end', disposition: 'completed', at: world.time.now } as const;
+    for (const { id } of [foreign, nameless, below])
+      await world.journal.commit({ writes: [{ ...end, session_id: id }], emit: [] });
     await world.journal.purge(origin.id);
     const { store } = await world.reopen();
     const lengths = [own, foreign, nameless].map(async ({ id }) => (await store.messages.prefix(id)).length);

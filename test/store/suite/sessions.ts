@@ -736,6 +736,13 @@ export function sessionSuite(openWorld: OpenStore): void {
       });
       expect((await sessions.view(session.id))?.owner).toEqual({ id: 'T1', name: 'ann' });
       expect((await sessions.record(session.id))?.share).toBe('private');
+      // What a change does not name stays as another one set it.
+      const change = { kind: 'session.set_ownership', session_id: session.id, at } as const;
+      await world.journal.commit({ writes: [{ ...change, share: 'write' }], emit: [] });
+      expect(await sessions.record(session.id)).toMatchObject({ owner: 'T1', share: 'write' });
+      await world.journal.commit({ writes: [{ ...change, owner: null }], emit: [] });
+      expect(await sessions.record(session.id)).toMatchObject({ owner: null, share: 'write' });
+      await world.journal.commit({ writes: [{ ...change, owner: 'T1', share: 'private' }], emit: [] });
       expect(await people.openSessions()).toEqual(new Map([['T1', 1]]));
       expect(await spend.sumOwner('T1', 0)).toBe(0n);
     });

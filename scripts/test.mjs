@@ -22,7 +22,7 @@ const SUITES = {
     tests: ['test/cluster'],
     env: { METIS_CLUSTER: 'full', STORM_SECONDS: '120', STORM_SESSIONS: '200' },
   },
-  crash: { tests: ['test/crash/kill.test.ts'], env: { CRASH_KILLS: '100' } },
+  crash: { tests: ['test/crash/kill.test.ts', 'test/crash/people.test.ts'], env: { CRASH_KILLS: '100' } },
   fuzz: { tests: ['test/hostile/fuzz.test.ts', 'test/hostile/people-fuzz.test.ts'], env: { FUZZ_CASES: '20000' } },
   hostile: { tests: ['test/hostile/hostile.test.ts'], env: { HOSTILE_CASES: '5000' } },
   nodes: { program: 'scripts/test-nodes.mjs' },

@@ -142,6 +142,8 @@ function callerGates(settings: GateSettings, table: RouteTable) {
       reply.header('access-control-expose-headers', 'Retry-After, Idempotency-Replayed, Location');
       if (isPreflight(request)) return answerPreflight(reply, table);
     }
+    // Another node may have made the first token.
+    if (!people.isRequired()) await people.keepCurrent();
     if (request.routeOptions.config.gateway !== undefined) await admitClient(request);
     else if (needsToken(request)) await authenticate(request, settings);
     return undefined;

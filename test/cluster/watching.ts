@@ -84,7 +84,7 @@ export async function watchNode(schema: Schema, name: string, options: WatchNode
   });
   const { store, bus } = world;
   const log = recordingLogger(world.logged);
-  const people = createPeople({ config: defaultConfig('/nowhere'), store, clock });
+  const people = createPeople({ config: defaultConfig('/nowhere'), store, clock, several: true });
   const hub = createStreamHub({ store, bus, clock, log, people, maxConnections: 1000 });
   onTestFinished(() => hub.close());
   return {

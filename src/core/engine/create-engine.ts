@@ -27,7 +27,7 @@ export function createEngine(deps: EngineDeps): Engine {
     files: createFileLedger(),
     outside: createOutsideRuns(deps.config.tools.max_concurrent_per_session),
     background: createBackgroundGroups(),
-    people: createPeople(deps),
+    people: createPeople({ ...deps, several: deps.trees.several }),
     ending: new Set(),
     crashed: new Set(),
     unpriced: new Set(),

@@ -46,7 +46,7 @@ export function createClientGate({ config: { gateway }, people, noteRefusal }: C
   return async function admitClient(request: FastifyRequest): Promise<void> {
     if (!people.isRequired() && keys.length === 0) return;
     const token = own ? readSingleHeader(request, 'x-metis-token') : readToken(request);
-    const caller = token === null ? null : ((await people.recognize(token)) ?? findKey(token));
+    const caller = token === null ? null : (findKey(token) ?? (await people.recognize(token)));
     if (caller === null) {
       if (token !== null) noteRefusal(request);
       const where = own ? 'x-metis-token' : 'Authorization: Bearer or x-api-key';

@@ -158,11 +158,13 @@ export function createStreamHub(ports: HubPorts): StreamHub {
 
   async function checkRights(): Promise<void> {
     if (guarded.size === 0) return;
-    await people.refresh();
-    for (const one of [...guarded]) {
-      if (!people.isAccepted(one.digest)) one.end('unauthorized');
-      else if (one.sessionId !== null && (await isHiddenFrom(one.person, one.sessionId))) one.end('not_found');
-    }
+    const endUnaccepted = () => {
+      for (const one of [...guarded]) if (!people.isAccepted(one.digest)) one.end('unauthorized');
+    };
+    // A token expires on a node without its database too.
+    await people.refresh().finally(endUnaccepted);
+    for (const one of [...guarded])
+      if (one.sessionId !== null && (await isHiddenFrom(one.person, one.sessionId))) one.end('not_found');
   }
   async function isHiddenFrom(person: Person, sessionId: string): Promise<boolean> {
     const session = await store.sessions.record(sessionId);

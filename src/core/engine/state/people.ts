@@ -1,7 +1,7 @@
 // The tokens of this server: those of the operator's file and those made at run time, as this node knows them (23 §1, §2).
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Store } from '#core/ports/store-reader.ts';
-import type { Clock } from '#protocol/clock.ts';
+import { type Clock, sleep } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
 import {
   makeFileTokenId,
@@ -38,20 +38,31 @@ export interface People {
   findId(nameOrId: string): string | null;
   find(nameOrId: string): KnownToken | null;
   list(): readonly KnownToken[];
-  /** Reads the tokens that were made or revoked since. */
+  /** Reads the tokens that were made or revoked before this call. */
   refresh(): Promise<void>;
+  /** On several nodes: reads them again where that was long ago. Elsewhere nobody but this process changes them. */
+  keepCurrent(): Promise<void>;
 }
 
-/** A token that no node knew is looked up again after this time: a wrong one must not cost a query each time. */
+/** Between look-ups of tokens that this node does not know: wrong ones must not cost a query each. */
 const LOOK_AGAIN_MS = 250;
+/** Below the 5 s within which every node refuses a token that another one revoked (23 §2). */
+const CURRENT_MS = 2000;
 
 interface Entry {
   readonly digest: Buffer;
   readonly token: KnownToken | null;
 }
 
-export function createPeople(parts: { readonly config: Config; readonly store: Store; readonly clock: Clock }): People {
-  const { config, store, clock } = parts;
+interface PeopleParts {
+  readonly config: Config;
+  readonly store: Pick<Store, 'people'>;
+  readonly clock: Clock;
+  /** Whether other nodes make and revoke tokens too. */
+  readonly several: boolean;
+}
+
+export function createPeople({ config, store, clock, several }: PeopleParts): People {
   const { auth_tokens, tokens } = config.server;
   const ofFile: readonly Entry[] = [
     ...auth_tokens.map((token) => ({ digest: hashToken(token), token: null })),
@@ -76,21 +87,22 @@ export function createPeople(parts: { readonly config: Config; readonly store: S
     token === null || (token.revoked_at === null && (token.expires_at === null || token.expires_at > clock.now()));
   const all = () => [...ofFile, ...made];
 
-  function match(digest: Buffer): Entry | null {
+  /** A revoked or an expired one too. */
+  function findEntry(digest: Buffer): Entry | null {
     let found: Entry | null = null;
     // Every digest is compared, so that the time does not depend on which one matches.
     for (const entry of all()) if (timingSafeEqual(entry.digest, digest)) found = entry;
-    if (found === null || !isUsable(found)) return null;
     return found;
   }
 
   async function readStoredTokens(): Promise<void> {
+    const at = clock.monotonic();
     const rows = await store.people.tokens();
     made = rows.map(({ token_sha256, created_by: _, ...row }) => ({
       digest: Buffer.from(token_sha256, 'hex'),
       token: { ...row, origin: 'server' as const },
     }));
-    readAt = clock.monotonic();
+    readAt = at;
   }
 
   function readAgain(): Promise<void> {
@@ -99,6 +111,20 @@ export function createPeople(parts: { readonly config: Config; readonly store: S
     });
     return reading;
   }
+  /** A read that is under way may have begun before what the caller knows of. */
+  async function refresh(): Promise<void> {
+    await reading?.catch(() => {});
+    await readAgain();
+  }
+  /** Another node may have made the token a moment ago: its request waits for a look-up rather than be refused. */
+  async function lookAgain(): Promise<void> {
+    const asked = clock.monotonic();
+    await sleep(clock, Math.max(0, readAt + LOOK_AGAIN_MS - asked));
+    if (readAt <= asked) await refresh();
+  }
+  async function keepCurrent(): Promise<void> {
+    if (several && clock.monotonic() - readAt > CURRENT_MS) await readAgain();
+  }
   const listNamed = () => all().flatMap(({ token }) => (token === null ? [] : [token]));
   const findNamed = (nameOrId: string) =>
     listNamed().find(({ id, name }) => id === nameOrId || name === nameOrId) ?? null;
@@ -106,16 +132,20 @@ export function createPeople(parts: { readonly config: Config; readonly store: S
   return {
     isRequired: () => ofFile.length + made.length > 0,
     async recognize(token) {
+      await keepCurrent();
       const digest = hashToken(token);
-      let found = match(digest);
-      if (found === null && clock.monotonic() - readAt > LOOK_AGAIN_MS) {
-        await readAgain();
-        found = match(digest);
+      let found = findEntry(digest);
+      if (found === null && several) {
+        await lookAgain();
+        found = findEntry(digest);
       }
-      if (found === null) return null;
+      if (found === null || !isUsable(found)) return null;
       return { person: found.token === null ? NAMELESS_ADMIN : found.token, digest: digest.toString('hex') };
     },
-    isAccepted: (digest) => match(Buffer.from(digest, 'hex')) !== null,
+    isAccepted(digest) {
+      const found = findEntry(Buffer.from(digest, 'hex'));
+      return found !== null && isUsable(found);
+    },
     find: findNamed,
     findId(nameOrId) {
       const known = findNamed(nameOrId);
@@ -125,7 +155,8 @@ export function createPeople(parts: { readonly config: Config; readonly store: S
       return null;
     },
     list: listNamed,
-    refresh: readAgain,
+    refresh,
+    keepCurrent,
   };
 }
 

@@ -9,7 +9,7 @@ import { AppError, validationError } from '#protocol/errors.ts';
 import { NAMELESS_ADMIN } from '#protocol/people/person.ts';
 import { createHostRule, createOriginRule, isForeignLoad, isLoopback, parseAuthority, parseBearer } from './access.ts';
 import { MAX_TARGET_BYTES, notFound, uriTooLong } from './error-handler.ts';
-import { markNotTaken } from './forward/headers.ts';
+import { FORWARDED, markNotTaken } from './forward/headers.ts';
 import type { HttpApp } from './http-app.ts';
 import { getOperationRole, requireRole } from './roles.ts';
 
@@ -66,6 +66,8 @@ function toPattern(url: string): RegExp {
 const MAX_HEADER_BYTES = 16_384;
 const PREFLIGHT_SECONDS = 600;
 const MINUTE_MS = 60_000;
+/** Parameters of a path that name the tree of a request. */
+const TARGETS = ['session_id', 'worker_session_id', 'confirmation_id'];
 /** Sent with every answer: no caching, no type sniffing. A route may override them. */
 export const ANSWER_HEADERS = { 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' } as const;
 const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?$/i;
@@ -121,7 +123,7 @@ function callerGates(settings: GateSettings, table: RouteTable) {
     const { headers } = request;
     const { origin } = headers;
     const host = parseAuthority(request.originalUrl) ?? headers.host;
-    if (draining()) {
+    if (draining() && !(nodeUrl() !== '' && isServedWhileDraining(request))) {
       markNotTaken(request, reply);
       throw shuttingDownError();
     }
@@ -148,6 +150,18 @@ function callerGates(settings: GateSettings, table: RouteTable) {
     else if (needsToken(request)) await authenticate(request, settings);
     return undefined;
   };
+}
+
+/** Paths that a supervisor asks: the process lives and has work. */
+const OF_SUPERVISORS: readonly unknown[] = ['/healthz', '/metrics'];
+
+/**
+ * Of a node that goes down: what it still runs can be read, cancelled and changed through the other nodes, which all
+ * new requests go to (16 §4.6).
+ */
+function isServedWhileDraining({ headers, params, routeOptions }: FastifyRequest): boolean {
+  if (OF_SUPERVISORS.includes(routeOptions.url)) return true;
+  return headers[FORWARDED] !== undefined && TARGETS.some((name) => Object.hasOwn((params ?? {}) as object, name));
 }
 
 /** Whether a header with a single value was sent more than once. */

@@ -159,7 +159,10 @@ export const ConfigSchema = z.strictObject({
   }),
   approvals: z.strictObject({ own: z.boolean() }),
   retention: z.strictObject({ audit_days: z.int().min(1).max(MAX_DAYS).nullable() }),
-  shutdown: z.strictObject({ drain_seconds: z.int().min(0).max(MAX_SECONDS) }),
+  shutdown: z.strictObject({
+    drain_seconds: z.int().min(0).max(MAX_SECONDS),
+    linger_seconds: z.int().min(0).max(MAX_SECONDS),
+  }),
   log: z.strictObject({ level: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace']) }),
   recovery: z.strictObject({ on_start: z.enum(['resume', 'hold', 'cancel']) }),
   storage: z.strictObject({ db_path: z.string().min(1), synchronous: z.enum(['NORMAL', 'FULL']) }),
@@ -268,6 +271,12 @@ export type Config = z.infer<typeof ConfigSchema>;
  * The built-in defaults.
  * @param data the data folder that replaces `~/.metis`
  */
+/** Seconds for which a server that stops lets running calls and tools continue (04 §13). */
+export function getDrainSeconds({ shutdown, database }: Pick<Config, 'shutdown' | 'database'>): number {
+  if (database.url === null) return shutdown.drain_seconds;
+  return Math.max(shutdown.drain_seconds, shutdown.linger_seconds);
+}
+
 export function defaultConfig(data: string): Config {
   return {
     server: {
@@ -285,7 +294,7 @@ export function defaultConfig(data: string): Config {
     },
     approvals: { own: true },
     retention: { audit_days: 365 },
-    shutdown: { drain_seconds: 10 },
+    shutdown: { drain_seconds: 10, linger_seconds: 120 },
     log: { level: 'info' },
     recovery: { on_start: 'resume' },
     storage: { db_path: `${data}/metis.db`, synchronous: 'NORMAL' },

@@ -21,6 +21,8 @@ export const CONFIG_MEANING: Readonly<Record<string, string>> = {
   'approvals.own': 'whether a member may answer approvals of its own sessions',
   'retention.audit_days': 'age at which entries of the audit are deleted; null = keep all',
   'shutdown.drain_seconds': 'how long running calls and tools may continue after a stop was requested',
+  'shutdown.linger_seconds':
+    'the same for a node of a cluster, where it is longer: its process continues what it runs, and other nodes take everything else',
   'log.level': 'lowest level that is logged',
   'recovery.on_start': 'what a start does with interrupted turns',
   'storage.db_path': 'the database file',

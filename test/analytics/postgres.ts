@@ -55,7 +55,7 @@ export async function startDatabase(service: string, statementMs?: number): Prom
   });
   await trees.join(
     { url: '' },
-    { running: () => 0, inUse: () => true, takeUp: async () => {}, abandonTree: async () => {} },
+    { running: () => 0, inUse: () => true, watched: () => false, takeUp: async () => {}, abandonTree: async () => {} },
   );
   const kept = { keepCurrent: () => {}, forget: () => {} };
   const journal = createJournal({ pool, trees, ids, clock, bus: createBus(log), log, ...kept });

@@ -2,11 +2,10 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
-import { type Nodes, PLANNER, startNodes, type TestNode } from '../support/nodes.ts';
+import { type Nodes, startNodes, type TestNode } from '../support/nodes.ts';
 import { accountOf, CALLS_A_TURN, LOG, message, pause, plannedWork } from '../support/planned-work.ts';
 import { postgresService } from '../support/services.ts';
 import { until } from '../support/until.ts';
-import { insisting } from './insist.ts';
 
 const { url, missing } = await postgresService();
 
@@ -159,53 +158,6 @@ describe.skipIf(url === null)(`take-over${missing && `, skipped: ${missing}`}`, 
     const [resumed] = await nodes.rows("SELECT count(*) AS n FROM events WHERE type = 'turn.resumed'");
     expect(Number(resumed!.n)).toBeGreaterThanOrEqual(names.length);
     for (const name of names) expect(linesOf(nodes, name)).toEqual([name]);
-  });
-
-  // Promise 16.12: three nodes are replaced one after the other under load: no turn fails, no call is repeated.
-  test('three nodes are replaced one after the other under load: no turn fails, and no call is repeated', async () => {
-    const work = plannedWork(() => 100);
-    const nodes = await startNodes({
-      database: url!,
-      answer: work.answer,
-      set: { 'shutdown.drain_seconds': 10, 'cluster.lease_seconds': 60 },
-    });
-    const up = await Promise.all(nameList(3).map((name) => nodes.start(`old-${name}`)));
-    const post = insisting(() => up[Math.floor(Math.random() * up.length)]!.url);
-    let working = true;
-    let turns = 0;
-    const driven = Promise.all(
-      nameList(6).map(async (name) => {
-        const session = await post('/sessions', `session ${name}`, {
-          workspace_path: nodes.workspace(name),
-          initial_active_model: PLANNER,
-        });
-        for (let n = 1; working; n++) {
-          const turn = `${name}.${n}`;
-          const { turn_id } = await post(`/sessions/${session.id}/turns`, `turn ${turn}`, { content: message(turn) });
-          turns += 1;
-          await until(
-            async () =>
-              (await nodes.rows('SELECT 1 FROM turns WHERE id = $1 AND ended_at IS NOT NULL', turn_id)).length > 0,
-            PATIENCE_SECONDS,
-          );
-        }
-      }),
-    );
-    for (const [i, old] of [...up].entries()) {
-      const begun = turns;
-      await until(() => turns > begun, PATIENCE_SECONDS);
-      up[i] = await nodes.start(`new-${i}`);
-      expect(await old.stop()).toMatchObject({ code: 0 });
-    }
-    working = false;
-    await driven;
-    expect(await accountOf(nodes, work)).toMatchObject({
-      paidTwice: [],
-      unpaid: 0,
-      turns: { 'completed end_turn': turns },
-      unended: [],
-      strayWorkers: [],
-    });
   });
 
   // Promise 16.19: a turn that ends its node at each resumption is cancelled after three; one that makes progress is not.

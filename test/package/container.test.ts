@@ -7,6 +7,7 @@ import { load } from 'js-yaml';
 import picomatch from 'picomatch';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { defaultConfig } from '#protocol/config.ts';
 import { CONFIG_KEYS, parseValue, toEnvironmentName } from '#server/config.ts';
 import { ROOT, temporaryHome } from '../app/metis.ts';
 
@@ -224,9 +225,8 @@ describe('docker-compose.yml', () => {
   it('does not start without a token and a password, and nodes are as closed as a single server', () => {
     expect(() => filled(String(node!.environment!.METIS_SERVER_AUTH_TOKENS), {})).toThrow('METIS_TOKEN');
     expect(() => filled(String(node!.environment!.METIS_DATABASE_URL), {})).toThrow('METIS_DATABASE_PASSWORD');
-    const closed = ({ init, stop_grace_period, restart, read_only, tmpfs, cap_drop, security_opt }: typeof metis) => ({
+    const closed = ({ init, restart, read_only, tmpfs, cap_drop, security_opt }: typeof metis) => ({
       init,
-      stop_grace_period,
       restart,
       read_only,
       tmpfs,
@@ -234,6 +234,15 @@ describe('docker-compose.yml', () => {
       security_opt,
     });
     expect(closed(node!)).toEqual(closed(metis));
+  });
+
+  // Promise 16.32: compose gives a stopped node longer than its calls may take, and a single server longer than its drain.
+  it('waits for calls that are under way before it kills', () => {
+    const { shutdown } = defaultConfig('/data');
+    const grace = ({ stop_grace_period = '0s' }: typeof metis) => Number.parseInt(stop_grace_period, 10);
+    const exitSeconds = 20;
+    expect(grace(node!)).toBeGreaterThan(shutdown.linger_seconds + exitSeconds);
+    expect(grace(metis)).toBeGreaterThan(shutdown.drain_seconds + exitSeconds);
   });
 
   it('gives a new volume of workspaces to the user of the nodes, and leaves a folder of a person alone', () => {

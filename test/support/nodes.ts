@@ -101,6 +101,7 @@ export async function startNodes({ database, answer, set = {}, atEnd = onTestFin
     'tool_confirmation.default.write': 'auto',
     'tool_confirmation.default.execute': 'auto',
     'shutdown.drain_seconds': 0,
+    'shutdown.linger_seconds': 0,
     'cluster.name': schema.name,
     'cluster.lease_seconds': LEASE_SECONDS,
     'cluster.shared_roots': [root],

@@ -1,5 +1,6 @@
 // Recovery and shutdown: before the server listens, closes work that was left open or keeps it for resumption (01 §11.5, 04 §13).
 import { Cancelled } from '#protocol/abort.ts';
+import { getDrainSeconds } from '#protocol/config.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import { AppError } from '#protocol/errors.ts';
 import type { SessionId } from '#protocol/ids.ts';
@@ -198,8 +199,8 @@ export function createTreeWork(engine: Engine): TreeWork {
       engine.locks.isHeld(root) ||
       engine.outside.listSessions().includes(root) ||
       // Open calls keep a tree without a request: calls that opened it themselves, and background answers.
-      hasCalls(engine.gateway, root) ||
-      engine.bus.isWatched(root),
+      hasCalls(engine.gateway, root),
+    watched: (root) => engine.bus.isWatched(root),
     async takeUp(root) {
       await recover(engine, root);
       await finishKeptChanges(engine, root);
@@ -231,7 +232,7 @@ export async function drain(engine: Engine): Promise<void> {
   dropAnswers(engine);
   engine.background.wakeAll();
   for (const approval of [...engine.approvals.values()]) approval.interrupt();
-  const timer = engine.clock.after(engine.config.shutdown.drain_seconds * 1000, () => {
+  const timer = engine.clock.after(getDrainSeconds(engine.config) * 1000, () => {
     for (const turn of engine.locks.activeTurns()) cancelScope(turn.scope, new Cancelled('shutdown'));
     for (const call of engine.gateway.calls) cancelScope(call.scope, new Cancelled('shutdown'));
   });

@@ -97,13 +97,13 @@ async function submitWithSlot(
   submission: TurnSubmission,
   claim: Claim | undefined,
 ): Promise<TurnReceipt> {
-  if (engine.draining.value) throw shuttingDownError();
   const turnId = submission.turn_id ?? engine.ids.turn();
   const lock = engine.locks.tryTake(session.id, turnId);
   if (lock.held && submission.if_busy === 'reject')
     throw engine.ending.has(session.id) ? sessionEndedError() : turnInFlightError(lock.turn_id);
   let owned = !lock.held;
   try {
+    if (engine.draining.value) throw shuttingDownError();
     const checked = await prepareMessage(engine, session, submission);
     if (!owned) {
       const reason = new Cancelled('user_cancel', 'interrupted by a new message');

@@ -33,8 +33,10 @@ export type Hold =
 export interface TreeWork {
   /** Top-level turns that run here. */
   running(): number;
-  /** Whether work on the tree runs here, or a client watches it. Such a tree is not released. */
+  /** Whether work on the tree runs here. Such a tree is not released. */
   inUse(root: SessionId): boolean;
+  /** Whether a client of this node watches the tree. It is released only if this node stops. */
+  watched(root: SessionId): boolean;
   /**
    * Called with each tree that is claimed, before any other use: work that its last owner left unfinished is resumed (16 §4.3).
    * @param how.wanted its turn goes on unasked; `swept` = no request asked for it
@@ -73,7 +75,7 @@ export interface Trees {
   release(root: SessionId): void;
   /** Registers a callback for lost or dropped trees: the process must neither write nor run them any more. */
   onLost(notify: (root: SessionId) => void): void;
-  /** Stops claiming: the server shuts down, and each tree is released once its turns are interrupted. */
+  /** Stops claiming: the server shuts down, other nodes learn of it at once, and each tree is released when nothing of it runs here. */
   drain(): void;
   /** Releases all trees; other nodes continue the trees of unfinished turns. */
   releaseAll(): Promise<void>;

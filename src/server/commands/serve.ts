@@ -2,6 +2,7 @@
 import v8 from 'node:v8';
 import { isLoopback, servedNames } from '#http/access.ts';
 import { systemClock } from '#protocol/clock.ts';
+import { getDrainSeconds } from '#protocol/config.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { createServer } from '../compose.ts';
 import type { ConfigFlags } from '../config.ts';
@@ -17,7 +18,8 @@ import { holdOutput } from './held-output.ts';
  * would let their garbage grow to three times of what lives: 1,000 paced sessions held 529 MiB, and 342 with this.
  */
 const HEAP_GROWTH = '--heap-growing-percent=50';
-const SHUTDOWN_LIMIT_MS = 30_000;
+/** Added to the time that running calls have: what is still open then is ended with the process. */
+const SHUTDOWN_LIMIT_MS = 20_000;
 /** Levels of the log at which the server's own events are checked as well. */
 const DEBUGGING: readonly string[] = ['debug', 'trace'];
 
@@ -89,7 +91,7 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
       }
       if (isRoot()) log.warn({}, RUNS_AS_ROOT);
       log.info({ signal: await signal }, 'stopping');
-      systemClock.after(SHUTDOWN_LIMIT_MS, () => process.exit(1));
+      systemClock.after(getDrainSeconds(config) * 1000 + SHUTDOWN_LIMIT_MS, () => process.exit(1));
     } finally {
       forget();
       await server.close();

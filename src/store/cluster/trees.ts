@@ -106,6 +106,14 @@ const LEAVING_MS = 100;
 /** Maximum wait for a request to end after its tree was lost. */
 const LONGEST_REQUEST_MS = 10_000;
 
+const NO_WORK: TreeWork = {
+  running: () => 0,
+  inUse: () => false,
+  watched: () => false,
+  takeUp: async () => {},
+  abandonTree: async () => {},
+};
+
 interface Entry {
   readonly held: Held;
   users: number;
@@ -129,7 +137,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
   let dropped = false;
   const lostListeners: ((root: SessionId) => void)[] = [];
   let self: NodeSelf = options.selfAt({ url: '' });
-  let work: TreeWork = { running: () => 0, inUse: () => false, takeUp: async () => {}, abandonTree: async () => {} };
+  let work: TreeWork = NO_WORK;
   let draining = false;
 
   const places = () => options.roots.filterPlaces(self.places);
@@ -162,6 +170,8 @@ export function createTrees(options: TreesOptions): NodeTrees {
       };
     });
   }
+
+  const beat = () => lease.beat({ turns: work.running(), draining, places: places() }, dropAll);
 
   async function enterTree(claimed: Claimed, swept: boolean): Promise<Entry> {
     const { lastId, wanted, ...held } = claimed;
@@ -241,11 +251,12 @@ export function createTrees(options: TreesOptions): NodeTrees {
   async function releaseIdle(): Promise<void> {
     const now = clock.monotonic();
     for (const [root, entry] of entries) {
-      if (entry.users > 0 || entry.held.turn !== null || work.inUse(root as SessionId)) entry.idleSince = now;
+      if (entry.users > 0 || entry.held.turn !== null || isOfUse(root as SessionId)) entry.idleSince = now;
       else if (now - entry.idleSince >= IDLE_MS) await letGo(root, entry);
     }
   }
-  /** Used by a node that stops: its turns are interrupted and no request uses the tree. */
+  const isOfUse = (root: SessionId) => work.inUse(root) || work.watched(root);
+  /** Used by a node that stops: its turns are interrupted and no request uses the tree. Who watches it here goes on watching. */
   async function releaseUnused(): Promise<void> {
     for (const [root, entry] of entries) {
       if (entry.users === 0 && !work.inUse(root as SessionId)) await letGo(root, entry);
@@ -316,6 +327,8 @@ export function createTrees(options: TreesOptions): NodeTrees {
     nodes: () => readNodes(pool.send, self.configHash),
     drain() {
       draining = true;
+      // If this heartbeat fails, the next one reports it.
+      beat().catch((err: unknown) => log.warn({ err }, 'the other nodes learn later that this one goes down'));
       upkeep.every(LEAVING_MS, releaseUnused);
     },
     unready: () => (draining ? 'this node goes down' : (lease.fault() ?? options.roots.fault())),
@@ -324,7 +337,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
       work = treeWork;
       await lease.join(self);
       await warnOfOthers(pool.send, self, log);
-      upkeep.every(leaseMs / 5, () => lease.beat({ turns: work.running(), draining, places: places() }, dropAll));
+      upkeep.every(leaseMs / 5, beat);
       upkeep.every(leaseMs / 20, () => {
         if (!lease.valid()) dropAll('no heartbeat in time');
       });

@@ -130,7 +130,7 @@ export async function openSchema(url: string, start: number, options: NodeOption
   });
   await trees.join(
     { url: `http://${name}` },
-    { running: () => 0, inUse: () => true, takeUp, abandonTree: async () => {} },
+    { running: () => 0, inUse: () => true, watched: () => false, takeUp, abandonTree: async () => {} },
   );
   let open = true;
   const close = async () => {

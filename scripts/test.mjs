@@ -46,7 +46,10 @@ const SUITES = {
     tests: ['--no-file-parallelism', 'test/cluster/room.test.ts', 'test/cluster/statements.test.ts'],
     env: { METIS_ROOM: 'full' },
   },
-  rolling: { tests: ['test/cluster/rolling.test.ts'], env: { METIS_ROLLING: 'full' } },
+  rolling: {
+    tests: ['--no-file-parallelism', 'test/cluster/rolling.test.ts', 'test/cluster/dead-node.test.ts'],
+    env: { METIS_ROLLING: 'full' },
+  },
   soak: { program: 'bench/soak.mjs' },
   trees: {
     tests: ['test/property/billing-forms.property.test.ts'],

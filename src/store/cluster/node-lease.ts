@@ -9,6 +9,7 @@ import type { IdGenerator } from '#protocol/ids.ts';
 import type { Send } from '../postgres/connection/client.ts';
 import { journalFault } from '../postgres/connection/faults.ts';
 import { AWAIT_TURN, type Pool, REGISTRATION } from '../postgres/connection/pool.ts';
+import { TAKE_NODE_LOCK } from './dead-nodes.ts';
 
 export interface NodeSelf {
   readonly name: string;
@@ -36,7 +37,8 @@ const REGISTER = `INSERT INTO nodes (id, name, url, version, places, config_hash
   WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE name = @name AND lease_until > clock_timestamp())`;
 const BEAT = `UPDATE nodes SET lease_until = now() + CAST(@lease AS interval), turns = @turns, draining = CAST(@draining AS boolean),
     places = CAST(@places AS text[])
-  WHERE id = @id AND lease_until > now() RETURNING ${COMPATIBLE_FROM} AS "compatibleFrom"`;
+  WHERE id = @id AND lease_until > now() RETURNING ${COMPATIBLE_FROM} AS "compatibleFrom", ${TAKE_NODE_LOCK} AS locked`;
+const TAKE_LOCK = `SELECT ${TAKE_NODE_LOCK} AS locked FROM nodes WHERE id = ?`;
 const NAME_HOLDER = `SELECT id, CAST(lease_until AS text) AS lease,
     CAST(extract(epoch FROM lease_until - now()) * 1000 AS double precision) AS "leftMs"
   FROM nodes WHERE name = ? AND lease_until > now() ORDER BY lease_until DESC LIMIT 1`;
@@ -206,6 +208,8 @@ export function createLease(options: LeaseOptions): Lease {
     if (!(await register(pool, id, as, leaseMs))) return false;
     node = id;
     goodAt = from;
+    // If it fails, the next heartbeat takes the lock.
+    await heartbeat(TAKE_LOCK, [id]).catch(() => {});
     return true;
   }
 

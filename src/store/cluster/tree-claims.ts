@@ -3,6 +3,7 @@ import type { Standing, Trees } from '#core/ports/tree-ownership.ts';
 import { OPEN_TURN_STATUSES } from '#protocol/turn.ts';
 import type { Send } from '../postgres/connection/client.ts';
 import type { Pool } from '../postgres/connection/pool.ts';
+import { PEERS, type Peer } from './dead-nodes.ts';
 import { LONG_DEAD } from './node-lease.ts';
 
 export interface Held {
@@ -76,7 +77,8 @@ const LOOK = `SELECT
   (SELECT count(*) FROM trees WHERE owner_node = @node) AS own,
   ARRAY(SELECT DISTINCT t.owner_node FROM trees t WHERE t.owner_node IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = t.owner_node AND n.lease_until > now())) AS lapsed,
-  EXISTS (SELECT 1 FROM nodes WHERE ${LONG_DEAD}) AS dead`;
+  EXISTS (SELECT 1 FROM nodes WHERE ${LONG_DEAD}) AS dead,
+  ${PEERS} AS peers`;
 const OWN = 'SELECT root_session_id AS root FROM trees WHERE owner_node = ?';
 const OWNER = `SELECT t.owner_node AS node, n.url, t.owner_epoch AS epoch, t.place
   FROM trees t LEFT JOIN nodes n ON n.id = t.owner_node AND n.lease_until > now() WHERE t.root_session_id = ?`;
@@ -121,6 +123,7 @@ interface Look {
   readonly lapsed: readonly string[];
   /** Rows of nodes that died long ago. */
   readonly dead: boolean;
+  readonly peers: readonly Peer[];
 }
 
 export async function inspectTrees(send: Send, by: Claimant): Promise<Look> {

@@ -7,6 +7,7 @@ import type { IdGenerator, SessionId } from '#protocol/ids.ts';
 import type { Send } from '../postgres/connection/client.ts';
 import { journalFault } from '../postgres/connection/faults.ts';
 import type { Pool } from '../postgres/connection/pool.ts';
+import { createDeathWatch } from './dead-nodes.ts';
 import { createLease, dropDead, type NodeSelf, readNodes, warnOfOthers } from './node-lease.ts';
 import type { RootWatch } from './shared-roots.ts';
 import {
@@ -50,21 +51,26 @@ function createUnsettled(): Unsettled {
 interface Upkeep {
   /** Repeats the work, `ms` after it last ended. */
   every(ms: number, work: () => Promise<void> | void): void;
+  /** Does the work now. */
+  once(work: () => Promise<void>): void;
   stop(): void;
 }
 
 function createUpkeep(clock: Clock, log: Logger): Upkeep {
   const timers = new Set<Timer>();
   let stopped = false;
+  const attempt = (work: () => Promise<void> | void) =>
+    (async () => work())().catch((err: unknown) =>
+      log.warn({ err }, 'the database did not answer the upkeep of the node'),
+    );
   return {
+    once: (work) => void (stopped || attempt(work)),
     every(ms, work) {
       const scheduleNext = () => {
         if (stopped) return;
         const timer = clock.after(ms, () => {
           timers.delete(timer);
-          void (async () => work())()
-            .catch((err: unknown) => log.warn({ err }, 'the database did not answer the upkeep of the node'))
-            .finally(scheduleNext);
+          void attempt(work).finally(scheduleNext);
         });
         timers.add(timer);
       };
@@ -127,6 +133,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
   const leaseMs = options.leaseSeconds * 1000;
   const lease = createLease({ ...options, leaseMs });
   const upkeep = createUpkeep(clock, log);
+  const deaths = createDeathWatch(pool.send, log);
   const entries = new Map<string, Entry>();
   const claims = new Map<string, Promise<Entry | null>>();
   /** Dropped trees whose work still runs here. */
@@ -217,10 +224,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
     const written = unsettled.watch();
     const found = await inspectTrees(pool.send, claimant());
     if (found.orphans) await takeAll(() => claimOrphans(pool, claimant()));
-    for (const lapsed of found.lapsed) {
-      await abandon(pool.send, lapsed);
-      await takeAll(() => claimLapsedTrees(pool, claimant(), lapsed));
-    }
+    for (const lapsed of found.lapsed) await takeFrom(lapsed);
     // A claim with a lost answer and a dropped tree each leave a row behind.
     if (dropped || found.own !== here) {
       dropped = leaving.size > 0;
@@ -233,6 +237,13 @@ export function createTrees(options: TreesOptions): NodeTrees {
       }
     }
     if (found.dead) await dropDead(pool.send);
+    deaths.observe(found.peers, (died) => upkeep.once(() => takeFrom(died)));
+  }
+  /** Takes trees of a node whose lease has ended. */
+  async function takeFrom(lapsed: string): Promise<void> {
+    if (draining || !lease.valid()) return;
+    await abandon(pool.send, lapsed);
+    await takeAll(() => claimLapsedTrees(pool, claimant(), lapsed));
   }
   async function takeAll(find: () => Promise<Claimed[]>): Promise<void> {
     for (const claimed of await find()) {

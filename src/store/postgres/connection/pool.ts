@@ -180,11 +180,15 @@ interface Single {
   close(): Promise<void>;
 }
 
-/** @param patienceMs time after which a statement counts as not answered */
+/**
+ * One connection, which stays open while it is idle: locks belong to it.
+ * @param patienceMs time after which a statement counts as not answered
+ */
 export function createSingle(url: string, patienceMs: number): Single {
   const pool = new pg.Pool({
     ...connectionConfig(url, { statement_timeout: patienceMs }, patienceMs),
     query_timeout: patienceMs,
+    idleTimeoutMillis: 0,
     max: 1,
   });
   ignoreConnectionErrors(pool);

@@ -23,6 +23,19 @@ export function addCopyCommands(
   program.addCommand(
     withConfigFlags(
       createCommand(
+        'restore',
+        'Restore a backup into a data folder without a database.',
+        'metis restore metis-monday.db --data ./data',
+      ),
+    )
+      .argument('<file>', 'a file that metis backup wrote')
+      .action((file: string, flags: ConfigFlags) =>
+        finish(import('./commands/database.ts').then(({ restore }) => restore(context, flags, file))),
+      ),
+  );
+  program.addCommand(
+    withConfigFlags(
+      createCommand(
         'migrate',
         'Copy the database of a data folder into an empty PostgreSQL database.',
         'metis migrate --to postgres://metis@db.internal/metis --verify',

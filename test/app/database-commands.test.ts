@@ -1,10 +1,13 @@
 // The commands that work on the database file: a copy that can be restored, old events that go, sums that agree.
 import fs from 'node:fs';
 import path from 'node:path';
+import { gunzipSync } from 'node:zlib';
 import Database from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { fromPusd } from '#protocol/money.ts';
 import { script } from '../crash/script.ts';
 import { type Json, startWorld, type World } from '../crash/world.ts';
+import { ROOT } from './metis.ts';
 
 const DAY = 86_400_000;
 const delegate = { name: 'delegate', input: { tier: 'fast', task: 'the job' } };
@@ -34,10 +37,10 @@ function change(file: string, ...statements: string[]): void {
 const eventIds = () => world.rows<{ id: string }>('SELECT id FROM events ORDER BY id').map(({ id }) => id);
 
 describe('metis backup', () => {
-  // Promise 17.7: A backup beside a server under load opens, verifies clean and can be restored.
-  it('beside a server at work copies one moment, which opens, verifies, and can be restored', async () => {
+  // Promise 17.7: A backup beside a server under load opens and verifies clean.
+  it('beside a server at work copies one moment, which opens and verifies', async () => {
     const server = await world.serve();
-    const before = await oneTurn();
+    await oneTurn();
     let working = true;
     const load = Promise.all(
       Array.from({ length: 4 }, async () => {
@@ -57,19 +60,7 @@ describe('metis backup', () => {
       expect(verified).toMatchObject({ code: 0, stdout: expect.stringMatching(/agree: [1-9]\d* calls/) });
       expect(fs.statSync(copy).mode & 0o077).toBe(0);
     }
-    const last = new Database(copies.at(-1)!, { readonly: true });
-    const turns = last.prepare('SELECT id, session_id FROM turns').all() as Json[];
-    const cost = last.prepare('SELECT sum(cost_pusd) FROM llm_calls WHERE root_session_id = ?').pluck().get(before);
-    last.close();
-
-    // As the manual says: stop, put the copy in the place of the database and its companions, start.
     await server.stop('SIGTERM');
-    for (const suffix of ['', '-wal', '-shm']) fs.rmSync(path.join(world.data, `metis.db${suffix}`), { force: true });
-    fs.renameSync(copies.at(-1)!, path.join(world.data, 'metis.db'));
-    await world.serve();
-    for (const turn of turns) expect((await world.ended(turn.session_id, turn.id)).status).toBe('completed');
-    const { cost_so_far_usd, workers_cost_usd } = await world.ask('GET', `/sessions/${before}`);
-    expect(Math.round((Number(cost_so_far_usd) + Number(workers_cost_usd)) * 1e12)).toBe(cost);
   });
 
   it('never writes over a file, and leaves none behind when it fails', async () => {
@@ -91,6 +82,141 @@ describe('metis backup', () => {
     expect((await world.command('backup', target, '--set', 'storage.db_path=/nowhere/metis.db')).stderr).toMatch(
       /no database at/,
     );
+  });
+});
+
+describe('metis restore', () => {
+  const list = (folder: string) => fs.readdirSync(folder).sort();
+  const totals = (file: string) => {
+    const db = new Database(file, { readonly: true });
+    const rows = db
+      .prepare('SELECT model, count(*) AS calls, sum(cost_pusd) AS pusd FROM llm_calls GROUP BY model ORDER BY model')
+      .safeIntegers()
+      .all() as { model: string; calls: bigint; pusd: bigint }[];
+    db.close();
+    return rows.map(({ model, calls, pusd }) => ({ model, calls: Number(calls), cost_usd: fromPusd(pusd) }));
+  };
+  const reported = async () =>
+    ((await world.ask('GET', '/analytics/cost?group_by=model&from=all')).data as Json[])
+      .map(({ model, call_count, cost_usd }) => ({ model, calls: call_count, cost_usd }))
+      .sort((a, b) => (a.model < b.model ? -1 : 1));
+
+  // Promise 17.14: A server on a new folder, restored from a backup of a server under load, has the sums of the backup and resumes its open turns.
+  it('a server under load is lost; on another folder its backup has the same sums, and open turns go on', async () => {
+    const server = await world.serve();
+    await oneTurn();
+    const held = await world.session();
+    const gate = said.hold('planner 0');
+    const heldTurn = await world.submit(held, 'hold on');
+    await gate.arrived;
+    let working = true;
+    const load = Promise.all(
+      Array.from({ length: 4 }, async () => {
+        while (working) await oneTurn();
+      }),
+    );
+    await oneTurn();
+    const copy = path.join(world.home, 'copy.db');
+    expect(await world.command('backup', copy)).toMatchObject({ code: 0, stderr: '' });
+    working = false;
+    await load;
+    await server.stop('SIGKILL');
+    gate.release();
+
+    // The folder is lost with what came after the backup; the new one has no database, and is not even there yet.
+    fs.rmSync(world.data, { recursive: true });
+    const restored = await world.command('restore', copy);
+    expect(restored).toMatchObject({ code: 0, stderr: '' });
+    expect(restored.stdout).toMatch(/metis\.db: [1-9]\d* sessions, [1-9]\d* calls, [1-9]\d* open turns, a copy of /);
+    expect(list(world.data)).toEqual(['metis.db', 'metis.db-owner']);
+    expect(fs.statSync(path.join(world.data, 'metis.db')).mode & 0o077).toBe(0);
+    expect(totals(path.join(world.data, 'metis.db'))).toEqual(totals(copy));
+    const turns = world.rows('SELECT id, session_id, status FROM turns');
+    expect(turns).toContainEqual({ id: heldTurn, session_id: held, status: 'in_flight' });
+
+    const paused = await world.serve('--set', 'recovery.on_start=hold');
+    expect(await reported()).toEqual(totals(copy));
+    await paused.stop('SIGTERM');
+    await world.serve();
+    for (const turn of turns) expect((await world.ended(turn.session_id, turn.id)).status).toBe('completed');
+    await oneTurn();
+    const verified = await world.command('rollups', 'verify');
+    expect(verified).toMatchObject({ code: 0, stdout: expect.stringMatching(/agree: [1-9]\d* calls/) });
+    expect((await reported()).reduce((sum, { calls }) => sum + calls, 0)).toBe(
+      Number(/agree: (\d+)/.exec(verified.stdout)![1]),
+    );
+  });
+
+  // Promise 17.14: A folder in use or with a database, and a file that is damaged, newer, foreign or no backup are refused, and nothing is written.
+  it('refuses a folder in use or with a database, and what is no sound backup, and writes nothing', async () => {
+    const server = await world.serve();
+    await oneTurn();
+    const copy = path.join(world.home, 'copy.db');
+    await world.command('backup', copy);
+    const refusal = async (file: string) => {
+      const { code, stdout, stderr } = await world.command('restore', file);
+      expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+      return stderr;
+    };
+    expect(await refusal(copy)).toMatch(/^metis: database_in_use: .*metis\.db belongs to a running server; .*\n$/);
+    await server.stop('SIGTERM');
+    const before = list(world.data);
+    expect(await refusal(copy)).toMatch(/^metis: database_not_empty: .*metis\.db exists; name a folder .*\n$/);
+    expect(list(world.data)).toEqual(before);
+    // A log belongs to the database that was there: it would be read into the restored one.
+    fs.rmSync(path.join(world.data, 'metis.db'));
+    fs.writeFileSync(path.join(world.data, 'metis.db-journal'), 'of another database');
+    expect(await refusal(copy)).toMatch(/^metis: database_not_empty: .*metis\.db-journal exists; /);
+    fs.rmSync(world.data, { recursive: true });
+
+    const made = (name: string, write: (file: string) => void) => {
+      const file = path.join(world.home, name);
+      write(file);
+      return file;
+    };
+    const damaged = made('damaged.db', (file) => {
+      fs.copyFileSync(copy, file);
+      const opened = fs.openSync(file, 'r+');
+      const size = fs.statSync(file).size;
+      for (let at = 8192; at < size; at += 8192) fs.writeSync(opened, Buffer.alloc(600, 7), 0, 600, at);
+      fs.closeSync(opened);
+    });
+    const newer = made('newer.db', (file) => {
+      fs.copyFileSync(copy, file);
+      change(file, 'PRAGMA user_version = 999');
+    });
+    const foreign = made('foreign.db', (file) => change(file, 'CREATE TABLE other (a)'));
+    const bare = made('bare.db', (file) => change(file, 'VACUUM'));
+    const text = made('text.db', (file) => fs.writeFileSync(file, 'no database at all, but longer than its header'));
+    const nothing = made('nothing.db', (file) => fs.writeFileSync(file, ''));
+    expect(await refusal(damaged)).toMatch(/^metis: database_corrupt: .*damaged\.db /);
+    expect(await refusal(newer)).toMatch(/^metis: schema_too_new: .*newer\.db has schema 999, /);
+    expect(await refusal(foreign)).toMatch(/^metis: database_corrupt: .* tables of another program/);
+    expect(await refusal(bare)).toMatch(/^metis: (database_corrupt: )?.*bare\.db (holds no sessions|is empty); /);
+    expect(await refusal(text)).toMatch(/^metis: database_corrupt: .*text\.db is not a readable database/);
+    expect(await refusal(nothing)).toMatch(/^metis: .*nothing\.db is empty; name a file that metis backup wrote\n$/);
+    expect(await refusal(world.home)).toMatch(/^metis: .* is not a file; /);
+    expect(await refusal('absent.db')).toMatch(/^metis: .*absent\.db does not exist; /);
+    expect(fs.existsSync(path.join(world.data, 'metis.db'))).toBe(false);
+    if (fs.existsSync(world.data)) expect(list(world.data)).toEqual(['metis.db-owner']);
+
+    // What a killed attempt left is written anew.
+    fs.mkdirSync(world.data, { recursive: true });
+    fs.writeFileSync(path.join(world.data, 'metis.db-unfinished'), 'a part');
+    expect((await world.command('restore', copy)).code).toBe(0);
+    expect(list(world.data)).toEqual(['metis.db', 'metis.db-owner']);
+  });
+
+  // Promise 17.14: A backup of an earlier version is restored, and the start of the server brings it forward.
+  it('restores what an earlier version wrote; the server brings it forward', async () => {
+    const old = path.join(world.home, 'old.db');
+    fs.writeFileSync(old, gunzipSync(fs.readFileSync(path.join(ROOT, 'test/fixtures/0.1.0.db.gz'))));
+    const restored = await world.command('restore', old);
+    expect(restored).toMatchObject({ code: 0, stderr: '' });
+    const [, sessions] = /: (\d+) sessions, [1-9]\d* calls, /.exec(restored.stdout)!;
+    await world.serve('--set', 'recovery.on_start=hold');
+    expect(world.rows('SELECT id FROM sessions')).toHaveLength(Number(sessions));
+    expect((await world.command('rollups', 'verify')).code).toBe(0);
   });
 });
 

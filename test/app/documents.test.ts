@@ -57,6 +57,7 @@ const FOR_CONTRIBUTORS = new Set(['architecture.md']);
 const FILLED: Readonly<Record<string, string>> = {
   'npm ci && npm run demo': 'npm run demo',
   'metis backup FILE': 'metis backup copy.db',
+  'metis restore FILE': 'metis restore copy.db --data restored',
   'metis case': 'metis help case',
   'metis case save': 'metis help case save',
   'metis run': 'metis help run',
@@ -292,6 +293,7 @@ describe('the commands', () => {
     const printed = await follow('docs/operations.md');
     expect(printed.get('metis rollups verify')).toMatch(/agree/);
     expect(printed.get('metis backup FILE')).toMatch(/bytes, a copy of/);
+    expect(printed.get('metis restore FILE')).toMatch(/restored\/metis\.db: \d+ sessions, .* a copy of/);
     await startServer('metis serve', {});
     await follow('docs/workers.md');
     expect((await follow('docs/configuration.md')).get('metis config check')).toMatch(/configuration ok/);

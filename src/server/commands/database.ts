@@ -1,4 +1,4 @@
-// Commands on the database: `metis rollups verify|rebuild` (07 §9.5), `metis prune` and `metis backup` (02 §6).
+// Commands on the database: `metis rollups verify|rebuild` (07 §9.5), `metis prune`, `metis backup` and `metis restore` (02 §6).
 
 import fs from 'node:fs';
 import path from 'node:path';
@@ -11,10 +11,11 @@ import { AppError, StartupError } from '#protocol/errors.ts';
 import { createIdGenerator } from '#protocol/ids.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { createBus } from '#store/bus/memory/local-bus.ts';
-import { copyDatabase } from '#store/sqlite/connection/copy.ts';
+import { TURN_IS_OPEN } from '#store/schema/words.ts';
+import { copyDatabase, makeDatabase } from '#store/sqlite/connection/copy.ts';
 import { isOwned } from '#store/sqlite/connection/database-file.ts';
 import { missingMigrations } from '#store/sqlite/connection/migrate.ts';
-import { databaseFault, openDatabase, openReader } from '#store/sqlite/connection/open.ts';
+import { databaseFault, inspectDatabase, openDatabase, openReader } from '#store/sqlite/connection/open.ts';
 import { createJournal } from '#store/sqlite/write/journal.ts';
 import { verifySqliteRollups as differencesIn, rebuildRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
 import type { ConfigFlags } from '../config.ts';
@@ -253,4 +254,58 @@ export async function backup(context: CommandContext, flags: ConfigFlags, file: 
   }
   context.stdout.write(`${target}: ${fs.statSync(target).size} bytes, a copy of ${source}\n`);
   return 0;
+}
+
+/**
+ * Makes the database of a data folder that has none from a backup. Exit code: 0 when it is whole, 1 with one line when
+ * nothing was changed.
+ */
+export async function restore(context: CommandContext, flags: ConfigFlags, file: string): Promise<number> {
+  const settings = loadSettings(context, flags);
+  if (!settings.ok) return refuse(context, settings.error);
+  if (settings.value.config.database.url !== null)
+    return refuse(context, ['the database of a cluster is restored by its own means: pg_restore, or snapshots']);
+  const source = path.resolve(context.cwd, file);
+  const target = settings.value.config.storage.db_path;
+  const found = fs.statSync(source, { throwIfNoEntry: false });
+  if (found?.isFile() !== true || found.size === 0) {
+    const state = found === undefined ? 'does not exist' : found.isFile() ? 'is empty' : 'is not a file';
+    return refuse(context, [`${source} ${state}; name a file that metis backup wrote`]);
+  }
+  const migrationsDir = path.join(context.packageDir, 'migrations');
+  try {
+    inspectDatabase(source, migrationsDir);
+    const restored = await makeDatabase(target, (unfinished) => {
+      try {
+        fs.truncateSync(unfinished);
+        copyDatabase(source, unfinished);
+        inspectDatabase(unfinished, migrationsDir);
+        return describeRestored(unfinished, source);
+      } catch (cause) {
+        fs.rmSync(unfinished, { force: true });
+        throw cause;
+      }
+    });
+    context.stdout.write(`${target}: ${restored}, a copy of ${source}\n`);
+    return 0;
+  } catch (cause) {
+    if (cause instanceof StartupError) return refuse(context, cause.problems);
+    return refuse(context, [`${target} was not restored: ${readErrorMessage(cause)}`]);
+  }
+}
+
+/** Tables that every version has: the start of the server brings an older backup forward. */
+function describeRestored(file: string, source: string): string {
+  const reader = openReader(file);
+  try {
+    if (reader.pragma('user_version', { simple: true }) === 0)
+      throw new StartupError('database_corrupt', [
+        `database_corrupt: ${source} holds no sessions; name a file that metis backup wrote`,
+      ]);
+    const countFrom = (from: string) => reader.prepare<[], number>(`SELECT count(*) FROM ${from}`).pluck().get();
+    const open = countFrom(`turns WHERE ${TURN_IS_OPEN}`);
+    return `${countFrom('sessions')} sessions, ${countFrom('llm_calls')} calls, ${open} open turns`;
+  } finally {
+    reader.close();
+  }
 }

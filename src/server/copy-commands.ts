@@ -1,4 +1,4 @@
-// Commands that copy a whole database: into a file, or into PostgreSQL (02 §6, 16 §9).
+// Commands that copy a whole database: into a file and back, or into PostgreSQL and back (02 §6, 16 §9).
 import type { Command } from 'commander';
 import type { MigrateFlags } from './commands/migrate.ts';
 import type { ConfigFlags } from './config.ts';
@@ -37,11 +37,12 @@ export function addCopyCommands(
     withConfigFlags(
       createCommand(
         'migrate',
-        'Copy the database of a data folder into an empty PostgreSQL database.',
+        'Copy the database of a data folder into an empty PostgreSQL database, or back into a new folder.',
         'metis migrate --to postgres://metis@db.internal/metis --verify',
+        'METIS_DATABASE_URL=postgres://metis@db.internal/metis metis migrate --to sqlite:./copy',
       ),
     )
-      .requiredOption('--to <address>', 'address of the empty database')
+      .requiredOption('--to <address>', 'address of the empty database, or sqlite:FOLDER')
       .option('--verify', 'compare every row, and the cost totals, with the source afterwards')
       .action((flags: MigrateFlags) =>
         finish(import('./commands/migrate.ts').then(({ migrateDatabase }) => migrateDatabase(context, flags))),

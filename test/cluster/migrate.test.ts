@@ -1,12 +1,14 @@
 // A data folder becomes the database of a cluster: `metis migrate` (16 §9).
+import { spawnSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import pg from 'pg';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { COPIED_OTHERWISE, listCopiedTables, OF_CLUSTER } from '#store/postgres/transfer/tables.ts';
+import { COPIED_OTHERWISE, listCopiedTables, OF_CLUSTER, selectRows } from '#store/postgres/transfer/tables.ts';
 import { migrate as migrateSqlite } from '#store/sqlite/connection/migrate.ts';
-import { run, start } from '../app/metis.ts';
+import { ROOT, run, start } from '../app/metis.ts';
 import { MIGRATIONS as SQLITE_MIGRATIONS } from '../store/sqlite/world.ts';
 import { tempFolder } from '../support/engine.ts';
 import { type RealServer, startReal, startStrictFake } from '../support/real-server.ts';
@@ -53,12 +55,12 @@ async function filledFolder({ isOpen = false } = {}) {
   const metis = (...args: string[]) =>
     run(['migrate', '--to', schema.url, '--data', folder, ...args], { home: path.dirname(folder) });
   const shared = ['--set', `cluster.shared_roots=["${root}"]`];
-  const startNode = () =>
+  const startNode = (address = schema.url) =>
     startReal({
       folder: path.join(tempFolder(), 'node'),
       registry,
       config: {
-        database: { url: schema.url },
+        database: { url: address },
         cluster: { name: schema.name, lease_seconds: 3, shared_roots: [root], node_name: 'a' },
       },
     });
@@ -115,7 +117,7 @@ async function query(address: string, sql: string): Promise<pg.QueryResult> {
 /** Of the file alone: what lies beside it are locks. */
 const readRows = (file: string) => {
   const db = new Database(file, { readonly: true });
-  const rows = listCopiedTables(db).map(({ name }) => db.prepare(`SELECT * FROM "${name}"`).all());
+  const rows = listCopiedTables(db).map((table) => db.prepare(selectRows(table, null)).safeIntegers().all());
   db.close();
   return rows;
 };
@@ -218,6 +220,165 @@ describe.skipIf(url === null)(`metis migrate${missing && `, skipped: ${missing}`
     const { rows: after } = await query(schema.url, 'SELECT max(seq)::int AS seq FROM ledger_calls');
     expect(after[0].seq).toBeGreaterThan(before[0].seq);
   });
+
+  const toFolder = (schemaUrl: string, folder: string) =>
+    [
+      ['migrate', '--to', `sqlite:${folder}`],
+      { home: path.dirname(folder), env: { METIS_DATABASE_URL: schemaUrl } },
+    ] as const;
+  const copyOut = (schemaUrl: string, folder: string, ...args: string[]) => {
+    const [command, options] = toFolder(schemaUrl, folder);
+    return run([...command, ...args], options);
+  };
+  /** Of `meta`, what a copy takes along. */
+  const readMeta = (file: string) => {
+    const db = new Database(file, { readonly: true });
+    const rows = db
+      .prepare("SELECT key, value FROM meta WHERE key NOT IN ('learning_cursor', 'copied_from') ORDER BY key")
+      .all();
+    db.close();
+    return rows;
+  };
+
+  // Promise 16.31: A file that goes into PostgreSQL and back is the same in every row; a server on a copy of a cluster's database answers as its nodes do.
+  test('a file comes back out of PostgreSQL as it was, and a copy of a running cluster answers as its nodes do', async () => {
+    const { file, registry, metis, shared, sessions, schema, workspace, startNode } = await filledFolder();
+    change(file, "INSERT INTO meta (key, value) VALUES ('pruned_through_id', '00000000000000000000000001')");
+    expect(await metis(...shared)).toMatchObject({ code: 0 });
+    const back = path.join(tempFolder(), 'back');
+    const copied = await copyOut(schema.url, back, '--verify');
+    expect(copied).toMatchObject({ code: 0, stderr: '' });
+    expect(copied.stdout).toMatch(/\nledger_calls: 3 rows compared, cost \$0\.\d+/);
+    expect(copied.stdout).toMatch(/\nsource and copy agree in every row; rollups and ledger agree\n$/);
+    const copy = path.join(back, 'metis.db');
+    expect(readRows(copy)).toEqual(readRows(file));
+    expect(readMeta(copy)).toEqual(readMeta(file));
+    expect(fs.readdirSync(back).sort()).toEqual(['metis.db', 'metis.db-owner']);
+    expect(fs.statSync(copy).mode & 0o077).toBe(0);
+    expect(await copyOut(schema.url, back)).toMatchObject({
+      code: 0,
+      stdout: 'the database holds the whole copy already\n',
+    });
+
+    const node = await startNode();
+    const made = await node.session(workspace, MODEL);
+    for (const id of [...sessions, made]) expect(await node.turn(id, 'again')).toMatchObject({ status: 'completed' });
+    const later = path.join(tempFolder(), 'later');
+    expect(await copyOut(schema.url, later, '--verify')).toMatchObject({ code: 0, stderr: '' });
+    const answers = await readAnswers(node, [...sessions, made]);
+    await node.close();
+    const server = await startReal({ folder: later, registry });
+    expect(await readAnswers(server, [...sessions, made])).toEqual(answers);
+    expect(await server.turn(made, 'and here')).toMatchObject({ status: 'completed' });
+    expect((await run(['rollups', 'verify', '--data', later], { home: later })).code).toBe(0);
+  });
+
+  // Promise 16.32: A copy into a folder that was killed goes on behind its last slice; nothing has the name of a database before it is whole; what it would lose or overwrite is refused.
+  test('a copy into a folder goes on where it was killed, begins again after a change, and overwrites nothing', async () => {
+    const { folder, file, metis, shared, schema } = await filledFolder();
+    const many = 60_000;
+    change(
+      file,
+      `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${many})
+        INSERT INTO event_rows SELECT printf('00000000000000000000%06d', i), 1, 999, NULL, NULL, 1, 2, 1, 'a' FROM n;
+        INSERT INTO event_sessions VALUES (999, 'system_of_old')`,
+    );
+    expect(await metis(...shared)).toMatchObject({ code: 0 });
+    const back = path.join(tempFolder(), 'back');
+    const interrupt = async () => {
+      const killed = start(...toFolder(schema.url, back));
+      await killed.line(/event_rows: [4-9]\d{3} of \d+ rows/);
+      await killed.stop('SIGKILL');
+      expect(fs.existsSync(path.join(back, 'metis.db'))).toBe(false);
+      const part = new Database(path.join(back, 'metis.db-unfinished'));
+      const rows = part.prepare<[], number>('SELECT count(*) FROM event_rows').pluck().get()!;
+      part.close();
+      expect(rows).toBeGreaterThan(4000);
+      expect(rows).toBeLessThan(many);
+    };
+    await interrupt();
+    const resumed = await copyOut(schema.url, back, '--verify');
+    expect(resumed).toMatchObject({ code: 0, stderr: '' });
+    expect(resumed.stdout).not.toMatch(/^sessions: \d+ rows$/m);
+    expect(readRows(path.join(back, 'metis.db'))).toEqual(readRows(file));
+
+    fs.rmSync(back, { recursive: true });
+    await interrupt();
+    await query(
+      schema.url,
+      'UPDATE ledger_calls SET cost_pusd = cost_pusd + 1000000000000000 WHERE seq = (SELECT min(seq) FROM ledger_calls)',
+    );
+    const changed = await copyOut(schema.url, back, '--verify');
+    expect(changed.stdout).toMatch(/^sessions: \d+ rows$/m);
+    expect(changed.code).toBe(1);
+    // Every row is that of the source; its sums are not those of its ledger.
+    expect(changed.stdout).toMatch(/^rollup_\w+ .*$/m);
+    expect(changed.stdout).not.toMatch(/ differs$/m);
+    change(path.join(back, 'metis.db'), 'UPDATE turns SET started_at = started_at + 1');
+    const found = await copyOut(schema.url, back, '--verify');
+    expect(found.code).toBe(1);
+    expect(found.stdout).toMatch(/^turns \w+: started_at differs$/m);
+
+    const refusal = async (...args: Parameters<typeof copyOut>) => {
+      const { code, stdout, stderr } = await copyOut(...args);
+      expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+      return stderr;
+    };
+    expect(await refusal(schema.url, folder)).toMatch(/^metis: database_not_empty: .*metis\.db exists; .*\n$/);
+    const { code, stderr } = await run(['migrate', '--to', `sqlite:${folder}`], { home: folder });
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringMatching(/^metis: database\.url is not set; /) });
+    await query(schema.url, "UPDATE meta SET value = '3' WHERE key IN ('schema_version', 'compatible_from')");
+    expect(await refusal(schema.url, path.join(back, 'new'))).toMatch(/^metis: database_not_migrated: /);
+    await query(schema.url, "UPDATE meta SET value = '999' WHERE key = 'schema_version'");
+    expect(await refusal(schema.url, path.join(back, 'new'))).toMatch(/^metis: schema_too_new: /);
+  });
+
+  // Promise 16.33: The commands of the page on a backup of PostgreSQL: a node on the restored database answers as the old one would, and completes the open turn.
+  test.skipIf(spawnSync('pg_dump', ['--version']).status !== 0)(
+    'a backup of PostgreSQL by the commands of the page is restored, and a node goes on with it',
+    async () => {
+      const { folder, shared, sessions, answers, startNode } = await filledFolder({ isOpen: true });
+      const home = tempFolder();
+      const [lost, restored] = ['lost', 'restored'].map(
+        (name) => `metis_test_${name}_${randomBytes(4).toString('hex')}`,
+      );
+      for (const name of [lost!, restored!])
+        onTestFinished(async () => void (await query(url!, `DROP DATABASE IF EXISTS ${name} WITH (FORCE)`)));
+      const addressOf = (name: string) => Object.assign(new URL(url!), { pathname: `/${name}` }).href;
+      await query(url!, `CREATE DATABASE ${lost}`);
+      const copied = await run(['migrate', '--to', addressOf(lost!), '--data', folder, ...shared], { home });
+      expect(copied).toMatchObject({ code: 0, stderr: '' });
+
+      const { hostname, port, username, password } = new URL(url!);
+      const server = { PGHOST: hostname, PGPORT: port, PGUSER: username, PGPASSWORD: password };
+      const follow = (block: string, database: string) => {
+        const text = block.replaceAll('metis_restored', restored!).replaceAll('--owner metis ', `--owner ${username} `);
+        const metis = `metis() { "${process.execPath}" "${path.join(ROOT, 'dist/main.js')}" "$@"; }`;
+        const env = { PATH: process.env.PATH, HOME: home, METIS_DATABASE_URL: addressOf(database), ...server };
+        const { status, stdout, stderr } = spawnSync('sh', ['-ec', `${metis}\n${text}`], {
+          cwd: home,
+          env,
+          encoding: 'utf8',
+        });
+        expect({ text, status, stderr }).toEqual({ text, status: 0, stderr: '' });
+        return stdout;
+      };
+      const page = fs.readFileSync(path.join(ROOT, 'docs/operations.md'), 'utf8');
+      const section = page.slice(page.indexOf('\n### Backup of PostgreSQL'), page.indexOf('\n### Retention'));
+      const [save, bring, ...rest] = [...section.matchAll(/^```text\n([\s\S]*?)^```/gm)].map((match) => match[1]!);
+      expect(rest).toEqual([]);
+      follow(save!, lost!);
+      await query(url!, `DROP DATABASE ${lost} WITH (FORCE)`);
+      expect(follow(bring!, restored!)).toMatch(/rollups and ledger agree: [1-9]\d* calls/);
+
+      const node = await startNode(addressOf(restored!));
+      await node.event('turn.completed', (event) => event.session_id === sessions[1]);
+      const found = await readAnswers(node, sessions);
+      // Of the session without an open turn: the costs of the other one have grown.
+      expect(found.slice(1, 4)).toEqual(answers.slice(1, 4));
+      expect(await node.turn(sessions[0]!, 'again')).toMatchObject({ status: 'completed' });
+    },
+  );
 
   // Promise 16.28: No table is forgotten: each is copied, or named with the reason why not.
   test('every table of both databases is copied, or named with its reason', async () => {

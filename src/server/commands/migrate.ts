@@ -1,13 +1,15 @@
-// `metis migrate`: all of a data folder's database into the database of a cluster (16 §9).
+// `metis migrate`: all of a data folder's database into the database of a cluster, and back into a new folder (16 §9).
 import fs from 'node:fs';
 import { hostname } from 'node:os';
 import path from 'node:path';
 import type Database from 'better-sqlite3';
 import { toPrintable } from '#cli/printable-text.ts';
 import { StartupError } from '#protocol/errors.ts';
+import type { Copying, Moved } from '#store/postgres/transfer/copy-rows.ts';
 import { acquireOwnerLock, resolveDatabasePath } from '#store/sqlite/connection/database-file.ts';
 import { missingMigrations } from '#store/sqlite/connection/migrate.ts';
 import { databaseFault, openReader } from '#store/sqlite/connection/open.ts';
+import { verifySqliteRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, loadSettings, refuse, type Settings } from '../context.ts';
 import { startLog } from '../log.ts';
@@ -22,7 +24,9 @@ export async function migrateDatabase(context: CommandContext, flags: MigrateFla
   const settings = loadSettings(context, flags);
   if (!settings.ok) return refuse(context, settings.error);
   const { db_path } = settings.value.config.storage;
-  if (!isPostgres(flags.to)) return refuse(context, ['--to must be an address like postgres://user@host/database']);
+  if (flags.to.startsWith(TO_SQLITE)) return copyOut(context, settings.value, flags);
+  if (!isPostgres(flags.to))
+    return refuse(context, ['--to must be an address like postgres://user@host/database, or sqlite:FOLDER']);
   if (!fs.existsSync(db_path)) return refuse(context, [`there is no database at ${db_path}; see --data`]);
   try {
     return await withLockedSource(context, db_path, (source) => moveRows(context, settings.value, flags, source));
@@ -31,6 +35,68 @@ export async function migrateDatabase(context: CommandContext, flags: MigrateFla
     if (error instanceof StartupError) return refuse(context, error.problems);
     throw error;
   }
+}
+
+const TO_SQLITE = 'sqlite:';
+
+/** The database of the configured cluster as a data folder of one server. */
+async function copyOut(context: CommandContext, settings: Settings, flags: MigrateFlags): Promise<number> {
+  const { url } = settings.config.database;
+  const named = flags.to.slice(TO_SQLITE.length);
+  if (url === null)
+    return refuse(context, [
+      'database.url is not set; --to sqlite:FOLDER copies the database that it names: set METIS_DATABASE_URL',
+    ]);
+  if (named === '') return refuse(context, ['--to sqlite:FOLDER must name a folder']);
+  const file = path.join(path.resolve(context.cwd, named), 'metis.db');
+  const { copyToSqlite } = await import('#store/postgres/transfer/to-sqlite.ts');
+  try {
+    const { differences, ...moved } = await copyToSqlite({
+      url,
+      file,
+      migrationsDir: path.join(context.packageDir, 'migrations'),
+      verify: flags.verify === true,
+      ...startCopying(context),
+    });
+    return reportCopy(context, moved, flags.verify === true ? [...differences, ...verifyCopiedSums(file)] : null);
+  } catch (error) {
+    if (error instanceof StartupError) return refuse(context, error.problems);
+    throw error;
+  }
+}
+
+function verifyCopiedSums(file: string): readonly string[] {
+  const reader = openReader(file);
+  try {
+    return verifySqliteRollups(reader);
+  } finally {
+    reader.close();
+  }
+}
+
+/** What both ways have in common: lines on stdout, and an end by a signal. */
+function startCopying(context: CommandContext): Copying {
+  const leaving = new AbortController();
+  void context.stopSignal().then((signal) => {
+    leaving.abort(
+      new StartupError('migration_stopped', [`stopped by ${signal}; the same command continues with what is missing`]),
+    );
+  });
+  return { report: (line) => printLine(context, line), leave: leaving.signal };
+}
+
+const printLine = ({ stdout }: CommandContext, line: string) => void stdout.write(`${toPrintable(line)}\n`);
+
+/** @param differences null = not compared */
+function reportCopy(context: CommandContext, moved: Moved, differences: readonly string[] | null): number {
+  if (moved.wasDone) printLine(context, 'the database holds the whole copy already');
+  if (moved.changedTexts > 0)
+    printLine(context, `${moved.changedTexts} texts held U+0000, which PostgreSQL cannot store; U+FFFD replaces it`);
+  if (differences === null) return 0;
+  for (const line of differences) printLine(context, line);
+  if (differences.length > 0) return 1;
+  printLine(context, 'source and copy agree in every row; rollups and ledger agree');
+  return 0;
 }
 
 function isPostgres(address: string): boolean {
@@ -74,35 +140,14 @@ async function moveRows(
   const places = findNodePlaces(settings);
   const unshared = listUnsharedWorkspaces(source, places);
   if (unshared.length > 0 && !cluster.local_workspaces) return refuse(context, [describeUnshared(unshared)]);
-  const print = (line: string) => void context.stdout.write(`${toPrintable(line)}\n`);
-  if (unshared.length > 0) print(`${unshared.length} workspaces stay on the node ${places.node_name}`);
-  const leaving = new AbortController();
-  void context.stopSignal().then((signal) => {
-    leaving.abort(
-      new StartupError('migration_stopped', [`stopped by ${signal}; the same command continues with what is missing`]),
-    );
-  });
+  const copying = startCopying(context);
+  if (unshared.length > 0) copying.report(`${unshared.length} workspaces stay on the node ${places.node_name}`);
   const url = flags.to;
-  const moved = await copyToPostgres({
-    source,
-    url,
-    migrationsDir: path.join(context.packageDir, 'migrations', 'postgres'),
-    places,
-    report: print,
-    leave: leaving.signal,
-  });
-  if (moved.wasDone) print('the database holds the whole copy already');
-  if (moved.changedTexts > 0)
-    print(`${moved.changedTexts} texts held U+0000, which PostgreSQL cannot store; U+FFFD replaces it`);
-  if (flags.verify !== true) return 0;
-  const differences = [
-    ...(await verifyCopy({ source, url }, print)),
-    ...(await verifyCopiedRollups(context, settings, url)),
-  ];
-  for (const line of differences) print(line);
-  if (differences.length > 0) return 1;
-  print('source and copy agree in every row; rollups and ledger agree');
-  return 0;
+  const migrationsDir = path.join(context.packageDir, 'migrations', 'postgres');
+  const moved = await copyToPostgres({ source, url, migrationsDir, places, ...copying });
+  if (flags.verify !== true) return reportCopy(context, moved, null);
+  const differences = await verifyCopy({ source, url }, copying.report);
+  return reportCopy(context, moved, [...differences, ...(await verifyCopiedRollups(context, settings, url))]);
 }
 
 function findNodePlaces({ config, dataDir }: Settings) {

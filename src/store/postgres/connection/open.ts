@@ -186,21 +186,34 @@ export async function openReader(options: PoolOptions & { readonly migrationsDir
   const { url, migrationsDir } = options;
   try {
     await requireSessionMode(url);
-    const client = await connectClient(url, { default_transaction_read_only: 'on' });
-    try {
-      const send = createSend(client);
-      await serverVersion(send);
-      const files = filesIn(migrationsDir);
-      const known = await knownVersion(send, files.length);
-      if (known < files.length) throw notMigrated(url, known);
-      await requireWholeCopy(send);
-    } finally {
-      await client.end().catch(() => {});
-    }
+    await withMigrated(url, migrationsDir, async () => {});
   } catch (error) {
     throw startupFault(url, error);
   }
   return createPool({ ...options, isReadOnly: true });
+}
+
+/**
+ * Runs `work` on one connection that can only read a migrated database. Throws as `openReader`.
+ * @param work gets whether the database has exactly the schema of this version, and not a newer one
+ */
+export async function withMigrated<T>(
+  url: string,
+  migrationsDir: string,
+  work: (send: Send, isCurrent: boolean) => Promise<T>,
+): Promise<T> {
+  const client = await connectClient(url, { default_transaction_read_only: 'on', statement_timeout: 0 });
+  try {
+    const send = createSend(client);
+    await serverVersion(send);
+    const files = filesIn(migrationsDir);
+    const known = await knownVersion(send, files.length);
+    if (known < files.length) throw notMigrated(url, known);
+    await requireWholeCopy(send);
+    return await work(send, known === files.length);
+  } finally {
+    await client.end().catch(() => {});
+  }
 }
 
 /** Throws `StartupError('migration_unfinished')` for a database that holds a part of a copy. */

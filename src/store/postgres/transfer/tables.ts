@@ -86,5 +86,6 @@ export function readKeyValues({ columns, key }: CopiedTable, row: Row): Row {
 
 /** PostgreSQL stores no NUL in a text, and no half of a surrogate pair (16 §2). */
 export function toStorableText(text: string): string {
+  if (!text.includes('\0') && !/\p{Cs}/u.test(text)) return text;
   return text.replaceAll('\0', '\uFFFD').replaceAll(/\p{Cs}/gu, '\uFFFD');
 }

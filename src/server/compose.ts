@@ -166,7 +166,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     noticed: mapEventTypes(receivers),
     ids,
     clock,
-    alike: [[...file.adapters], file.models, prices.contentHash],
+    alike: { registry: [[...file.adapters], file.models], prices: prices.contentHash },
   });
   try {
     const { bus, journal, store, trees } = storage;

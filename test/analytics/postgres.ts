@@ -44,7 +44,7 @@ export async function startDatabase(service: string, statementMs?: number): Prom
   const trees = createTrees({
     pool,
     heartbeat: pool.send,
-    selfAt: () => ({ name: 'reports', url: '', version: '0', places: ['shared:/'], configHash: '', schema: 0 }),
+    selfAt: () => ({ name: 'reports', url: '', version: '0', places: ['shared:/'], configKeys: {}, schema: 0 }),
     roots: createRootWatch([], async () => null, log),
     files: { shared_roots: ['/'], no_files: '' },
     // No test here is about a lease, and a property may hold this process up on a busy machine.

@@ -62,7 +62,7 @@ describe.skipIf(url === null)(`ownership${missing && `, skipped: ${missing}`}`, 
     const world = await node(await emptySchema(), 'other');
     const ROUNDS = 10;
     for (let i = 0; i < ROUNDS; i++) {
-      const self = { name: `same${i}`, url: '', version: '0', places: [], configHash: '', schema: 1 };
+      const self = { name: `same${i}`, url: '', version: '0', places: [], configKeys: {}, schema: 1 };
       const each = Array.from({ length: 4 }, () => register(world.pool, world.ids.next(), self, 60_000));
       expect((await Promise.all(each)).filter(Boolean)).toHaveLength(1);
     }

@@ -12,6 +12,7 @@ import { openDatabase } from '#store/postgres/connection/open.ts';
 import { MIGRATIONS } from '../store/postgres/world.ts';
 import { type LogLine, recordingLogger } from '../store/suite/world.ts';
 import { tempFolder } from '../support/engine.ts';
+import { priceFileA, priceFileB } from '../support/prices.ts';
 import { startReal, startStrictFake } from '../support/real-server.ts';
 import { registryAt } from '../support/registry-at.ts';
 import { ownSchema, postgresService, type Schema } from '../support/services.ts';
@@ -206,13 +207,15 @@ describe.skipIf(url === null)(`workspaces of a cluster${missing && `, skipped: $
     expect((await b.call('GET', `/sessions/${session}/messages`)).body.messages).toHaveLength(4);
   });
 
+  // Promise 16.34: Of three nodes, what a node may have of its own is no difference; keys that differ are named by GET /nodes and the log.
   test('nodes of one configuration are alike, whatever their data folders are called; another one is told so', async () => {
     const [schema, home, root] = [await emptySchema(), tempFolder(), tempFolder()];
     const fake = await startStrictFake(() => ({ text: 'ok' }));
-    const start = (name: string, more: object = {}) =>
+    const start = (name: string, more: object = {}, prices = [priceFileA()]) =>
       startReal({
         folder: path.join(home, name),
         registry: registryAt(fake),
+        prices,
         config: {
           database: { url: schema.url },
           cluster: { name: schema.name, node_name: name, lease_seconds: 3, shared_roots: [root] },
@@ -220,13 +223,18 @@ describe.skipIf(url === null)(`workspaces of a cluster${missing && `, skipped: $
         },
       });
     const a = await start('a');
-    const b = await start('b');
-    const c = await start('c', { turn: { max_llm_calls: 7 } });
+    // What a node may have of its own.
+    const b = await start('b', { log: { level: 'debug' }, gateway: { record: path.join(home, 'recorded') } });
+    const c = await start('c', { turn: { max_llm_calls: 7 } }, [priceFileA(), priceFileB()]);
     const matches = async (from: typeof a) => (await from.engine.trees.nodes()).map((each) => each.config_matches);
     expect(await matches(a)).toEqual([true, true, false]);
     expect(await matches(c)).toEqual([false, false, true]);
+    const listed = async (from: typeof a) =>
+      (await from.call('GET', '/nodes')).body.map((each: { config_differs: string[] }) => each.config_differs);
+    expect(await listed(a)).toEqual([[], [], ['prices', 'turn.max_llm_calls']]);
+    expect(await listed(c)).toEqual([['prices', 'turn.max_llm_calls'], ['prices', 'turn.max_llm_calls'], []]);
     const warned = (from: typeof a) => from.log.filter((line) => line.msg.includes('make them alike'));
     expect(warned(b)).toEqual([]);
-    expect(warned(c)).toMatchObject([{ nodes: ['a', 'b'] }]);
+    expect(warned(c)).toMatchObject([{ nodes: ['a', 'b'], keys: ['prices', 'turn.max_llm_calls'] }]);
   });
 });

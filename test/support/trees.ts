@@ -66,6 +66,7 @@ export function nodeInfo(rest: Partial<NodeInfo>): NodeInfo {
     turns: 0,
     trees: 0,
     config_matches: true,
+    config_differs: [],
     ...rest,
   };
 }

@@ -14,6 +14,8 @@ export interface NodeInfo {
   /** Trees that it holds. */
   readonly trees: number;
   readonly config_matches: boolean;
+  /** Keys whose values differ, and `registry` and `prices`; empty where they match, and for a node of an older version. */
+  readonly config_differs: readonly string[];
 }
 
 /** The position of a tree's last commit in the database. */

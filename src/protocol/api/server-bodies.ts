@@ -26,6 +26,9 @@ export const NodeSchema = z.object({
   trees: z.int().describe('Number of session trees that the node owns.'),
   reachable: z.boolean().describe('Whether the responding node reaches this node at its url.'),
   config_matches: z.boolean().describe('Whether the configuration equals that of the responding node.'),
+  config_differs: z
+    .array(z.string())
+    .describe('Configuration keys that differ from those of the responding node; also `registry` and `prices`.'),
 });
 export const NodeListReply = z.array(NodeSchema);
 export const NodeReply = z.object({ id: z.string().describe('Id of this server process; a restart makes a new one.') });

@@ -21,6 +21,7 @@ import { createWorkspaceLock } from '#store/postgres/connection/workspace-lock.t
 import { createAnalytics } from '#store/postgres/report/analytics.ts';
 import { createJournal } from '#store/postgres/write/journal.ts';
 import { createPriceVersionReader, createStore } from '#store/read/store.ts';
+import { CONFIG_KEYS, readKey } from '../config.ts';
 import { makeDataFolder, type Storage, type StorageOptions } from './storage.ts';
 
 /** Of the lease: a heartbeat that was not answered by then is sent again. */
@@ -128,15 +129,28 @@ function describeNode(
     version,
     schema,
     places: listPlaces({ node_name: name, shared_roots: cluster.shared_roots }),
-    // Each node's data folder may be called otherwise: what lies in it is what must be alike.
-    configHash: sha256Hex(canonicalJson([withoutOwnKeys(config), ...alike]).replaceAll(dataDir, '~/.metis')),
+    configKeys: hashConfiguration(config, alike, dataDir),
   };
 }
 
-/** What a node may have of its own is left out (16 §7.5). */
-function withoutOwnKeys(config: Config): unknown {
-  const { server, storage: _storage, database: _database, log: _log, providers: _providers, cluster, ...rest } = config;
-  const { host: _host, port: _port, allowed_hosts: _names, ...door } = server;
-  const { node_name: _name, advertise_url: _url, max_turns: _turns, ...shared } = cluster;
-  return { ...rest, server: door, cluster: shared };
+/** Keys and groups of keys that a node may have of its own (16 §7.5). Contents of registry and prices are compared, not their places. */
+const OWN_KEYS: readonly string[] = [
+  ...['server.host', 'server.port', 'server.allowed_hosts', 'storage', 'database', 'nats', 'log', 'providers'],
+  ...['cluster.node_name', 'cluster.advertise_url', 'cluster.max_turns', 'registry.path', 'pricing.tables', 'gateway.record'],
+];
+const HASH_CHARACTERS = 16;
+
+/** A hash of each key that must be alike. Each node's data folder may be called otherwise: what lies in it is what counts. */
+function hashConfiguration(
+  config: Config,
+  alike: StorageOptions['alike'],
+  dataDir: string,
+): Readonly<Record<string, string>> {
+  const shared = [...CONFIG_KEYS.keys()].filter(
+    (key) => !OWN_KEYS.some((own) => key === own || key.startsWith(`${own}.`)),
+  );
+  const values = [...shared.map((key) => [key, readKey(config, key)] as const), ...Object.entries(alike)];
+  const hash = (value: unknown) =>
+    sha256Hex(canonicalJson(value).replaceAll(dataDir, '~/.metis')).slice(0, HASH_CHARACTERS);
+  return Object.fromEntries(values.map(([key, value]) => [key, hash(value)]));
 }

@@ -44,8 +44,8 @@ export interface StorageOptions {
   readonly reportsOnThread: boolean;
   /** Types of events by receiver. */
   readonly noticed: ReadonlyMap<string, ReadonlySet<string>>;
-  /** Of what must be alike on all nodes and is no key of the configuration: registry, prices. */
-  readonly alike: readonly unknown[];
+  /** What must be alike on all nodes and is no key of the configuration, by name: registry, prices. */
+  readonly alike: Readonly<Record<string, unknown>>;
   /** Ends the wait for a database that is not there, with its reason. */
   readonly leave?: AbortSignal;
 }
@@ -163,7 +163,20 @@ export function createOwnTrees({ version, id, open }: Alone): Trees {
     async nodes() {
       const name = url === '' ? '' : new URL(url).host;
       const trees = await open();
-      return [{ id: node, name, version, url, draining, places: [], turns: running(), trees, config_matches: true }];
+      return [
+        {
+          id: node,
+          name,
+          version,
+          url,
+          draining,
+          places: [],
+          turns: running(),
+          trees,
+          config_matches: true,
+          config_differs: [],
+        },
+      ];
     },
   };
 }

@@ -48,7 +48,7 @@ export async function inspectCluster(
       const known = await knownVersion(send, files.length);
       return {
         version,
-        nodes: known < files.length ? [] : (await listNodes(send, '')).filter(({ draining }) => !draining),
+        nodes: known < files.length ? [] : (await listNodes(send, {})).filter(({ draining }) => !draining),
         missing: Math.max(0, files.length - known),
         rootFaults: await faultsOfRoots(known === 0 ? null : send, roots),
       };

@@ -6,10 +6,13 @@ import { orAbort } from '#protocol/abort.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
 import { StartupError } from '#protocol/errors.ts';
 import type { IdGenerator } from '#protocol/ids.ts';
+import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import type { Send } from '../postgres/connection/client.ts';
 import { journalFault } from '../postgres/connection/faults.ts';
 import { AWAIT_TURN, type Pool, REGISTRATION } from '../postgres/connection/pool.ts';
 import { TAKE_NODE_LOCK } from './dead-nodes.ts';
+
+type ConfigKeys = Readonly<Record<string, string>>;
 
 export interface NodeSelf {
   readonly name: string;
@@ -17,7 +20,8 @@ export interface NodeSelf {
   readonly version: string;
   /** Places whose trees the node can own: `node:<name>`, `shared:<root>`. */
   readonly places: readonly string[];
-  readonly configHash: string;
+  /** A hash of each configuration key that must be alike. */
+  readonly configKeys: ConfigKeys;
   /** The newest schema of the database that this node knows. */
   readonly schema: number;
 }
@@ -32,8 +36,8 @@ interface NodeState {
 
 /** The oldest schema that a node must know to write; a migration raises it. */
 const COMPATIBLE_FROM = "(SELECT CAST(value AS bigint) FROM meta WHERE key = 'compatible_from')";
-const REGISTER = `INSERT INTO nodes (id, name, url, version, places, config_hash, schema_version, lease_until)
-  SELECT @id, @name, @url, @version, CAST(@places AS text[]), @configHash, @schema, clock_timestamp() + CAST(@lease AS interval)
+const REGISTER = `INSERT INTO nodes (id, name, url, version, places, config_hash, config_keys, schema_version, lease_until)
+  SELECT @id, @name, @url, @version, CAST(@places AS text[]), @configHash, @configKeys, @schema, clock_timestamp() + CAST(@lease AS interval)
   WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE name = @name AND lease_until > clock_timestamp())`;
 const BEAT = `UPDATE nodes SET lease_until = now() + CAST(@lease AS interval), turns = @turns, draining = CAST(@draining AS boolean),
     places = CAST(@places AS text[])
@@ -43,14 +47,16 @@ const NAME_HOLDER = `SELECT id, CAST(lease_until AS text) AS lease,
     CAST(extract(epoch FROM lease_until - now()) * 1000 AS double precision) AS "leftMs"
   FROM nodes WHERE name = ? AND lease_until > now() ORDER BY lease_until DESC LIMIT 1`;
 const LIST = `SELECT n.id, n.name, n.version, n.url, n.draining, array_to_json(n.places) AS places, n.turns,
-    (SELECT count(*) FROM trees t WHERE t.owner_node = n.id) AS trees, n.config_hash
+    (SELECT count(*) FROM trees t WHERE t.owner_node = n.id) AS trees, n.config_keys
   FROM nodes n WHERE n.lease_until > now() ORDER BY n.name`;
 
 /** False when an active node has the name. One node at a time: of two that register one name, the second sees the first. */
 export async function register(pool: Pool, id: string, self: NodeSelf, leaseMs: number): Promise<boolean> {
   return pool.transaction(async (tx) => {
     tx.run(AWAIT_TURN, [REGISTRATION]);
-    const { changes } = await tx.send(REGISTER, { ...self, id, lease: interval(leaseMs) });
+    const configKeys = JSON.stringify(self.configKeys);
+    const values = { ...self, configKeys, configHash: sha256Hex(configKeys), id, lease: interval(leaseMs) };
+    const { changes } = await tx.send(REGISTER, values);
     return changes === 1;
   });
 }
@@ -98,23 +104,30 @@ export async function dropDead(send: Send): Promise<void> {
   await send(`DELETE FROM nodes WHERE ${LONG_DEAD}`, []);
 }
 
-export async function listNodes(send: Send, configHash: string): Promise<readonly NodeInfo[]> {
-  interface Row extends Omit<NodeInfo, 'draining' | 'config_matches'> {
+export async function listNodes(send: Send, own: ConfigKeys): Promise<readonly NodeInfo[]> {
+  interface Row extends Omit<NodeInfo, 'draining' | 'config_matches' | 'config_differs'> {
     readonly draining: number;
-    readonly config_hash: string;
+    readonly config_keys: string;
   }
   const { rows } = await send<Row>(LIST, []);
-  return rows.map(({ config_hash, draining, ...node }) => ({
-    ...node,
-    draining: draining === 1,
-    config_matches: config_hash === configHash,
-  }));
+  return rows.map(({ config_keys, draining, ...node }) => {
+    const keys = JSON.parse(config_keys) as ConfigKeys;
+    const config_differs = listDifferentKeys(own, keys);
+    // A node of an older version has no keys.
+    const config_matches = config_differs.length === 0 && Object.keys(keys).length === Object.keys(own).length;
+    return { ...node, draining: draining === 1, config_matches, config_differs };
+  });
+}
+
+function listDifferentKeys(own: ConfigKeys, other: ConfigKeys): readonly string[] {
+  if (Object.keys(other).length === 0) return [];
+  return [...new Set([...Object.keys(own), ...Object.keys(other)])].filter((key) => own[key] !== other[key]).sort();
 }
 
 /** The same for a running server. Throws `StorageFault` while the database cannot be reached. */
-export async function readNodes(send: Send, configHash: string): Promise<readonly NodeInfo[]> {
+export async function readNodes(send: Send, own: ConfigKeys): Promise<readonly NodeInfo[]> {
   try {
-    return await listNodes(send, configHash);
+    return await listNodes(send, own);
   } catch (error) {
     throw journalFault(error);
   }
@@ -125,24 +138,19 @@ function interval(ms: number): string {
 }
 
 const NOT_ALIKE =
-  'configuration, registry or prices of this node differ from those of other nodes; make them alike (config_matches in GET /nodes)';
+  'configuration, registry or prices of this node differ from those of other nodes; make them alike (config_differs in GET /nodes)';
 const NOT_REACHED =
   'other nodes give out the address of this one, so that neither is reached by the other; give each a cluster.advertise_url, or bind it to more than the loopback address';
 
 /** Warns of nodes with another configuration, and of nodes that announce this node's address. */
 export async function warnOfOthers(send: Send, self: NodeSelf, log: Logger): Promise<void> {
-  const others = (await readNodes(send, self.configHash)).filter(({ name }) => name !== self.name);
-  const warnAbout = (nodes: readonly NodeInfo[], text: string) => {
-    if (nodes.length > 0) log.warn({ nodes: nodes.map(({ name }) => name) }, text);
-  };
-  warnAbout(
-    others.filter((each) => !each.config_matches),
-    NOT_ALIKE,
-  );
-  warnAbout(
-    others.filter(({ url }) => url === self.url),
-    NOT_REACHED,
-  );
+  const others = (await readNodes(send, self.configKeys)).filter(({ name }) => name !== self.name);
+  const toNodeNames = (nodes: readonly NodeInfo[]) => nodes.map(({ name }) => name);
+  const unlike = others.filter((each) => !each.config_matches);
+  const keys = [...new Set(unlike.flatMap((each) => each.config_differs))].sort();
+  if (unlike.length > 0) log.warn({ nodes: toNodeNames(unlike), keys }, NOT_ALIKE);
+  const unreached = others.filter(({ url }) => url === self.url);
+  if (unreached.length > 0) log.warn({ nodes: toNodeNames(unreached) }, NOT_REACHED);
 }
 
 interface LeaseOptions {

@@ -335,7 +335,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
     async releaseAll() {
       for (const [root, entry] of [...entries]) await letGo(root, entry);
     },
-    nodes: () => readNodes(pool.send, self.configHash),
+    nodes: () => readNodes(pool.send, self.configKeys),
     drain() {
       draining = true;
       // If this heartbeat fails, the next one reports it.

@@ -120,7 +120,7 @@ export async function openSchema(url: string, start: number, options: NodeOption
   const trees = createTrees({
     pool,
     heartbeat: pool.send,
-    selfAt: ({ url }) => ({ name, url, version: '0', places: [`node:${name}`, 'shared:/'], configHash: '', schema }),
+    selfAt: ({ url }) => ({ name, url, version: '0', places: [`node:${name}`, 'shared:/'], configKeys: {}, schema }),
     roots: createRootWatch([], async () => null, log),
     files: { shared_roots: ['/'], no_files: '' },
     leaseSeconds,

@@ -217,9 +217,18 @@ const NODES: readonly Column<NodeList[number]>[] = [
 
 function NodeState({ node }: { readonly node: NodeList[number] }) {
   if (!node.reachable) return <Badge tone="bad">not reachable</Badge>;
-  if (!node.config_matches) return <Badge tone="warn">other configuration</Badge>;
+  if (!node.config_matches) return <Badge tone="warn">other configuration{describeKeys(node.config_differs)}</Badge>;
   if (node.draining) return <Badge>draining</Badge>;
   return <Badge tone="ok">active</Badge>;
+}
+
+const SHOWN_KEYS = 3;
+
+/** Keys that differ, for a badge: `: turn.max_llm_calls, prices and 2 more`. */
+function describeKeys(keys: readonly string[]): string {
+  if (keys.length === 0) return '';
+  const more = keys.length > SHOWN_KEYS ? ` and ${keys.length - SHOWN_KEYS} more` : '';
+  return `: ${keys.slice(0, SHOWN_KEYS).join(', ')}${more}`;
 }
 
 function Nodes() {

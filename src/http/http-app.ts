@@ -11,6 +11,7 @@ import type {
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { Engine } from '#core/engine/create-engine.ts';
 import type { ServerCounts } from '#core/engine/manage-session.ts';
+import type { Meter, NodeFigures, StorageFigures, WaitingFigures } from '#core/ports/meter.ts';
 import type { PriceVersions } from '#core/ports/price-versions.ts';
 import type { Analytics } from '#core/ports/report-reader.ts';
 import type { SettingsReport } from '#protocol/api/server-bodies.ts';
@@ -79,6 +80,7 @@ export interface MetricGauges {
   readonly active_turns: number;
   readonly active_streams: number;
   readonly unreachable_nodes: number;
+  readonly storage: { readonly node: NodeFigures | null; readonly waiting: WaitingFigures };
 }
 
 export interface HttpDeps {
@@ -92,6 +94,10 @@ export interface HttpDeps {
   };
   /** The settings in force, without secrets. */
   readonly settings: () => SettingsReport;
+  /** What the storage counts, for metrics; absent = nothing. */
+  readonly figures?: StorageFigures;
+  /** Counts what this node forwards; absent = nothing does. */
+  readonly meter?: Meter;
   /** The text of `/metrics`. */
   readonly metrics: (now: MetricGauges) => string;
   /** A new secret of 256 bits for a token. */

@@ -3,7 +3,9 @@
 import type { IncomingMessage } from 'node:http';
 import websocket from '@fastify/websocket';
 import fastify, { type FastifyRequest } from 'fastify';
+import { countServerWork } from '#core/engine/manage-session.ts';
 import { readBody } from '#core/policy/parsing/json.ts';
+import { NO_FIGURES, NOTHING_WAITS } from '#core/ports/meter.ts';
 import { validationError } from '#protocol/errors.ts';
 import { toOriginForm } from './access.ts';
 import { createBodyDiscard, createParserErrorAnswer, trackConnections } from './connections.ts';
@@ -15,7 +17,7 @@ import { createClientGate } from './gateway/identity.ts';
 import type { HttpApp, HttpDeps } from './http-app.ts';
 import { requestValidator } from './params.ts';
 import { registerRoutes } from './register-routes.ts';
-import { createRecentCounts } from './routes/meta-routes.ts';
+import { createRecent, NO_COUNTS } from './routes/meta-routes.ts';
 import { createStreamHub } from './stream/hub.ts';
 import { createIdempotency } from './submissions.ts';
 import { createRefusalNotes, installVisibility } from './visibility.ts';
@@ -57,6 +59,7 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
   const { engine } = deps;
   const { config, log, clock, ids, store, bus, trees } = engine;
   const { server } = config;
+  const { figures = NO_FIGURES } = deps;
   const closing = new AbortController();
   const draining = () => deps.draining() || closing.signal.aborted;
   const { people } = engine;
@@ -87,12 +90,17 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
   app.addHook('onReady', () => people.refresh());
   app.addHook('onListen', async () => reach.start());
   app.addHook('onClose', () => reach.close());
-  const counts = createRecentCounts(engine);
-  app.decorate('gauges', async () => ({
-    ...(await counts()),
-    active_streams: hub.size(),
-    unreachable_nodes: reach.unreachable(),
-  }));
+  const counts = createRecent(clock, () => countServerWork(engine), NO_COUNTS);
+  const waiting = createRecent(clock, figures.measure, NOTHING_WAITS);
+  app.decorate('gauges', async () => {
+    const [active, waits] = await Promise.all([counts(), waiting()]);
+    return {
+      ...active,
+      active_streams: hub.size(),
+      unreachable_nodes: reach.unreachable(),
+      storage: { node: figures.node(), waiting: waits },
+    };
+  });
 
   app.register(websocket, {
     options: { maxPayload: MAX_FRAME_BYTES, perMessageDeflate: false },

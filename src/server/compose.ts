@@ -1,12 +1,10 @@
 // The composition root: builds every part of a server in the order of its start, and takes it down again (05 §4).
 
-import fs from 'node:fs';
 import path from 'node:path';
 import { createEngine, type Engine } from '#core/engine/create-engine.ts';
 import { createTreeWork, drain, recover, removeTemporaryFolders, resumeAll } from '#core/engine/lifecycle.ts';
 import { finishKeptChanges, sweepWorktrees } from '#core/engine/manage-worktrees.ts';
 import { createLearning } from '#core/learning/learning-loop.ts';
-import { isBelow } from '#core/policy/cluster/tree-place.ts';
 import { createLivePrices, describeStaleRates, type PriceTable } from '#core/policy/pricing/price-table.ts';
 import { createLiveRegistry, createModelRegistry, type ModelRegistry } from '#core/policy/registry/model-registry.ts';
 import type { Logger } from '#core/ports/logger.ts';
@@ -46,9 +44,10 @@ import {
 } from './models.ts';
 import { mapEventTypes, resolveReceiverKeys, startNotify } from './notify.ts';
 import { describeSettings } from './settings-report.ts';
-import { openEmbedded, type Storage, type StorageOptions } from './storage/storage.ts';
+import { findWorktreesFolder, openEmbedded, type Storage, type StorageOptions } from './storage/storage.ts';
 import { createCallTargets } from './telemetry/call-facts.ts';
 import { createMetrics } from './telemetry/metrics.ts';
+import { createNodeMetrics, measureCommits } from './telemetry/node-metrics.ts';
 import { startTelemetry } from './telemetry/telemetry.ts';
 import { createTraceRelay } from './telemetry/trace-relay.ts';
 import { makeSecret, requireTokens } from './tokens.ts';
@@ -168,9 +167,11 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     clock,
     alike: { registry: [[...file.adapters], file.models], prices: prices.contentHash },
   });
+  const own = createNodeMetrics();
   try {
-    const { bus, journal, store, trees } = storage;
-    const metrics = createMetrics(bus, registry.models.map(({ id }) => id).filter(registry.isConfigured));
+    const { bus, store, trees } = storage;
+    const journal = measureCommits(storage.journal, own.meter, clock);
+    const metrics = createMetrics(bus, registry.models.map(({ id }) => id).filter(registry.isConfigured), own);
     const relay = createTraceRelay(bus);
     const secrets = [...options.credentials.secrets, ...config.server.auth_tokens];
     const targetOf = createCallTargets(registry, options.credentials);
@@ -275,6 +276,8 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       analytics: storage.analytics,
       priceVersions: storage.priceVersions,
       metrics: metrics.text,
+      figures: storage.figures,
+      meter: own.meter,
       settings: () => describeSettings({ ...options, adapters: file.adapters, secrets }),
       traces: relay,
       makeSecret,
@@ -314,6 +317,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       await telemetry?.close();
       await closeThreads();
       await storage.close();
+      own.close();
     };
     return {
       engine,
@@ -354,6 +358,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       },
     };
   } catch (error) {
+    own.close();
     await storage.close();
     throw storage.fault(error);
   }
@@ -384,17 +389,4 @@ function listWarnings(models: readonly ModelEntry[], prices: PriceTable, config:
   if (database.url !== null && cluster.shared_roots.length === 0 && !cluster.local_workspaces)
     warnings.push('no workspace can be opened: cluster.shared_roots is empty and cluster.local_workspaces is off');
   return warnings;
-}
-
-/** The folder of worktrees, links resolved; null where several nodes share none. Throws `StartupError('config_invalid')`. */
-function findWorktreesFolder({ database, cluster }: Config, dataDir: string): string | null {
-  if (database.url === null) return path.join(fs.realpathSync(dataDir), 'worktrees');
-  const { worktree_root: root, shared_roots } = cluster;
-  if (root === null) return null;
-  if (!isBelow(root, shared_roots))
-    throw new StartupError('config_invalid', [
-      `cluster.worktree_root: ${root} lies below none of cluster.shared_roots; name a folder below one of them`,
-    ]);
-  fs.mkdirSync(root, { recursive: true, mode: 0o700 });
-  return fs.realpathSync(root);
 }

@@ -4,6 +4,7 @@ import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Dispatcher } from 'undici';
+import type { ForwardOutcome, Meter } from '#core/ports/meter.ts';
 import type { Clock, Timer } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
 import { toOriginForm } from '../access.ts';
@@ -141,7 +142,7 @@ const HEADER_BYTES = 16 * 1024;
 const BODY_SILENCE_MS = 330_000;
 
 /** Connects directly and ignores proxy variables of the environment: a forwarded request may contain a caller's keys. */
-export function createExchange(clock: Clock, discard: BodyDiscard): Exchange {
+export function createExchange(clock: Clock, discard: BodyDiscard, meter: Meter): Exchange {
   let agent: Promise<Dispatcher> | null = null;
   const open = async () => {
     const { Agent } = await import('undici');
@@ -155,7 +156,19 @@ export function createExchange(clock: Clock, discard: BodyDiscard): Exchange {
   return {
     async send(request, reply, how) {
       agent ??= open();
-      return dispatchRequest(await agent, request, reply, { ...how, clock, discard });
+      const from = clock.monotonic();
+      let seconds: number | null = null;
+      const onAnswer = () => {
+        seconds = (clock.monotonic() - from) / 1000;
+      };
+      let outcome: ForwardOutcome = 'failed';
+      try {
+        const result = await dispatchRequest(await agent, request, reply, { ...how, clock, discard, onAnswer });
+        outcome = result;
+        return result;
+      } finally {
+        meter.addForward(outcome, seconds);
+      }
     },
     async ask(url, method, headers) {
       agent ??= open();
@@ -170,7 +183,12 @@ export function createExchange(clock: Clock, discard: BodyDiscard): Exchange {
   };
 }
 
-type Work = Attempt & { readonly clock: Clock; readonly discard: BodyDiscard };
+type Work = Attempt & {
+  readonly clock: Clock;
+  readonly discard: BodyDiscard;
+  /** Called when the answer that goes to the caller begins. */
+  readonly onAnswer: () => void;
+};
 
 function dispatchRequest(
   dispatcher: Dispatcher,
@@ -244,6 +262,7 @@ function dispatchRequest(
           if (refused) return;
           forget();
           begun = true;
+          work.onAnswer();
           beginAnswer(request, reply, { status, head }, work);
         },
         onResponseData(started, piece) {

@@ -4,6 +4,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Engine } from '#core/engine/create-engine.ts';
 import { gatewayRoot } from '#core/engine/gateway-call.ts';
 import { shuttingDownError } from '#core/engine/lifecycle.ts';
+import { NO_METER } from '#core/ports/meter.ts';
 import type { Hold } from '#core/ports/tree-ownership.ts';
 import { type Clock, sleep, type Timer } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
@@ -78,7 +79,7 @@ declare module 'fastify' {
   }
 }
 
-type Deps = Pick<RouteDeps, 'engine' | 'closing' | 'draining'> & {
+type Deps = Pick<RouteDeps, 'engine' | 'closing' | 'draining' | 'meter'> & {
   readonly patience: Patience;
   readonly reach: Reach;
   readonly discard: BodyDiscard;
@@ -90,7 +91,7 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
   const { engine, closing, draining, patience, reach: others, discard } = deps;
   const { trees, clock, places } = engine;
   if (!trees.several) return ALL_HERE;
-  const exchange = createExchange(clock, discard);
+  const exchange = createExchange(clock, discard, deps.meter ?? NO_METER);
   const waits = { silenceMs: patience.silence_ms, answerMs: patience.answer_ms };
   app.decorateRequest('heldBody', null);
   app.decorateRequest('givenBody', null);

@@ -1,7 +1,6 @@
 // The server itself: health, readiness, metrics, documents, nodes and maintenance (05 §3.7, §5).
 import { z } from 'zod';
-import type { Engine } from '#core/engine/create-engine.ts';
-import { countServerWork, type ServerCounts } from '#core/engine/manage-session.ts';
+import type { ServerCounts } from '#core/engine/manage-session.ts';
 import {
   HealthReply,
   NodeListReply,
@@ -171,12 +170,14 @@ function createRecentAnswer<T>(clock: Clock, ask: () => Promise<T>): () => Promi
   };
 }
 
-/** What is open; while the database does not answer, what it answered last. */
-export function createRecentCounts(engine: Engine): () => Promise<ServerCounts> {
-  const ask = createRecentAnswer(engine.clock, () => countServerWork(engine));
-  let last: ServerCounts = { active_sessions: 0, active_workers: 0, active_turns: 0 };
+export const NO_COUNTS: ServerCounts = { active_sessions: 0, active_workers: 0, active_turns: 0 };
+
+/** What `ask` answers; while its service does not answer, what it answered last, and `first` before that. */
+export function createRecent<T>(clock: Clock, ask: () => Promise<T>, first: T): () => Promise<T> {
+  const askSoon = createRecentAnswer(clock, ask);
+  let last = first;
   return async () => {
-    last = (await ask())?.value ?? last;
+    last = (await askSoon())?.value ?? last;
     return last;
   };
 }

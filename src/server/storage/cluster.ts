@@ -3,23 +3,25 @@
 import { hostname } from 'node:os';
 import path from 'node:path';
 import { listPlaces } from '#core/policy/cluster/tree-place.ts';
+import type { StorageFigures } from '#core/ports/meter.ts';
 import type { Config } from '#protocol/config.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 import { createClusterBus } from '#store/bus/nats/cluster-bus.ts';
-import { openLink } from '#store/bus/nats/link.ts';
+import { type Link, openLink } from '#store/bus/nats/link.ts';
 import { createDayLimit } from '#store/cluster/day-limit.ts';
 import { createHeldCaches } from '#store/cluster/held-caches.ts';
 import type { NodeSelf } from '#store/cluster/node-lease.ts';
 import { createNotices } from '#store/cluster/notices.ts';
 import { createRootWatch, markSharedRoots } from '#store/cluster/shared-roots.ts';
 import { frameKey, standings } from '#store/cluster/tree-claims.ts';
-import { createTrees } from '#store/cluster/trees.ts';
+import { createTrees, type NodeTrees } from '#store/cluster/trees.ts';
 import { filesIn, openDatabase } from '#store/postgres/connection/open.ts';
 import { createReadDatabase, patientReads } from '#store/postgres/connection/patient-reads.ts';
-import { createSingle } from '#store/postgres/connection/pool.ts';
+import { createSingle, type Pool } from '#store/postgres/connection/pool.ts';
 import { createWorkspaceLock } from '#store/postgres/connection/workspace-lock.ts';
 import { createAnalytics } from '#store/postgres/report/analytics.ts';
 import { createJournal } from '#store/postgres/write/journal.ts';
+import { COUNT_DELIVERIES } from '#store/read/delegations.ts';
 import { createPriceVersionReader, createStore } from '#store/read/store.ts';
 import { CONFIG_KEYS, readKey } from '../config.ts';
 import { makeDataFolder, type Storage, type StorageOptions } from './storage.ts';
@@ -64,9 +66,10 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
   const reads = patientReads(pool, clock, trees.valid);
   const readDatabase = createReadDatabase(reads);
   const store = createStore(readDatabase, caches);
+  const link = config.nats.url === null ? null : openLink({ url: config.nats.url, name: cluster.name, clock, log });
   const bus = createClusterBus({
     cluster: cluster.name,
-    link: config.nats.url === null ? null : openLink({ url: config.nats.url, name: cluster.name, clock, log }),
+    link,
     key: await frameKey(pool.send),
     owns: trees.holds,
     standings: (roots) => standings(pool.send, roots),
@@ -100,6 +103,7 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
     dayLimit,
     lockWorkspace: workspaceLock.run,
     notices: createNotices(pool, clock, log),
+    figures: createFigures(pool, trees, link),
     fault: (cause) => cause,
     close: async () => {
       dayLimit.close();
@@ -108,6 +112,27 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
       await heartbeat.close();
       await workspaceLock.close();
       await pool.close();
+    },
+  };
+}
+
+const COUNT_WAITING = `SELECT (${COUNT_DELIVERIES}) AS deliveries, (SELECT count(*) FROM notices) AS notices`;
+
+function createFigures(pool: Pool, trees: NodeTrees, link: Link | null): StorageFigures {
+  return {
+    node() {
+      const { waiting, ...connections } = pool.usage();
+      const is_nats_connected = link === null ? null : link.up();
+      return { ...trees.figures(), connections, connections_waiting: waiting, is_nats_connected };
+    },
+    async measure() {
+      const counting = pool.send<{ deliveries: number; notices: number }>(COUNT_WAITING, []);
+      const [trip, { rows }] = await Promise.all([link?.measureRoundTrip() ?? null, counting]);
+      return {
+        deliveries_waiting: rows[0]!.deliveries,
+        notices_waiting: rows[0]!.notices,
+        nats_round_trip_seconds: trip === null ? null : trip / 1000,
+      };
     },
   };
 }
@@ -136,7 +161,14 @@ function describeNode(
 /** Keys and groups of keys that a node may have of its own (16 §7.5). Contents of registry and prices are compared, not their places. */
 const OWN_KEYS: readonly string[] = [
   ...['server.host', 'server.port', 'server.allowed_hosts', 'storage', 'database', 'nats', 'log', 'providers'],
-  ...['cluster.node_name', 'cluster.advertise_url', 'cluster.max_turns', 'registry.path', 'pricing.tables', 'gateway.record'],
+  ...[
+    'cluster.node_name',
+    'cluster.advertise_url',
+    'cluster.max_turns',
+    'registry.path',
+    'pricing.tables',
+    'gateway.record',
+  ],
 ];
 const HASH_CHARACTERS = 16;
 

@@ -1,8 +1,11 @@
 // What a server keeps its data in: a file of its own, or a database that nodes share (16 §12).
+import fs from 'node:fs';
 import path from 'node:path';
+import { isBelow } from '#core/policy/cluster/tree-place.ts';
 import type { Journal } from '#core/ports/journal-writer.ts';
 import type { LiveBus } from '#core/ports/live-bus.ts';
 import type { Logger } from '#core/ports/logger.ts';
+import type { StorageFigures } from '#core/ports/meter.ts';
 import type { Notices } from '#core/ports/notice-queue.ts';
 import type { PriceVersions } from '#core/ports/price-versions.ts';
 import type { Analytics } from '#core/ports/report-reader.ts';
@@ -17,6 +20,7 @@ import { makeFolder } from '#protocol/folder.ts';
 import type { IdGenerator } from '#protocol/ids.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { createBus } from '#store/bus/memory/local-bus.ts';
+import { COUNT_DELIVERIES } from '#store/read/delegations.ts';
 import { createPriceVersionReader, createStore } from '#store/read/store.ts';
 import { newestId } from '#store/sqlite/connection/id-seed.ts';
 import { databaseFault, openDatabase, type SqliteStoreHandle } from '#store/sqlite/connection/open.ts';
@@ -63,6 +67,7 @@ export interface Storage {
   readonly lockWorkspace: WorkspaceLock | null;
   /** Null = no other process sends webhooks. */
   readonly notices: Notices | null;
+  readonly figures: StorageFigures;
   /** What to throw for `cause`: a fault of the storage as its one line, any other error as it is. */
   fault(cause: unknown): unknown;
   close(): Promise<void>;
@@ -87,13 +92,14 @@ export function openEmbedded(options: StorageOptions): Storage {
     if (floor !== null) ids.seed(floor);
     const bus = createBus(log);
     const store = createStore(createReadDatabase(db.db), db.caches);
+    const reads = createReads(db.reader);
     const reports = options.reportsOnThread ? startReportThread(options) : null;
     return {
       bus,
       journal: createJournal({ db, ids, clock, bus, log, trusted }),
       store,
       analytics: reports ?? createAnalytics(db.reader),
-      priceVersions: createPriceVersionReader(createReads(db.reader)),
+      priceVersions: createPriceVersionReader(reads),
       trees: createOwnTrees({
         version: options.version,
         id: () => ids.next(),
@@ -102,6 +108,14 @@ export function openEmbedded(options: StorageOptions): Storage {
       dayLimit: null,
       lockWorkspace: null,
       notices: null,
+      figures: {
+        node: () => null,
+        measure: async () => ({
+          deliveries_waiting: (await reads.get<{ deliveries: number }>(COUNT_DELIVERIES))?.deliveries ?? 0,
+          notices_waiting: null,
+          nats_round_trip_seconds: null,
+        }),
+      },
       fault: (cause) => databaseFault(db_path, cause),
       close: async () => {
         await reports?.close();
@@ -185,4 +199,17 @@ function startReportThread({ config, packageDir, log }: StorageOptions): Threade
   const program = findThreadProgram(packageDir, 'store/sqlite/report/analytics-thread');
   const { free_providers: freeProviders } = config.pricing;
   return createThreadedAnalytics(program, { path: config.storage.db_path, freeProviders }, log);
+}
+
+/** The folder of worktrees, links resolved; null where several nodes share none. Throws `StartupError('config_invalid')`. */
+export function findWorktreesFolder({ database, cluster }: Config, dataDir: string): string | null {
+  if (database.url === null) return path.join(fs.realpathSync(dataDir), 'worktrees');
+  const { worktree_root: root, shared_roots } = cluster;
+  if (root === null) return null;
+  if (!isBelow(root, shared_roots))
+    throw new StartupError('config_invalid', [
+      `cluster.worktree_root: ${root} lies below none of cluster.shared_roots; name a folder below one of them`,
+    ]);
+  fs.mkdirSync(root, { recursive: true, mode: 0o700 });
+  return fs.realpathSync(root);
 }

@@ -40,7 +40,7 @@ interface Sums {
 }
 
 /** @param show a sum as it is written, where it is no plain count */
-function createSums(name: string, help: string, show?: (sum: bigint) => string): Sums {
+export function createSums(name: string, help: string, show?: (sum: bigint) => string): Sums {
   const text = show ?? String;
   const sums = new Map<string, { readonly labels: Labels; sum: bigint }>();
   return {
@@ -60,6 +60,8 @@ function createSums(name: string, help: string, show?: (sum: bigint) => string):
 }
 
 interface Histogram {
+  /** A series with 0, before its first value. */
+  declare(labels: Labels): void;
   observe(labels: Labels, value: number): void;
   lines(): string[];
   family(): Family;
@@ -71,38 +73,65 @@ interface Histogram {
  */
 export function createHistogram(name: string, help: string, bounds: readonly number[], unit?: string): Histogram {
   const series = new Map<string, { readonly labels: Labels; readonly counts: number[]; sum: number; count: number }>();
+  const findOne = (labels: Labels) =>
+    findSeries(series, labels, () => ({ labels, counts: [...bounds, 0].map(() => 0), sum: 0, count: 0 }));
+  const toFamily = (): Family => ({
+    ...{ name, help, type: 'histogram', bounds, ...(unit !== undefined && { unit }) },
+    points: [...series.values()].map(({ labels, counts, sum, count }) => ({
+      labels,
+      value: { counts: [...counts], sum, count },
+    })),
+  });
   return {
+    declare: (labels) => void findOne(labels),
     observe(labels, value) {
-      const one = findSeries(series, labels, () => ({ labels, counts: [...bounds, 0].map(() => 0), sum: 0, count: 0 }));
+      const one = findOne(labels);
       const place = bounds.findIndex((bound) => value <= bound);
       const index = place < 0 ? bounds.length : place;
       one.counts[index] = (one.counts[index] ?? 0) + 1;
       one.sum += value;
       one.count += 1;
     },
-    lines: () => [
-      ...writeHead(name, help, 'histogram'),
-      ...sortSeries(series).flatMap(([labels, { counts, sum, count }]) => {
-        let below = 0;
-        return [
-          ...bounds.map((bound, i) => {
-            below += counts[i] ?? 0;
-            return `${name}_bucket{${labels},le="${bound}"} ${below}`;
-          }),
-          `${name}_bucket{${labels},le="+Inf"} ${count}`,
-          `${name}_sum{${labels}} ${sum}`,
-          `${name}_count{${labels}} ${count}`,
-        ];
-      }),
-    ],
-    family: () => ({
-      ...{ name, help, type: 'histogram', bounds, ...(unit !== undefined && { unit }) },
-      points: [...series.values()].map(({ labels, counts, sum, count }) => ({
-        labels,
-        value: { counts: [...counts], sum, count },
-      })),
-    }),
+    lines: () => writeFamily(toFamily()),
+    family: toFamily,
   };
+}
+
+/** A family in the text of Prometheus. */
+export function writeFamily(family: Family): string[] {
+  const points = family.points.map((point) => [formatLabels(point.labels), point.value] as const);
+  points.sort(([a], [b]) => compareText(a, b));
+  const head = writeHead(family.name, family.help, family.type);
+  if (family.type !== 'histogram')
+    return [...head, ...points.map(([labels, value]) => writeSample(family.name, labels, value as number))];
+  return [
+    ...head,
+    ...points.flatMap(([labels, value]) => writeSpread(family.name, labels, family.bounds, value as Spread)),
+  ];
+}
+
+function writeSpread(
+  name: string,
+  labels: string,
+  bounds: readonly number[],
+  { counts, sum, count }: Spread,
+): string[] {
+  const withBound = (bound: string) => [...(labels === '' ? [] : [labels]), `le="${bound}"`].join(',');
+  let below = 0;
+  return [
+    ...bounds.map((bound, i) => {
+      below += counts[i] ?? 0;
+      return writeSample(`${name}_bucket`, withBound(String(bound)), below);
+    }),
+    writeSample(`${name}_bucket`, withBound('+Inf'), count),
+    writeSample(`${name}_sum`, labels, sum),
+    writeSample(`${name}_count`, labels, count),
+  ];
+}
+
+function writeSample(name: string, labels: string, value: number): string {
+  if (labels === '') return `${name} ${value}`;
+  return `${name}{${labels}} ${value}`;
 }
 
 function findSeries<T>(series: Map<string, T>, labels: Labels, empty: () => T): T {
@@ -140,6 +169,11 @@ export interface Metrics {
   families(now: MetricGauges): Family[];
 }
 
+/** Metrics of the server itself (`node-metrics.ts`). */
+interface NodeFamilies {
+  families(now: MetricGauges['storage']): Family[];
+}
+
 type Folds = { readonly [T in EventType]?: (payload: PayloadOf<T>, event: Event<T>) => void };
 
 /** Calls the fold of each event that is committed from now on. */
@@ -156,8 +190,9 @@ export function foldEvents(bus: LiveBus, name: string, folds: Folds): void {
 /**
  * Counts what is committed from now on. Each counter begins at 0, so that its first event is an increase.
  * @param models ids of those that can be called
+ * @param node figures of the server itself
  */
-export function createMetrics(bus: LiveBus, models: readonly string[]): Metrics {
+export function createMetrics(bus: LiveBus, models: readonly string[], node: NodeFamilies | null = null): Metrics {
   const calls = createSums('metis_llm_calls_total', 'Model calls that ended.');
   const errors = createSums('metis_llm_errors_total', 'Model calls that failed, by the class of the error.');
   const latency = createHistogram(
@@ -212,13 +247,17 @@ export function createMetrics(bus: LiveBus, models: readonly string[]): Metrics 
   });
 
   const all = [calls, errors, latency, cost, wins, turns, delegations];
+  const listGauges = (now: MetricGauges) => [...listGaugeFamilies(now), ...(node?.families(now.storage) ?? [])];
   return {
-    text: (now) => [...all.flatMap(({ lines }) => lines()), ...writeGauges(now)].map((line) => `${line}\n`).join(''),
-    families: (now) => [...all.map(({ family }) => family()), ...listGaugeFamilies(now)],
+    text: (now) =>
+      [...all.flatMap(({ lines }) => lines()), ...listGauges(now).flatMap(writeFamily)]
+        .map((line) => `${line}\n`)
+        .join(''),
+    families: (now) => [...all.map(({ family }) => family()), ...listGauges(now)],
   };
 }
 
-const GAUGES: { readonly [K in keyof MetricGauges]: string } = {
+const GAUGES: { readonly [K in Exclude<keyof MetricGauges, 'storage'>]: string } = {
   active_sessions: 'Top-level sessions that have not ended.',
   active_workers: 'Worker sessions that have not ended.',
   active_turns: 'Turns that run.',
@@ -226,18 +265,10 @@ const GAUGES: { readonly [K in keyof MetricGauges]: string } = {
   unreachable_nodes: 'Other nodes of the cluster that this one cannot reach.',
 };
 
-function writeGauges(now: MetricGauges): string[] {
-  return Object.entries(GAUGES).flatMap(([name, help]) => [
-    `# HELP metis_${name} ${help}`,
-    `# TYPE metis_${name} gauge`,
-    `metis_${name} ${now[name as keyof MetricGauges]}`,
-  ]);
-}
-
 function listGaugeFamilies(now: MetricGauges): Family[] {
   return Object.entries(GAUGES).map(([name, help]) => ({
     ...{ name: `metis_${name}`, help, type: 'gauge', whole: true },
-    points: [{ labels: {}, value: now[name as keyof MetricGauges] }],
+    points: [{ labels: {}, value: now[name as keyof typeof GAUGES] }],
   }));
 }
 

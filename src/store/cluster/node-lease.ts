@@ -172,6 +172,8 @@ interface Lease {
   valid(): boolean;
   /** Why the lease is not valid; null while it is. */
   fault(): string | null;
+  /** Milliseconds since the start of the last heartbeat that was confirmed; since the start of the node before the first. */
+  ageMs(): number;
   /** Milliseconds until other nodes may take the held trees. */
   leftMs(): number;
   /**
@@ -200,6 +202,7 @@ export function createLease(options: LeaseOptions): Lease {
   /** Start of the last successful heartbeat, monotonic milliseconds. */
   let goodAt = Number.NEGATIVE_INFINITY;
   let isOutdated = false;
+  const startedAt = clock.monotonic();
 
   const isValid = () => !isOutdated && clock.monotonic() - goodAt < SAFE * leaseMs;
 
@@ -231,6 +234,7 @@ export function createLease(options: LeaseOptions): Lease {
       if (isValid()) return null;
       return 'this node has no valid lease: PostgreSQL did not confirm it in time';
     },
+    ageMs: () => clock.monotonic() - Math.max(goodAt, startedAt),
     leftMs: () => Math.max(0, goodAt + leaseMs - clock.monotonic()),
     async join(as) {
       self = as;

@@ -1,6 +1,7 @@
 // The trees of this node: claimed for requests and in sweeps, held under a lease, released when idle (16 §4).
 import { findPlace, type Places } from '#core/policy/cluster/tree-place.ts';
 import type { Logger } from '#core/ports/logger.ts';
+import type { NodeFigures, TakeOverCause } from '#core/ports/meter.ts';
 import type { Hold, Trees, TreeWork } from '#core/ports/tree-ownership.ts';
 import type { Clock, Timer } from '#protocol/clock.ts';
 import type { IdGenerator, SessionId } from '#protocol/ids.ts';
@@ -101,6 +102,7 @@ interface TreesOptions {
 }
 
 export interface NodeTrees extends Trees, HeldTrees {
+  figures(): Pick<NodeFigures, 'lease_age_seconds' | 'trees_held' | 'takeovers' | 'trees_dropped'>;
   close(): Promise<void>;
 }
 
@@ -146,6 +148,8 @@ export function createTrees(options: TreesOptions): NodeTrees {
   let self: NodeSelf = options.selfAt({ url: '' });
   let work: TreeWork = NO_WORK;
   let draining = false;
+  const takeovers = { released: 0, lapsed: 0 };
+  let treesDropped = 0;
 
   const places = () => options.roots.filterPlaces(self.places);
   const claimant = (): Claimant => ({ node: lease.node, places: places() });
@@ -165,7 +169,11 @@ export function createTrees(options: TreesOptions): NodeTrees {
   }
   function dropAll(reason: string): void {
     if (entries.size > 0) log.warn({ trees: entries.size }, `trees dropped: ${reason}`);
-    for (const root of [...entries.keys()]) drop(root);
+    for (const root of [...entries.keys()]) lose(root);
+  }
+  function lose(root: string): void {
+    if (entries.has(root)) treesDropped += 1;
+    drop(root);
   }
   function unused(entry: Entry): Promise<void> {
     if (entry.users === 0) return Promise.resolve();
@@ -223,7 +231,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
     const here = entries.size;
     const written = unsettled.watch();
     const found = await inspectTrees(pool.send, claimant());
-    if (found.orphans) await takeAll(() => claimOrphans(pool, claimant()));
+    if (found.orphans) await takeAll('released', () => claimOrphans(pool, claimant()));
     for (const lapsed of found.lapsed) await takeFrom(lapsed);
     // A claim with a lost answer and a dropped tree each leave a row behind.
     if (dropped || found.own !== here) {
@@ -243,12 +251,13 @@ export function createTrees(options: TreesOptions): NodeTrees {
   async function takeFrom(lapsed: string): Promise<void> {
     if (draining || !lease.valid()) return;
     await abandon(pool.send, lapsed);
-    await takeAll(() => claimLapsedTrees(pool, claimant(), lapsed));
+    await takeAll('lapsed', () => claimLapsedTrees(pool, claimant(), lapsed));
   }
-  async function takeAll(find: () => Promise<Claimed[]>): Promise<void> {
+  async function takeAll(cause: TakeOverCause, find: () => Promise<Claimed[]>): Promise<void> {
     for (const claimed of await find()) {
       const { root } = claimed;
       if (entries.has(root) || claims.has(root)) continue;
+      takeovers[cause] += 1;
       const entering = enterTree(claimed, true).finally(() => claims.delete(root));
       claims.set(root, entering);
       entering.catch(notTakenUp(root));
@@ -309,7 +318,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
       entries.set(root, { held, users: 0, idleSince: clock.monotonic(), unused: () => {} });
       return held;
     },
-    lost: drop,
+    lost: lose,
     release: drop,
     placeOf: (workspacePath) => findPlace(workspacePath, { node_name: self.name, ...options.files }),
     holds: (root) => lease.valid() && entries.has(root),
@@ -331,6 +340,12 @@ export function createTrees(options: TreesOptions): NodeTrees {
         throw journalFault(error);
       }
     },
+    figures: () => ({
+      lease_age_seconds: lease.ageMs() / 1000,
+      trees_held: entries.size,
+      takeovers: { ...takeovers },
+      trees_dropped: treesDropped,
+    }),
     onLost: (notify) => void lostListeners.push(notify),
     async releaseAll() {
       for (const [root, entry] of [...entries]) await letGo(root, entry);

@@ -17,6 +17,8 @@ export interface Link {
   listen(subject: string, hear: Hear): () => void;
   /** Resolves when the server has received everything that was sent, or after a short time limit. */
   flush(): Promise<void>;
+  /** Milliseconds of a question to the server and its answer; null while it is away. */
+  measureRoundTrip(): Promise<number | null>;
   close(): Promise<void>;
 }
 
@@ -160,6 +162,10 @@ export function openLink({ url, name, clock, log }: LinkOptions): Link {
       if (!up) return;
       const late = new Promise<void>((resolve) => clock.after(FLUSH_MS, resolve));
       await Promise.race([connection?.flush().catch(() => {}), late]);
+    },
+    async measureRoundTrip() {
+      if (!up || connection === null) return null;
+      return connection.rtt().catch(() => null);
     },
     async close() {
       closed = true;

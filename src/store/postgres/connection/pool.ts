@@ -34,6 +34,8 @@ export interface Pool {
   atOneMoment<T>(work: (send: Send) => Promise<T>): Promise<T>;
   /** The same, with the connections and time limits of reports. */
   report<T>(work: (send: Send) => Promise<T>): Promise<T>;
+  /** Connections of the journal and the readers, and how much waits for one. */
+  usage(): { readonly used: number; readonly idle: number; readonly waiting: number };
   close(): Promise<void>;
 }
 
@@ -96,6 +98,7 @@ export function createPool({
     },
     atOneMoment: (work) => runInTransaction(main, AT_ONE_MOMENT, (client) => work(createSend(client))),
     report: (work) => runInTransaction(reports, AT_ONE_MOMENT, (client) => work(createSend(client))),
+    usage: () => ({ used: main.totalCount - main.idleCount, idle: main.idleCount, waiting: main.waitingCount }),
     close: async () => {
       await Promise.all([main.end(), reports.end()]);
     },

@@ -15,6 +15,7 @@ import * as gateway from './measures/gateway.mjs';
 import * as grep from './measures/grep.mjs';
 import * as learning from './measures/learning.mjs';
 import * as longSession from './measures/long-session.mjs';
+import * as migrate from './measures/migrate.mjs';
 import * as pacedSessions from './measures/paced-sessions.mjs';
 import * as pages from './measures/pages.mjs';
 import * as reports from './measures/reports.mjs';
@@ -50,6 +51,7 @@ const MEASURES = [
   workers,
   doors,
   cluster,
+  migrate,
 ];
 const ROUNDS = 5;
 const QUICK_ROUNDS = 1;

@@ -18,7 +18,41 @@ const LANES = [
 ];
 const NODES = 3;
 
-export async function measure(bench) {
+export function measure(bench) {
+  return withSchema(bench, async (database, schema) => {
+    const root = path.join(bench.folder, 'shared');
+    const place = { workspace: path.join(root, 'workspace'), model: bench.model };
+    fs.mkdirSync(place.workspace, { recursive: true });
+    const nodes = [];
+    try {
+      for (let n = 1; n <= NODES; n += 1) {
+        const keys = {
+          'database.url': database,
+          'cluster.name': schema,
+          'cluster.node_name': `bench-${n}`,
+          'cluster.shared_roots': JSON.stringify([root]),
+        };
+        const server = await startServer(path.join(bench.folder, `node-${n}`), bench.provider, { keys });
+        const client = createClient(server.url);
+        nodes.push({ server, client });
+        await bench.warmServer(client, place);
+      }
+      return await figures(
+        bench,
+        place,
+        nodes.map(({ client }) => client),
+      );
+    } finally {
+      for (const { server, client } of nodes) {
+        client.close();
+        await server.stop();
+      }
+    }
+  });
+}
+
+/** Runs `work` with the address and the name of a schema of its own; no rows without the database. */
+export async function withSchema(bench, work) {
   if (!(await answers())) {
     bench.note(`  left out: no PostgreSQL at ${DATABASE} (METIS_TEST_DATABASE_URL)`);
     return [];
@@ -27,33 +61,9 @@ export async function measure(bench) {
   const database = new URL(DATABASE);
   database.searchParams.set('options', `-c search_path=${schema}`);
   await query(`CREATE SCHEMA ${schema}`);
-  const root = path.join(bench.folder, 'shared');
-  const place = { workspace: path.join(root, 'workspace'), model: bench.model };
-  fs.mkdirSync(place.workspace, { recursive: true });
-  const nodes = [];
   try {
-    for (let n = 1; n <= NODES; n += 1) {
-      const keys = {
-        'database.url': database.href,
-        'cluster.name': schema,
-        'cluster.node_name': `bench-${n}`,
-        'cluster.shared_roots': JSON.stringify([root]),
-      };
-      const server = await startServer(path.join(bench.folder, `node-${n}`), bench.provider, { keys });
-      const client = createClient(server.url);
-      nodes.push({ server, client });
-      await bench.warmServer(client, place);
-    }
-    return await figures(
-      bench,
-      place,
-      nodes.map(({ client }) => client),
-    );
+    return await work(database.href, schema);
   } finally {
-    for (const { server, client } of nodes) {
-      client.close();
-      await server.stop();
-    }
     await query(`SET client_min_messages = error; DROP SCHEMA ${schema} CASCADE`);
   }
 }

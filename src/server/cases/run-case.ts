@@ -287,7 +287,8 @@ export function checkRun(
   return [
     { name: 'requests', failure: describeRequests(run.answers) },
     { name: 'approvals', failure: run.approvals[0] ?? null },
-    { name: 'tools', failure: describeChange(expect.tools, outcome.tools) },
+    // Workers of one message begin in any order.
+    { name: 'tools', failure: describeChange(sortKeys(expect.tools), sortKeys(outcome.tools)) },
     { name: 'files', failure: describeChange(expect.files, outcome.files) },
     { name: 'stop reason', failure: describeChange(expect.turns, outcome.turns) },
     { name: 'cost', failure: describeCost(expect.cost_usd, outcome.cost_usd) },

@@ -2,8 +2,9 @@
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
-import { expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { doorHome, type Home, serveIn } from '../support/doors.ts';
+import { ownSchema, postgresService } from '../support/services.ts';
 import { until } from '../support/until.ts';
 import { ROOT, run, start } from './metis.ts';
 
@@ -49,56 +50,79 @@ async function readCeiling(home: Home): Promise<number> {
 const sum = (runs: readonly { readonly cost_usd: string }[]) =>
   runs.reduce((all, one) => all + Number(one.cost_usd), 0);
 
-// Promise 21.8: Two tasks and two arms, two side by side, under a limit for three: the limit holds, and the fourth is not run.
-// Promise 21.8: Killed and started again, the same command goes on, and nothing is paid twice.
-it('holds its limit over runs side by side, and goes on after a kill without paying twice', async () => {
-  const home = doorHome([answer(1200)]);
-  // Two calls at their most and one that was paid fit; a fourth does not, whatever is known of its prompt by then.
-  const ceiling = await readCeiling(home);
-  const limit = (COST + ceiling * 2 + 0.000001).toFixed(6);
-  expect(Number(limit)).toBeLessThan(COST * 4);
-  const file = writeFile(home, `arms: ${ARMS}\nparallel: 2\nmax_cost_usd: "${limit}"`);
-  const killed = start(['experiment', file, '--json'], { home: home.path });
-  home.atEnd(async () => void (await killed.stop('SIGKILL')));
-  await until(() => killed.output.stderr.includes('run 1: '));
-  await killed.stop('SIGKILL');
-  expect(killed.output.stdout).toBe('');
+const { url, missing } = await postgresService();
+/** The home's data is in PostgreSQL. The lease of a killed server must end soon, and a busy one must keep its own. */
+async function useSchema(home: Home): Promise<void> {
+  const schema = await ownSchema(url!);
+  home.atEnd(() => schema.drop());
+  const file = path.join(home.data, 'server.yaml');
+  const root = fs.realpathSync(home.path);
+  const worktree_root = path.join(root, 'trees');
+  const cluster = { name: schema.name, lease_seconds: 5, shared_roots: [root], worktree_root };
+  const config = JSON.parse(fs.readFileSync(file, 'utf8'));
+  fs.writeFileSync(file, JSON.stringify({ ...config, database: { url: schema.url }, cluster }));
+}
 
-  const { code, stdout, stderr } = await run(['experiment', file, '--json'], { home: home.path });
-  expect(code, stderr).toBe(1);
-  const report = JSON.parse(stdout);
-  const results = report.runs.map(({ result }: { result: string }) => result);
-  expect(results.filter((one: string) => one === 'not_run')).toHaveLength(1);
-  expect(sum(report.runs)).toBeCloseTo(3 * COST, 9);
-  expect(Number(report.spent_usd)).toBeLessThanOrEqual(Number(limit));
-  for (const { task, result, reason } of report.runs)
-    if (result !== 'not_run')
-      expect([result, reason === null]).toEqual(task === 'solved' ? ['passed', true] : ['failed', false]);
+describe.each([
+  ['SQLite', false, async () => {}],
+  [`PostgreSQL${missing && `, skipped: ${missing}`}`, url === null, useSchema],
+] as const)('an experiment on %s', (_, isMissing, place) => {
+  // Promise 21.8: Two tasks and two arms, two side by side, under a limit for three: the limit holds, and the fourth is not run.
+  // Promise 21.8: Killed and started again, the same command goes on, and nothing is paid twice.
+  it.skipIf(isMissing)(
+    'holds its limit over runs side by side, and goes on after a kill without paying twice',
+    async () => {
+      const home = doorHome([answer(1200)]);
+      await place(home);
+      // Two calls at their most and one that was paid fit; a fourth does not, whatever is known of its prompt by then.
+      const ceiling = await readCeiling(home);
+      const limit = (COST + ceiling * 2 + 0.000001).toFixed(6);
+      expect(Number(limit)).toBeLessThan(COST * 4);
+      const file = writeFile(home, `arms: ${ARMS}\nparallel: 2\nmax_cost_usd: "${limit}"`);
+      const killed = start(['experiment', file, '--json'], { home: home.path });
+      home.atEnd(async () => void (await killed.stop('SIGKILL')));
+      await until(() => killed.output.stderr.includes('run 1: '));
+      await killed.stop('SIGKILL');
+      expect(killed.output.stdout).toBe('');
 
-  // A third time nothing runs any more, and every session is one of the experiment.
-  const again = await run(['experiment', file, '--json'], { home: home.path });
-  // How a check ended is shown once; that it did not pass is stored.
-  const strip = ({ runs, ...rest }: { readonly runs: readonly object[] }) => ({
-    ...rest,
-    runs: runs.map((one) => ({ ...one, reason: null })),
-  });
-  expect(strip(JSON.parse(again.stdout))).toEqual(strip(report));
-  const { client } = await serveIn(home);
-  const { sessions } = await client.listSessions({ limit: 50 });
-  expect(sessions).toHaveLength(4);
-  expect(new Set(sessions.map(({ experiment }) => experiment?.id))).toEqual(new Set([report.id]));
-  const { totals } = await client.getCost({ group_by: 'none', from: 'all' });
-  expect(Number(totals.cost_usd)).toBeCloseTo(3 * COST, 9);
-  expect(totals.call_count).toBe(3);
-  // Its checks are evidence of chapter 12, and the worktrees are gone.
-  const { events } = await client.listEvents(report.runs[0].session_id, { types: ['eval.completed'] });
-  expect(events.map(({ payload }) => 'rubric_id' in payload && payload.rubric_id)).toContain('check-v1');
-  const left = path.join(home.data, 'experiments');
-  expect(
-    execFileSync('git', ['-C', home.workspace, 'worktree', 'list'], { encoding: 'utf8' }).trim().split('\n'),
-  ).toHaveLength(1);
-  expect(fs.existsSync(left) ? fs.readdirSync(path.join(left, report.id.slice(0, 16))) : []).toEqual([]);
-}, 120_000);
+      const { code, stdout, stderr } = await run(['experiment', file, '--json'], { home: home.path });
+      expect(code, stderr).toBe(1);
+      const report = JSON.parse(stdout);
+      const results = report.runs.map(({ result }: { result: string }) => result);
+      expect(results.filter((one: string) => one === 'not_run')).toHaveLength(1);
+      expect(sum(report.runs)).toBeCloseTo(3 * COST, 9);
+      expect(Number(report.spent_usd)).toBeLessThanOrEqual(Number(limit));
+      for (const { task, result, reason } of report.runs)
+        if (result !== 'not_run')
+          expect([result, reason === null]).toEqual(task === 'solved' ? ['passed', true] : ['failed', false]);
+
+      // A third time nothing runs any more, and every session is one of the experiment.
+      const again = await run(['experiment', file, '--json'], { home: home.path });
+      // How a check ended is shown once; that it did not pass is stored.
+      const strip = ({ runs, ...rest }: { readonly runs: readonly object[] }) => ({
+        ...rest,
+        runs: runs.map((one) => ({ ...one, reason: null })),
+      });
+      expect(strip(JSON.parse(again.stdout))).toEqual(strip(report));
+      const { client } = await serveIn(home);
+      const { sessions } = await client.listSessions({ limit: 50 });
+      expect(sessions).toHaveLength(4);
+      expect(new Set(sessions.map(({ experiment }) => experiment?.id))).toEqual(new Set([report.id]));
+      const { totals } = await client.getCost({ group_by: 'none', from: 'all' });
+      expect(Number(totals.cost_usd)).toBeCloseTo(3 * COST, 9);
+      expect(totals.call_count).toBe(3);
+      // Its checks are evidence of chapter 12, and the worktrees are gone.
+      const { events } = await client.listEvents(report.runs[0].session_id, { types: ['eval.completed'] });
+      expect(events.map(({ payload }) => 'rubric_id' in payload && payload.rubric_id)).toContain('check-v1');
+      const left = path.join(home.data, 'experiments');
+      expect(
+        execFileSync('git', ['-C', home.workspace, 'worktree', 'list'], { encoding: 'utf8' }).trim().split('\n'),
+      ).toHaveLength(1);
+      expect(fs.existsSync(left) ? fs.readdirSync(path.join(left, report.id.slice(0, 16))) : []).toEqual([]);
+    },
+    120_000,
+  );
+});
 
 // Promise 21.11: Where delegating loses the last line states that it does not pay; where it wins, that it pays.
 it('states in its last line whether delegating pays: the two experiments that ship', async () => {

@@ -26,7 +26,14 @@ const NODE_LEASE_SECONDS = 10;
 const PATIENCE_SECONDS = 60;
 vi.setConfig({ testTimeout: 180_000 });
 const LIMIT = toPusd('1');
-const day: SharedLimit = { pool: 'day', limit: LIMIT, since: NOON - (NOON % DAY_MS), caller: null, owner: null };
+const day: SharedLimit = {
+  pool: 'day',
+  limit: LIMIT,
+  since: NOON - (NOON % DAY_MS),
+  caller: null,
+  owner: null,
+  experiment: null,
+};
 const usd = (text: string) => toPusd(text as Parameters<typeof toPusd>[0]);
 
 interface Node {

@@ -135,6 +135,8 @@ export function createForecastMemory(deps: ForecastDeps): ForecastMemory {
 
   /** Returns the places that may have older costs too. */
   async function fillPlaces(): Promise<readonly CostPlace[]> {
+    // A read that began before a purge may bring back what it deleted.
+    await Promise.allSettled(reading.values());
     const newest = await readNewest();
     const found = new Map<string, { readonly place: CostPlace; readonly list: Pusd[] }>();
     for (const cost of newest)
@@ -164,12 +166,19 @@ export function createForecastMemory(deps: ForecastDeps): ForecastMemory {
     }
   }
 
-  async function followOthers(): Promise<void> {
+  async function followOthers(purge: string | null): Promise<void> {
+    let seen = purge;
     for (let since = clock.now(); ; ) {
       await sleep(clock, READ_AGAIN_MS, closing.signal);
       const from = since - MARGIN_MS;
       since = clock.now();
       try {
+        const last = await treeCosts.lastPurge();
+        if (last !== seen) {
+          completing = readOlder(await fillPlaces()).catch(warnAboutRead);
+          seen = last;
+          continue;
+        }
         const changed = await treeCosts.changedSince(from, MAX_CHANGED);
         const found = new Map(changed.flatMap(listCostPlaces).map((place) => [toKey(place), place]));
         for (const place of found.values()) await readPlace(place);
@@ -200,8 +209,9 @@ export function createForecastMemory(deps: ForecastDeps): ForecastMemory {
     },
     refresh: refill,
     load: async () => {
+      const purge = deps.alone ? null : await treeCosts.lastPurge().catch(() => null);
       await refill();
-      if (!deps.alone) following = followOthers().catch(() => {});
+      if (!deps.alone) following = followOthers(purge).catch(() => {});
     },
     close: async () => {
       closing.abort();

@@ -76,6 +76,8 @@ export interface TreeCostReader {
   ofPlace(place: CostPlace, limit: number): Promise<readonly Pusd[]>;
   /** The shapes of work that ended since then, each once. */
   changedSince(at: number, limit: number): Promise<readonly WorkShape[]>;
+  /** The session that was purged last, with the costs of its turns; null = none was. */
+  lastPurge(): Promise<string | null>;
 }
 
 export interface Forecasts {

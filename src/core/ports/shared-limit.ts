@@ -1,16 +1,18 @@
-// Limits of a day of which all nodes of a cluster spend (14 §1, 16 §8).
+// Limits of which all nodes of a cluster spend: of a day, of a person and of an experiment (14 §1, 16 §8).
 import type { Pusd } from '#protocol/money.ts';
 
 export interface SharedLimit {
   /** Reservations of one day count against the next: a call is charged to the day in which it ends. */
   readonly pool: string;
   readonly limit: Pusd;
-  /** Begin of the day, Unix ms. */
+  /** Begin of the day or month, Unix ms; 0 = all time. */
   readonly since: number;
   /** Whose calls alone count; null = all. */
   readonly caller: string | null;
   /** Whose sessions and turns alone count; null = all. */
   readonly owner: string | null;
+  /** Id of the experiment whose runs alone count; null = all. */
+  readonly experiment: string | null;
 }
 
 export type Share =

@@ -269,7 +269,7 @@ export interface SpendReader {
   sumSession(sessionId: SessionId): Promise<Pusd>;
   /** The root and all its descendants. */
   sumTree(rootSessionId: SessionId): Promise<Pusd>;
-  /** All trees of an experiment (21 §5). */
+  /** All trees of an experiment, those that were purged too (21 §5). */
   sumExperiment(id: string): Promise<Pusd>;
   /** The session and all its descendants, at any depth of its tree. */
   sumSubtree(sessionId: SessionId): Promise<Pusd>;

@@ -8,7 +8,7 @@ import { AppError } from '#protocol/errors.ts';
 import { type Pusd, ZERO_PUSD } from '#protocol/money.ts';
 import { isTransient } from '../postgres/connection/faults.ts';
 import { AWAIT_TURN, type Pool, type PoolTx } from '../postgres/connection/pool.ts';
-import { OF_CALLER, OF_OWNER, WHOLE_DAYS } from '../read/spend.ts';
+import { OF_CALLER, OF_EXPERIMENT, OF_OWNER, WHOLE_DAYS } from '../read/spend.ts';
 import type { HeldTrees } from './tree-claims.ts';
 
 export interface DayLimitOptions {
@@ -185,7 +185,8 @@ async function raiseTo(tx: PoolTx, limit: SharedLimit & { readonly node: string 
   return { open };
 }
 
-function readLedger(tx: PoolTx, { since, caller, owner }: SharedLimit) {
+function readLedger(tx: PoolTx, { since, caller, owner, experiment }: SharedLimit) {
+  if (experiment !== null) return tx.send<{ pusd: Pusd }>(OF_EXPERIMENT, [experiment, experiment], 'exact');
   if (owner !== null) return tx.send<{ pusd: Pusd }>(OF_OWNER, [owner, since / DAY_MS], 'exact');
   if (caller !== null) return tx.send<{ pusd: Pusd }>(OF_CALLER, [since / HOUR_MS, caller], 'exact');
   return tx.send<{ pusd: Pusd }>(WHOLE_DAYS, [since / DAY_MS], 'exact');

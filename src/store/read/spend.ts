@@ -35,9 +35,10 @@ export const SUMS = `count(*) AS calls, coalesce(${sumIntegers('cost_pusd')}, 0)
 
 export const OF_SESSION = `SELECT ${SPENT} FROM session_hours WHERE session_id = ?`;
 export const OF_TREE = `SELECT ${SPENT} FROM session_hours WHERE root_session_id = ?`;
-/** Of every tree of an experiment; a script's calls count, as in the limit of a session. */
-export const OF_EXPERIMENT = `SELECT ${SPENT} FROM sessions s {join_in_order} session_hours r ON r.root_session_id = s.id
-  WHERE s.experiment_id = ? AND s.is_worker = 0`;
+/** Of every tree of an experiment, purged ones too; a script's calls count, as in the limit of a session. Takes the id twice. */
+export const OF_EXPERIMENT = `SELECT ${PUSD} FROM (SELECT id FROM sessions WHERE experiment_id = ? AND is_worker = 0
+    UNION ALL SELECT session_id FROM purged_runs WHERE experiment_id = ?) AS run
+  {join_in_order} session_hours r ON r.root_session_id = run.id`;
 /** Walks the tree, then looks up each session. */
 export const OF_DESCENDANTS = `${WITH_TREE}
   SELECT ${SPENT} FROM tree {join_in_order} session_hours r ON r.session_id = tree.id WHERE tree.depth > 0`;
@@ -112,7 +113,7 @@ export function createSpendReader({ getExact }: Reads, spend: Spend): SpendReade
     sumSession: async (sessionId) => (await spend.sumSession(sessionId)).cost_pusd,
     sumSubtree: (sessionId) => spend.sumSubtrees([sessionId]),
     sumTree: async (rootSessionId) => (await spend.sumTree(rootSessionId)).cost_pusd,
-    sumExperiment: async (id) => toSpent((await getExact<SpentRow>(OF_EXPERIMENT, id))!).cost_pusd,
+    sumExperiment: async (id) => (await getExact<{ pusd: Pusd }>(OF_EXPERIMENT, id, id))!.pusd,
     sumCaller: async (caller, from) => (await getExact<{ pusd: Pusd }>(OF_CALLER, from / HOUR_MS, caller))!.pusd,
     sumOwner: async (owner, from) => (await getExact<{ pusd: Pusd }>(OF_OWNER, owner, from / DAY_MS))!.pusd,
     // Whole days come from the rollup; a window that begins within a day reads that day's calls from the ledger.

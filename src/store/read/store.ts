@@ -7,6 +7,7 @@ import { StorageFault } from '#protocol/journal-batch.ts';
 import type { CaseApproval, CaseCallRecord, CaseStart } from '#protocol/what-if/case.ts';
 import type { SessionWorker, TrustedFile, TrustedText } from '#protocol/worker-definition.ts';
 import { type AttemptRow, attemptRecord, type WorktreeRow, worktreeRecord } from '../schema/rows.ts';
+import { READ_META } from '../schema/words.ts';
 import { createConfirmationReader } from './approvals.ts';
 import { NO_CACHES, type ReadCaches } from './caches.ts';
 import { createCallReader } from './calls.ts';
@@ -26,7 +27,6 @@ const PRICE_VERSION =
 const PRICE_VERSIONS =
   'SELECT version, content_hash, source, created_at FROM price_versions ORDER BY created_at DESC, version DESC';
 const IDEMPOTENCY_KEY = 'SELECT * FROM idempotency_keys WHERE method = ? AND path = ? AND token_hash = ? AND key = ?';
-const META = 'SELECT value FROM meta WHERE key = ?';
 /** Writes a row: an empty transaction succeeds on a full disk too. */
 const PROBE = "INSERT INTO meta (key, value) VALUES ('probe', '') ON CONFLICT (key) DO UPDATE SET value = ''";
 const WORKER = 'SELECT * FROM worker_definitions WHERE root_session_id = ? AND name = ?';
@@ -65,7 +65,7 @@ export function createStore(database: ReadDatabase, caches: ReadCaches): Store {
           includeWorkers,
         ),
       ),
-    meta: async (key) => (await reads.get<{ value: string }>(META, key))?.value ?? null,
+    meta: async (key) => (await reads.get<{ value: string }>(READ_META, key))?.value ?? null,
     writeFault: async () => {
       try {
         await probe(PROBE);

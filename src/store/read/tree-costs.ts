@@ -4,7 +4,7 @@ import type { TreeCostReader } from '#core/ports/learned-turns.ts';
 import type { Pusd } from '#protocol/money.ts';
 import type { ForecastCheck, TreeCost, WorkShape } from '#protocol/what-if/cost-ahead.ts';
 import type { Read } from '../report/slices.ts';
-import { bit } from '../schema/words.ts';
+import { bit, LAST_PURGE, READ_META } from '../schema/words.ts';
 import type { Reads } from './read-database.ts';
 
 interface CostText {
@@ -45,7 +45,7 @@ export function treeCost({ is_worker, cost_text, forecast_json, ended_at, ...row
   };
 }
 
-export function createTreeCostReader({ all }: Reads): TreeCostReader {
+export function createTreeCostReader({ all, get }: Reads): TreeCostReader {
   const readCosts = async (text: string, ...values: unknown[]) =>
     (await all<CostText>(text, ...values)).map(({ cost_text }) => BigInt(cost_text) as Pusd);
   return {
@@ -57,6 +57,7 @@ export function createTreeCostReader({ all }: Reads): TreeCostReader {
     },
     changedSince: async (at, limit) =>
       (await all<ShapeRow>(CHANGED_SHAPES, at, limit)).map((row) => ({ ...row, is_worker: row.is_worker === 1 })),
+    lastPurge: async () => (await get<{ value: string }>(READ_META, LAST_PURGE))?.value ?? null,
   };
 }
 

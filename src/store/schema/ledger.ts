@@ -87,6 +87,16 @@ export const ledger_sessions = sqliteTable(
   ],
 );
 
+/** Runs of experiments that were purged: their money stays in the sum of the experiment (21 §5). */
+export const purged_runs = sqliteTable(
+  'purged_runs',
+  {
+    experiment_id: text().notNull(),
+    session_id: text().notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.experiment_id, t.session_id] })],
+);
+
 /** The ledger: insert-only, without content; a purge and pruning leave it alone. Read through `llm_calls`. */
 export const ledger_calls = sqliteTable(
   'ledger_calls',

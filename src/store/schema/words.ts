@@ -37,8 +37,14 @@ export function sumIntegers(expression: string): string {
   return `CAST(sum(${expression}) AS bigint)`;
 }
 
+export const READ_META = 'SELECT value FROM meta WHERE key = ?';
+export const SET_META =
+  'INSERT INTO meta (key, value) VALUES (@key, @value) ON CONFLICT (key) DO UPDATE SET value = excluded.value';
+
 /** Key in `meta`: the greatest id that pruning has deleted. */
 export const PRUNED_THROUGH = 'pruned_through_id';
+/** Key in `meta`: the session that was purged last. */
+export const LAST_PURGE = 'last_purge';
 
 /** Sorts behind every id. */
 export const BEHIND_ALL = '~';

@@ -1,7 +1,7 @@
 // The table of appliers: one statement or more for each kind of write in a batch (01 §11.4).
 import { type Journal, JournalConflict, type Write } from '#core/ports/journal-writer.ts';
 import type { Checkpoint } from '#protocol/prompt-parts.ts';
-import { bit, json } from '../schema/words.ts';
+import { bit, json, SET_META } from '../schema/words.ts';
 import { delegationWrites } from './delegations.ts';
 import { patternWrites } from './patterns.ts';
 import { sessionWrites } from './sessions.ts';
@@ -10,8 +10,6 @@ import { turnWrites } from './turns.ts';
 
 // Rows that are written whole: checkpoints, workers of sessions, trusted files, request keys and `meta` (01 §11.3).
 
-const SET_META =
-  'INSERT INTO meta (key, value) VALUES (@key, @value) ON CONFLICT (key) DO UPDATE SET value = excluded.value';
 const KEY_COLUMNS = [
   'method',
   'path',

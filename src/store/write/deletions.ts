@@ -2,7 +2,7 @@
 import { JournalConflict } from '#core/ports/journal-writer.ts';
 import { AppError } from '#protocol/errors.ts';
 import { COPY_CHECKPOINTS, COPY_MESSAGES, OPEN_FOREIGN_FORKS } from '../schema/fork-prefix.ts';
-import { TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
+import { LAST_PURGE, SET_META, TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
 import { unlearnTurns } from './patterns.ts';
 import type { Tx } from './transaction.ts';
 
@@ -54,12 +54,17 @@ export function checkPurge(sessionId: string, rows: readonly TreeRow[]): readonl
   return rows.map((row) => row.id);
 }
 
+const KEEP_RUNS = `INSERT INTO purged_runs (experiment_id, session_id)
+  SELECT experiment_id, id FROM sessions WHERE id {in_list} AND experiment_id IS NOT NULL AND is_worker = 0`;
+
 /** Deletes the rows of sessions: everything but their cost facts and rollups, and what was learned of them. */
 export function deleteSessions(tx: Tx, sessionIds: readonly string[]): void {
   const ids = JSON.stringify(sessionIds);
   unlearnTurns(tx, ids);
   copyIntoForks(tx, ids);
+  tx.run(KEEP_RUNS, [ids]);
   for (const deletion of DELETIONS) tx.run(deletion, [ids]);
+  tx.run(SET_META, { key: LAST_PURGE, value: sessionIds[0] });
 }
 
 // Pruning deletes old events, except those of trees with an open turn.

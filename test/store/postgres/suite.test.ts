@@ -5,6 +5,7 @@ import { caseSuite } from '../suite/cases.ts';
 import { conditionSuite } from '../suite/conditions.ts';
 import { delegationSuite } from '../suite/delegations.ts';
 import { eventSuite } from '../suite/events.ts';
+import { forecastSuite } from '../suite/forecasts.ts';
 import { forkSuite } from '../suite/forks.ts';
 import { journalSuite } from '../suite/journal.ts';
 import { ledgerSuite } from '../suite/ledger.ts';
@@ -22,6 +23,7 @@ const suites = [
   conditionSuite,
   delegationSuite,
   eventSuite,
+  forecastSuite,
   forkSuite,
   journalSuite,
   ledgerSuite,

@@ -45,7 +45,7 @@ test('a missing folder is created, and the file has every table of the model, al
   const tables = await world.rows(
     "SELECT name, strict, wr FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite_%'",
   );
-  expect(tables).toHaveLength(38);
+  expect(tables).toHaveLength(39);
   expect(tables.filter((table) => table.strict !== 1n)).toEqual([]);
   expect(
     tables
@@ -55,6 +55,7 @@ test('a missing folder is created, and the file has every table of the model, al
   ).toEqual([
     'llm_call_rounds',
     'owner_days',
+    'purged_runs',
     'rollup_bill_hour',
     'rollup_day',
     'rollup_parent',

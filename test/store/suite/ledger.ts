@@ -6,7 +6,7 @@ import { draft } from '#protocol/event.ts';
 import { fromPusd, toPusd } from '#protocol/money.ts';
 import { callCompleted } from '../../support/drafts.ts';
 import { MODEL } from '../../support/messages.ts';
-import { storedSession, storedTurn, storedWorker } from './nouns.ts';
+import { endTurn, storedSession, storedTurn, storedWorker } from './nouns.ts';
 import { NOON, type OpenStore } from './world.ts';
 
 const HOUR = 3_600_000;
@@ -138,6 +138,7 @@ export function ledgerSuite(openWorld: OpenStore): void {
       const other = await storedSession(world, { experiment: { ...experiment, id: 'f'.repeat(64) } });
       const none = await storedSession(world);
       expect(await world.store.spend.sumExperiment(experiment.id)).toBe(0n);
+      expect((await world.store.sessions.record(worker.id))?.experiment).toEqual(experiment);
       await world.journal.commit({
         emit: [
           callCompleted(world, runs[0]!, turn, { cost_usd: '0.000000000001' }),
@@ -148,7 +149,11 @@ export function ledgerSuite(openWorld: OpenStore): void {
         ],
       });
       expect(await world.store.spend.sumExperiment(experiment.id)).toBe(toPusd('0.230000000001'));
-      expect((await world.store.sessions.record(worker.id))?.experiment).toEqual(experiment);
+      // A purge takes no money out of it: that of a run, of its workers, and of each run once.
+      await endTurn(world, turn, { status: 'failed' });
+      await world.journal.purge(runs[0]!.id);
+      expect(await world.store.spend.sumExperiment(experiment.id)).toBe(toPusd('0.230000000001'));
+      expect(await world.store.sessions.record(runs[0]!.id)).toBeNull();
       expect((await world.store.sessions.limit(runs[1]!.id))?.experiment).toEqual(experiment);
       expect((await world.store.sessions.view(none.id))?.experiment).toBeNull();
     });

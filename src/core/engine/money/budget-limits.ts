@@ -20,7 +20,7 @@ export interface Limit {
   readonly limit: Pusd;
   readonly on_reached: OnReached;
   /** Set where other nodes of a cluster spend from it too; null = this node alone (16 §8). */
-  readonly shared: Pick<SharedLimit, 'since' | 'caller' | 'owner'> | null;
+  readonly shared: Omit<SharedLimit, 'pool' | 'limit'> | null;
   readSpent(): Promise<Pusd>;
 }
 
@@ -34,6 +34,8 @@ export type Spender = Pick<SessionRecord, 'root_session_id' | 'caller' | 'owner'
   /** Root of a tree that is not stored yet. */
   readonly new_root?: Pick<SessionRecord, 'max_cost_pusd' | 'on_reached' | 'experiment'> | null;
 };
+
+const OF_ALL = { since: 0, caller: null, owner: null, experiment: null };
 
 /** The limits that cover a call of this session, the widest last. Empty when no limit is set. */
 export async function listLimits(
@@ -71,7 +73,7 @@ export async function listLimits(
       pool: `experiment:${experiment.id}`,
       limit: toPusd(experiment.max_cost_usd),
       on_reached: 'stop',
-      shared: null,
+      shared: { ...OF_ALL, experiment: experiment.id },
       readSpent: () => spend.sumExperiment(experiment.id),
     });
   limits.push(...(await listOwnerLimits(engine, session)));
@@ -85,7 +87,7 @@ export async function listLimits(
       pool: `key:${caller}`,
       limit: toPusd(ofKey),
       on_reached: 'stop',
-      shared: { since: today, caller, owner: null },
+      shared: { ...OF_ALL, since: today, caller },
       readSpent: () => spend.sumCaller(caller, today),
     });
   const daily = engine.config.budgets.daily_usd;
@@ -96,7 +98,7 @@ export async function listLimits(
       pool: 'day',
       limit: toPusd(daily),
       on_reached: 'stop',
-      shared: { since: today, caller: null, owner: null },
+      shared: { ...OF_ALL, since: today },
       readSpent: () => spend.since(today),
     });
   return limits;
@@ -114,7 +116,7 @@ async function listOwnerLimits(engine: Runtime & Storage, session: Spender): Pro
   const build = (id: string, period: string, since: number, usd: string | null | undefined): readonly Limit[] => {
     if (usd == null) return [];
     const pool = `owner:${id}:${period}`;
-    const shared = { since, caller: null, owner: id };
+    const shared = { ...OF_ALL, since, owner: id };
     const readSpent = () => store.spend.sumOwner(id, since);
     return [
       { scope: 'owner', key: `${pool}:${since}`, pool, limit: toPusd(usd), on_reached: 'stop', shared, readSpent },

@@ -240,7 +240,7 @@ describe.skipIf(url === null)(`metis migrate${missing && `, skipped: ${missing}`
     return rows;
   };
 
-  // Promise 16.31: A file that goes into PostgreSQL and back is the same in every row; a server on a copy of a cluster's database answers as its nodes do.
+  // Promise 16.36: A file that goes into PostgreSQL and back is the same in every row; a server on a copy of a cluster's database answers as its nodes do.
   test('a file comes back out of PostgreSQL as it was, and a copy of a running cluster answers as its nodes do', async () => {
     const { file, registry, metis, shared, sessions, schema, workspace, startNode } = await filledFolder();
     change(file, "INSERT INTO meta (key, value) VALUES ('pruned_through_id', '00000000000000000000000001')");
@@ -273,7 +273,7 @@ describe.skipIf(url === null)(`metis migrate${missing && `, skipped: ${missing}`
     expect((await run(['rollups', 'verify', '--data', later], { home: later })).code).toBe(0);
   });
 
-  // Promise 16.32: A copy into a folder that was killed goes on behind its last slice; nothing has the name of a database before it is whole; what it would lose or overwrite is refused.
+  // Promise 16.37: A copy into a folder that was killed goes on behind its last slice; nothing has the name of a database before it is whole; what it would lose or overwrite is refused.
   test('a copy into a folder goes on where it was killed, begins again after a change, and overwrites nothing', async () => {
     const { folder, file, metis, shared, schema } = await filledFolder();
     const many = 60_000;
@@ -333,7 +333,7 @@ describe.skipIf(url === null)(`metis migrate${missing && `, skipped: ${missing}`
     expect(await refusal(schema.url, path.join(back, 'new'))).toMatch(/^metis: schema_too_new: /);
   });
 
-  // Promise 16.33: The commands of the page on a backup of PostgreSQL: a node on the restored database answers as the old one would, and completes the open turn.
+  // Promise 16.38: The commands of the page on a backup of PostgreSQL: a node on the restored database answers as the old one would, and completes the open turn.
   test.skipIf(spawnSync('pg_dump', ['--version']).status !== 0)(
     'a backup of PostgreSQL by the commands of the page is restored, and a node goes on with it',
     async () => {

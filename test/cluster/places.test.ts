@@ -207,7 +207,7 @@ describe.skipIf(url === null)(`workspaces of a cluster${missing && `, skipped: $
     expect((await b.call('GET', `/sessions/${session}/messages`)).body.messages).toHaveLength(4);
   });
 
-  // Promise 16.34: Of three nodes, what a node may have of its own is no difference; keys that differ are named by GET /nodes and the log.
+  // Promise 16.39: Of three nodes, what a node may have of its own is no difference; keys that differ are named by GET /nodes and the log.
   test('nodes of one configuration are alike, whatever their data folders are called; another one is told so', async () => {
     const [schema, home, root] = [await emptySchema(), tempFolder(), tempFolder()];
     const fake = await startStrictFake(() => ({ text: 'ok' }));

@@ -1,7 +1,7 @@
 // Speed of the reports over a million calls. `npm test -- reports`; prints its numbers, fails above five times the target.
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { NO_FILTER } from '#store/report/cost-sql.ts';
 import { rebuildRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
-import { NO_FILTER } from '../support/cost-filter.ts';
 import { priceTableB } from '../support/prices.ts';
 import { postgresService } from '../support/services.ts';
 import { startDatabase } from './postgres.ts';

@@ -93,6 +93,21 @@ export interface Where {
   readonly values: readonly (string | number | bigint)[];
 }
 
+/** A filter that every call passes. */
+export const NO_FILTER: CallFilter = {
+  session: null,
+  parent_session: null,
+  model: null,
+  provider: null,
+  workspace_hash: null,
+  delegation_tier: null,
+  worker_name: null,
+  door: null,
+  caller: null,
+  owner: null,
+  include_workers: null,
+};
+
 const FILTER_COLUMNS = {
   session: 'session_id',
   parent_session: 'parent_key',

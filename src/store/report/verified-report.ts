@@ -7,7 +7,7 @@ import { fromPusd, fromPusdOrNull, type Pusd } from '#protocol/money.ts';
 import { compareText } from '#protocol/text/compare-text.ts';
 import { isSimulated } from '#protocol/text/simulated.ts';
 import { rateGroups } from './billed-calls.ts';
-import { everywhere, isSeen, PRIVATE, whereFilter } from './cost-sql.ts';
+import { everywhere, isSeen, NO_FILTER, PRIVATE, whereFilter } from './cost-sql.ts';
 import { type Read, sumParts } from './slices.ts';
 
 const PAGE = 200;
@@ -127,20 +127,6 @@ async function addDelegation(
     sums.planner = onPlanner === null || sums.planner === null ? null : sums.planner + sumParts(onPlanner);
   }
 }
-
-const NO_FILTER = {
-  session: null,
-  parent_session: null,
-  model: null,
-  provider: null,
-  workspace_hash: null,
-  delegation_tier: null,
-  worker_name: null,
-  door: null,
-  caller: null,
-  owner: null,
-  include_workers: null,
-} as const;
 
 function describeGroup(key: string, { calls: _, cost, planner, ...counts }: Sums): VerifiedGroup {
   const perVerified = counts.passed === 0 ? null : ((cost / BigInt(counts.passed)) as Pusd);

@@ -17,7 +17,7 @@ import { isSimulated } from '#protocol/text/simulated.ts';
 import type { EventRow } from '../schema/rows.ts';
 import { typeIs } from '../schema/words.ts';
 import { rateGroups } from './billed-calls.ts';
-import { type Column, everywhere, isSeen, keyColumn, whereFilter } from './cost-sql.ts';
+import { type Column, everywhere, isSeen, keyColumn, NO_FILTER, whereFilter } from './cost-sql.ts';
 import { separateSimulated } from './simulated-part.ts';
 import { eventSlices, type RateGroup, type Read, sumParts } from './slices.ts';
 
@@ -123,20 +123,6 @@ export async function whatIf(
     unpriced_calls: unpriced,
   };
 }
-
-const NO_FILTER = {
-  session: null,
-  parent_session: null,
-  model: null,
-  provider: null,
-  workspace_hash: null,
-  delegation_tier: null,
-  worker_name: null,
-  door: null,
-  caller: null,
-  owner: null,
-  include_workers: null,
-} as const;
 
 interface RepeatedDecisions {
   readonly counts: WhatIf['decisions'];

@@ -9,7 +9,7 @@ import { fromPusd, sumPusd } from '#protocol/money.ts';
 import type { Effort, Tier } from '#protocol/scalars.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { NO_TOKENS } from '#protocol/usage.ts';
-import { NO_FILTER } from '../../support/cost-filter.ts';
+import { NO_FILTER } from '#store/report/cost-sql.ts';
 import { priceTableA, priceTableB } from '../../support/prices.ts';
 import { HAIKU, NOW, OPUS, type OpenWorld, SONNET, type World } from '../world.ts';
 

@@ -6,7 +6,7 @@ import type { RequestId } from '#protocol/ids.ts';
 import { type PolicyEvaluation, SLOTS, type SlotName } from '#protocol/route.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';
 import type { SessionRecord } from '#protocol/session.ts';
-import { NO_FILTER } from '../../support/cost-filter.ts';
+import { NO_FILTER } from '#store/report/cost-sql.ts';
 import { ulidOf } from '../../support/messages.ts';
 import { priceTableA, priceTableB } from '../../support/prices.ts';
 import { notApplicable } from '../../support/route-chain.ts';

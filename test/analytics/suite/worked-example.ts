@@ -1,7 +1,7 @@
 // The worked example of the analytics chapter: eight calls under two price versions, every figure as it must be shown.
 import { describe, expect, it } from 'vitest';
 import type { CostRow } from '#protocol/analytics.ts';
-import { NO_FILTER } from '../../support/cost-filter.ts';
+import { NO_FILTER } from '#store/report/cost-sql.ts';
 import { priceTableA, priceTableB } from '../../support/prices.ts';
 import { type Call, HAIKU, NOW, OPUS, type OpenWorld, SONNET, type World } from '../world.ts';
 

@@ -14,7 +14,7 @@ import {
   splitWindow,
   toSortKey,
 } from '#core/policy/analytics/rollup.ts';
-import { NO_FILTER } from '../../support/cost-filter.ts';
+import { NO_FILTER } from '#store/report/cost-sql.ts';
 
 const at = (text: string) => Date.parse(text);
 const WIDE = { first: at('2020-01-01T00:00:00Z'), last: at('2030-01-01T00:00:00Z') };

@@ -11,11 +11,13 @@ export interface Denials {
 
 interface AskedCall {
   readonly who: string;
-  readonly tool: string;
+  /** Null = the bill of the delegations of a message, which is above a limit whatever tool is allowed. */
+  readonly tool: string | null;
   /** The command of a shell call, else its input, shortened. */
   readonly about: string;
 }
 
+const RAISE = 'or raise delegation.confirm_above_usd or delegation.confirm_above_workers';
 const MAX_LISTED = 5;
 const MAX_ABOUT = 100;
 
@@ -25,8 +27,9 @@ export function createDenials(): Denials {
   return {
     apply(event, who) {
       if (event.type === 'tool.confirmation_requested') {
-        const { confirmation_request_id, tool_name, command_summary, input_summary } = event.payload;
-        asked.set(confirmation_request_id, { who, tool: tool_name, about: command_summary ?? input_summary });
+        const { confirmation_request_id, kind, tool_name, command_summary, input_summary } = event.payload;
+        const tool = kind === 'delegations' ? null : tool_name;
+        asked.set(confirmation_request_id, { who, tool, about: command_summary ?? input_summary });
       }
       if (event.type !== 'tool.confirmation_resolved') return;
       const { confirmation_request_id, decision, resolved_by } = event.payload;
@@ -40,16 +43,22 @@ export function createDenials(): Denials {
       if (denied.length === 0) return [];
       const listed = denied.slice(0, MAX_LISTED).map(describeCall);
       if (denied.length > MAX_LISTED) listed.push(`and ${denied.length - MAX_LISTED} more`);
-      const tools = [...new Set(denied.map(({ tool }) => tool))].join(', ');
+      const tools = [...new Set(denied.flatMap(({ tool }) => tool ?? []))].join(', ');
+      const ways = [
+        'run at a terminal',
+        'or with --approve (a running server needs workers.allow_approve_all: true)',
+        ...(tools === '' ? [] : [`or add ${tools} to always_allow in .metis/trust.yaml`]),
+        ...(denied.some(({ tool }) => tool === null) ? [RAISE] : []),
+      ];
       return [
         `denied, as it needs approval and there is no terminal to ask at: ${listed.join('; ')}`,
-        `to allow it, run at a terminal, or with --approve (a running server needs workers.allow_approve_all: true), or add ${tools} to always_allow in .metis/trust.yaml`,
+        `to allow it, ${ways.join(', ')}`,
       ];
     },
   };
 }
 
 function describeCall({ who, tool, about }: AskedCall): string {
-  if (about.length <= MAX_ABOUT) return `${tool} ${about} (${who})`;
-  return `${tool} ${about.slice(0, MAX_ABOUT)}… (${who})`;
+  const shown = about.length <= MAX_ABOUT ? about : `${about.slice(0, MAX_ABOUT)}…`;
+  return `${tool === null ? '' : `${tool} `}${shown} (${who})`;
 }

@@ -246,6 +246,61 @@ describe('--json', () => {
   });
 });
 
+describe('the delegations of one message above a limit', () => {
+  const delegates = ['count a', 'count b'].map((task) => ({ name: 'delegate', input: { tier: 'fast', task } }));
+  const RULES = [
+    { match: { role: 'planner', call: 1 }, respond: { tool_calls: delegates, usage } },
+    { match: { role: 'worker' }, times: 'inf', respond: { text: 'four', usage } },
+    { match: { role: 'planner', call: 2 }, respond: { text: 'The tool said: {{last_tool_result}}', usage } },
+  ];
+  const LIMIT = ['--set', 'delegation.confirm_above_workers=1'];
+  const started = async () => (await stored()).filter(({ type }) => type === 'delegate.started').length;
+
+  // Promise 21.9: `metis run` without a terminal follows the approval mode: nothing starts, and it names what was denied, with exit code 5.
+  it('are denied where nobody is at a terminal, in one sentence, and none starts', async () => {
+    models(...RULES);
+    const { code, stdout, stderr } = await onceAsProcess('Count them.', ...LIMIT);
+    expect(stdout).toBe(
+      'The tool said: The user rejected the delegations of this message; none started. Reason: strict mode: not pre-approved\n',
+    );
+    expect(code).toBe(5);
+    const denied = stderr.split('\n').filter((line) => line.startsWith('metis: denied'));
+    expect(denied).toEqual([
+      expect.stringMatching(
+        /^metis: denied, as it needs approval and there is no terminal to ask at: 2 delegations to scripted:fast, together up to \$0\.\d+ \(planner\)$/,
+      ),
+    ]);
+    expect(stderr).toMatch(
+      /^metis: to allow it, .*--approve \(.*\), or raise delegation\.confirm_above_usd or delegation\.confirm_above_workers$/m,
+    );
+    expect(await started()).toBe(0);
+  });
+
+  // Promise 21.9: `metis run --approve` starts them all.
+  it('start with --approve', async () => {
+    models(...RULES);
+    const { code, stdout, stderr } = await onceAsProcess('Count them.', '--approve', ...LIMIT);
+    expect([code, stdout], stderr).toEqual([0, 'The tool said: four\n']);
+    expect(await started()).toBe(2);
+  });
+
+  it.skipIf(!HAS_TERMINAL)('are a table at a terminal, where the first one alone is started', async () => {
+    models(...RULES);
+    const terminal = atTerminal('Count them.', ...LIMIT);
+    await terminal.seen(/start them\?/);
+    const shown = visible(terminal.output());
+    expect(shown).toContain('planner asks for approval of 2 delegations before the first starts');
+    expect(shown).toMatch(/│ 1 {2}fast {2}scripted:fast {2}first call at most \$0\.\d+/);
+    expect(shown).toMatch(/│ together up to \$0\.\d+/);
+    terminal.type('first 3\r');
+    await terminal.seen(/must be at most 2[\s\S]*start them\?/);
+    terminal.type('first 1\r');
+    expect(await terminal.ended).toBe(0);
+    expect(visible(terminal.output())).toContain('The user approved only the first 1 of 2 delegations');
+    expect(await started()).toBe(1);
+  });
+});
+
 describe('what needs approval', () => {
   // Promise 17.9: without a terminal a write is denied and nothing hangs.
   it('is denied where nobody is at a terminal, and nothing hangs', async () => {

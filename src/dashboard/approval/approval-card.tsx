@@ -82,7 +82,10 @@ export function ApprovalCard(props: {
   };
   const isEditable = confirmation.modifiable && !isBill;
   const answerByKey = (event: KeyboardEvent) => {
-    const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement;
+    // A letter in a list of choices chooses there.
+    const typing = [HTMLInputElement, HTMLTextAreaElement, HTMLSelectElement].some(
+      (type) => event.target instanceof type,
+    );
     // A key that is held down answers one question, not every one that gets the focus after it.
     if (
       !mayAnswer ||

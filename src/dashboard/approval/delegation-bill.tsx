@@ -40,46 +40,48 @@ export function BillTable({ confirmation }: { readonly confirmation: Confirmatio
   const rows = (confirmation.payload?.rows ?? []) as readonly Row[];
   const formatTotal = (name: string) => exactUsd(String(confirmation.payload?.[name] ?? '0'));
   return (
-    <table class="table bill-table">
-      <thead>
-        <tr>
-          <th scope="col">Worker</th>
-          <th scope="col">Model</th>
-          <th scope="col" class="numeric">
-            p50
-          </th>
-          <th scope="col" class="numeric">
-            p90
-          </th>
-          <th scope="col" class="numeric">
-            First call at most
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {rows.map((row) => (
-          <tr key={row.tool_use_id}>
-            <td>{row.worker ?? row.tier ?? 'worker'}</td>
-            <td>
-              {modelName(row.model)}
-              {row.effort !== null && <span class="quiet"> {row.effort}</span>}
-            </td>
-            <Amount usd={row.p50_usd} />
-            <Amount usd={row.p90_usd} />
-            <Amount usd={row.ceiling_usd} />
+    <section class="table-scroll" aria-label="Delegations" data-scrolls tabIndex={0}>
+      <table class="table bill-table">
+        <thead>
+          <tr>
+            <th scope="col">Worker</th>
+            <th scope="col">Model</th>
+            <th scope="col" class="numeric">
+              p50
+            </th>
+            <th scope="col" class="numeric">
+              p90
+            </th>
+            <th scope="col" class="numeric">
+              First call at most
+            </th>
           </tr>
-        ))}
-      </tbody>
-      <tfoot>
-        <tr>
-          <th scope="row" colSpan={3}>
-            Together up to {formatTotal('compared_usd')}
-          </th>
-          <td class="numeric number">{formatTotal('p90_usd')}</td>
-          <td class="numeric number">{formatTotal('ceiling_usd')}</td>
-        </tr>
-      </tfoot>
-    </table>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={row.tool_use_id}>
+              <td>{row.worker ?? row.tier ?? 'worker'}</td>
+              <td>
+                {modelName(row.model)}
+                {row.effort !== null && <span class="quiet"> {row.effort}</span>}
+              </td>
+              <Amount usd={row.p50_usd} />
+              <Amount usd={row.p90_usd} />
+              <Amount usd={row.ceiling_usd} />
+            </tr>
+          ))}
+        </tbody>
+        <tfoot>
+          <tr>
+            <th scope="row" colSpan={3}>
+              Together up to {formatTotal('compared_usd')}
+            </th>
+            <td class="numeric number">{formatTotal('p90_usd')}</td>
+            <td class="numeric number">{formatTotal('ceiling_usd')}</td>
+          </tr>
+        </tfoot>
+      </table>
+    </section>
   );
 }
 

@@ -1,5 +1,5 @@
 // The network behind the seam, against real sockets: proxies, TLS, backpressure, abort and what failures are called (11.1, 11.7, 11.8).
-import { execFile, execFileSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
 import http, { type RequestListener } from 'node:http';
@@ -12,6 +12,7 @@ import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { createHttpClient } from '#models/http/http-client.ts';
 import type { HttpResponse } from '#models/http/provider-http.ts';
 import { StartupError } from '#protocol/errors.ts';
+import { makeCertificate } from '../support/certificate.ts';
 import { until } from '../support/until.ts';
 import { drain, modelEntry, realAdapter, request } from './support.ts';
 
@@ -248,28 +249,9 @@ describe('TLS and proxies', () => {
   let keys: { key: Buffer; cert: Buffer };
   beforeAll(() => {
     folder = fs.mkdtempSync(path.join(os.tmpdir(), 'metis-tls-'));
-    const at = (name: string) => path.join(folder, name);
-    const openssl = (...args: string[]) => execFileSync('openssl', args, { cwd: folder, stdio: 'pipe' });
-    const fresh = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
-    openssl(
-      'req',
-      '-x509',
-      ...fresh,
-      '-keyout',
-      'ca.key',
-      '-out',
-      'ca.pem',
-      '-subj',
-      '/CN=own authority',
-      '-days',
-      '2',
-    );
-    openssl('req', ...fresh, '-keyout', 'own.key', '-out', 'own.csr', '-subj', '/CN=localhost');
-    fs.writeFileSync(at('names'), 'subjectAltName=DNS:localhost,IP:127.0.0.1\n');
-    const signed = ['-CA', 'ca.pem', '-CAkey', 'ca.key', '-CAcreateserial', '-extfile', 'names', '-days', '2'];
-    openssl('x509', '-req', '-in', 'own.csr', '-out', 'own.pem', ...signed);
-    ca = at('ca.pem');
-    keys = { key: fs.readFileSync(at('own.key')), cert: fs.readFileSync(at('own.pem')) };
+    const made = makeCertificate(folder, 'DNS:localhost,IP:127.0.0.1');
+    ca = made.authority;
+    keys = { key: fs.readFileSync(made.key), cert: fs.readFileSync(made.certificate) };
     return () => fs.rmSync(folder, { recursive: true, force: true });
   });
   const serveTls = async () => `https://localhost:${await listen(https.createServer(keys, echo))}/v1/x`;

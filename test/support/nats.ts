@@ -3,6 +3,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import net from 'node:net';
 import { onTestFinished } from 'vitest';
+import type { Certificate } from './certificate.ts';
 import { freePort } from './free-port.ts';
 import { startProxy } from './proxy.ts';
 import { until } from './until.ts';
@@ -14,13 +15,15 @@ export interface Nats {
   start(): Promise<void>;
 }
 
+/** For the title of what is skipped: a program of its own. */
+export const noNats = spawnSync('nats-server', ['--version']).error === undefined ? '' : 'no nats-server';
+
 /**
  * @param service where the shared one is
  * Ended with the test.
  */
 export async function startNats(service: string): Promise<Nats> {
-  const isHere = spawnSync('nats-server', ['--version']).error === undefined;
-  return isHere ? ownServer() : behindProxy(service);
+  return noNats === '' ? startNatsServer() : behindProxy(service);
 }
 
 async function behindProxy(service: string): Promise<Nats> {
@@ -33,11 +36,16 @@ async function behindProxy(service: string): Promise<Nats> {
   };
 }
 
-async function ownServer(): Promise<Nats> {
+/**
+ * A server of its own, ended with the test.
+ * @param tls it takes connections over TLS alone
+ */
+export async function startNatsServer(tls?: Certificate): Promise<Nats> {
+  const secured = tls === undefined ? [] : ['--tls', '--tlscert', tls.certificate, '--tlskey', tls.key];
   const port = await freePort();
   let end = async () => {};
   const start = async () => {
-    const server = spawn('nats-server', ['-a', '127.0.0.1', '-p', String(port)], { stdio: 'ignore' });
+    const server = spawn('nats-server', ['-a', '127.0.0.1', '-p', String(port), ...secured], { stdio: 'ignore' });
     const ended = once(server, 'exit');
     end = async () => {
       server.kill('SIGKILL');
@@ -47,7 +55,7 @@ async function ownServer(): Promise<Nats> {
   };
   await start();
   onTestFinished(() => end());
-  return { url: `nats://127.0.0.1:${port}`, stop: () => end(), start };
+  return { url: `${tls === undefined ? 'nats' : 'tls'}://127.0.0.1:${port}`, stop: () => end(), start };
 }
 
 function answers(port: number): Promise<boolean> {

@@ -6,6 +6,7 @@ import os from 'node:os';
 import path from 'node:path';
 import pg from 'pg';
 import { onTestFinished } from 'vitest';
+import type { Certificate } from './certificate.ts';
 import { freePort } from './free-port.ts';
 import { ordinaryUser } from './ordinary-user.ts';
 import { until } from './until.ts';
@@ -32,10 +33,25 @@ const PROGRAMS = programs();
 /** For the title of what is skipped. */
 export const noPostgres = PROGRAMS === null ? 'no initdb' : '';
 
-/** Ended and removed with the test. */
-export async function startPostgres(): Promise<Postgres> {
-  return startedFrom((data, place) =>
-    runProgram('initdb', ['--pgdata', data, '--username', 'postgres', '--auth', 'trust', '--no-sync'], place),
+/**
+ * Ended and removed with the test.
+ * @param tls it takes connections over TLS alone
+ */
+export async function startPostgres(tls?: Certificate): Promise<Postgres> {
+  return startedFrom(
+    (data, place) => {
+      runProgram('initdb', ['--pgdata', data, '--username', 'postgres', '--auth', 'trust', '--no-sync'], place);
+      if (tls === undefined) return;
+      const key = path.join(data, 'server.key');
+      fs.copyFileSync(tls.certificate, path.join(data, 'server.crt'));
+      fs.copyFileSync(tls.key, key);
+      // It takes a key of its owner alone.
+      fs.chmodSync(key, 0o600);
+      if (place.uid !== undefined) fs.chownSync(key, place.uid, place.gid!);
+      fs.appendFileSync(path.join(data, 'postgresql.auto.conf'), 'ssl = on\n');
+      fs.writeFileSync(path.join(data, 'pg_hba.conf'), 'local all all trust\nhostssl all all 127.0.0.1/32 trust\n');
+    },
+    tls === undefined ? '' : `?sslmode=verify-full&sslrootcert=${tls.authority}`,
   );
 }
 
@@ -51,8 +67,11 @@ function runProgram(name: string, flags: readonly string[], place: Place): void 
   if (made.status !== 0) throw new Error(`${name}: ${made.stderr}`);
 }
 
-/** @param make fills the data folder */
-async function startedFrom(make: (data: string, place: Place) => void): Promise<Postgres> {
+/**
+ * @param make fills the data folder
+ * @param parameters of the address
+ */
+async function startedFrom(make: (data: string, place: Place) => void, parameters = ''): Promise<Postgres> {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'metis-postgres-'));
   onTestFinished(() => fs.rmSync(folder, { recursive: true, force: true }));
   // It refuses to run as root.
@@ -62,7 +81,7 @@ async function startedFrom(make: (data: string, place: Place) => void): Promise<
   const place = { ...user, cwd: folder };
   make(data, place);
   const port = await freePort();
-  const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
+  const url = `postgres://postgres@127.0.0.1:${port}/postgres${parameters}`;
   let server: ChildProcess | null = null;
 
   async function end(signal: NodeJS.Signals): Promise<void> {

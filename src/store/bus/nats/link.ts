@@ -1,6 +1,6 @@
 // The connection to NATS, opened in the background and reopened without limit. Messages sent while it is down are lost (16 §10).
 
-import type { Msg, NatsConnection, NodeConnectionOptions, Subscription } from '@nats-io/transport-node';
+import type { Msg, NatsConnection, NodeConnectionOptions, Subscription, TlsOptions } from '@nats-io/transport-node';
 import type { Logger } from '#core/ports/logger.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
@@ -43,11 +43,13 @@ interface Listener {
 
 async function connectTo(url: string, more: NodeConnectionOptions): Promise<NatsConnection> {
   const { connect } = await import('@nats-io/transport-node');
-  const { protocol, host, username, password } = new URL(url);
+  const { protocol, host, hostname, username, password } = new URL(url);
+  // Without `host` the library checks the certificate of an IP address as one of `localhost`.
+  const tls: TlsOptions & { host: string } = { host: hostname.replace(/^\[|\]$/g, '') };
   return connect({
     servers: host,
     ...(username !== '' && { user: decodeURIComponent(username), pass: decodeURIComponent(password) }),
-    ...(protocol === 'tls:' && { tls: {} }),
+    ...(protocol === 'tls:' && { tls }),
     ...more,
   });
 }

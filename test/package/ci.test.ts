@@ -65,10 +65,16 @@ const PASSING: readonly Test[] = [
 const sudo = '[ "$1" != -n ] || shift; exec "$@"';
 
 describe('.ci/run', () => {
-  it('installs the sandbox, the browser and the pooler, checks, tests, and ends with the counts', async () => {
+  it('installs the sandbox, the browser, the pooler and the proxies, checks, tests, and ends with the counts', async () => {
     const done = await run({ dpkg: 'exit 1', 'apt-get': '', sudo });
     const installed = done.asked.filter((line) => line.startsWith('apt-get') && line.includes('install'));
-    expect(installed.map((line) => line.split(' ').at(-1))).toEqual(['bubblewrap', 'chromium', 'pgbouncer']);
+    expect(installed.map((line) => line.split(' ').at(-1))).toEqual([
+      'bubblewrap',
+      'chromium',
+      'pgbouncer',
+      'nginx-light',
+      'caddy',
+    ]);
     expect(done.asked.filter((line) => line.startsWith('npm')).map((line) => line.split(' ').slice(1, 4))).toEqual([
       ['ci'],
       ['run', 'check'],

@@ -36,7 +36,7 @@ import {
   toRunningResult,
   toStructuredResult,
 } from './mcp-tools.ts';
-import type { Root, World } from './root-session.ts';
+import type { Root } from './root-session.ts';
 import {
   answerWithExtensionTask,
   createTask,

@@ -27,7 +27,7 @@ beforeAll(() => {
 afterAll(() => home.remove());
 
 interface Ports {
-  readonly proxy: number;
+  readonly outside: number;
   readonly server: number;
 }
 
@@ -36,7 +36,7 @@ const PROXIES = {
   nginx: (folder: string, ports: Ports) => {
     const site = fs
       .readFileSync(path.join(ROOT, 'examples/proxy/nginx.conf'), 'utf8')
-      .replace('listen 443 ssl', `listen 127.0.0.1:${ports.proxy} ssl`)
+      .replace('listen 443 ssl', `listen 127.0.0.1:${ports.outside} ssl`)
       .replace('server 127.0.0.1:8420', `server 127.0.0.1:${ports.server}`)
       .replace(/ssl_certificate .*;/, `ssl_certificate ${tls.certificate};`)
       .replace(/ssl_certificate_key .*;/, `ssl_certificate_key ${tls.key};`);
@@ -51,7 +51,7 @@ const PROXIES = {
   caddy: (folder: string, ports: Ports) => {
     const site = fs
       .readFileSync(path.join(ROOT, 'examples/proxy/Caddyfile'), 'utf8')
-      .replace(`${NAME} {`, `https://${NAME}:${ports.proxy} {\n\tbind 127.0.0.1\n\ttls ${tls.certificate} ${tls.key}`)
+      .replace(`${NAME} {`, `https://${NAME}:${ports.outside} {\n\tbind 127.0.0.1\n\ttls ${tls.certificate} ${tls.key}`)
       .replace('127.0.0.1:8420', `127.0.0.1:${ports.server}`);
     fs.writeFileSync(path.join(folder, 'Caddyfile'), `{\n\tadmin off\n\tauto_https off\n}\n${site}`);
     return ['caddy', 'run', '--adapter', 'caddyfile', '--config', path.join(folder, 'Caddyfile')];
@@ -65,7 +65,7 @@ async function startProxyProgram(
   const port = await freePort();
   const folder = path.join(home.path, name);
   fs.mkdirSync(folder);
-  const [program, ...args] = PROXIES[name](folder, { proxy: port, server });
+  const [program, ...args] = PROXIES[name](folder, { outside: port, server });
   const env = { PATH: process.env.PATH, HOME: folder };
   const child = spawn(program!, args, { env, stdio: ['ignore', 'ignore', 'pipe'] });
   let said = '';

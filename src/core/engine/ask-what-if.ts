@@ -29,7 +29,7 @@ export async function askWhatIf(
   const issues: Issue[] = [];
   const { routing, warnings } = readRouting(engine, body.routing, issues);
   const tiers = readTiers(engine, body.tiers, issues);
-  const models = readModels(engine, body.models ?? {}, issues);
+  const models = readReplacements(engine, body.models ?? {}, issues);
   if (routing === null && tiers === null && models.length === 0 && issues.length === 0)
     issues.push({ path: '', message: 'needs at least one of routing, tiers and models' });
   if (issues.length > 0) throw validationError(issues);
@@ -92,7 +92,7 @@ function readTiers(
 }
 
 /** A model that two lines replace, by its id and by an alias for instance, is a fault. */
-function readModels(
+function readReplacements(
   engine: ModelCatalog,
   given: Readonly<Record<string, string>>,
   issues: Issue[],

@@ -90,12 +90,12 @@ function tryAddress(url: string): Promise<'accepted' | 'refused' | 'silent'> {
     };
     socket.once('connect', () => settle('accepted'));
     socket.once('timeout', () => settle('silent'));
-    socket.once('error', (error) => settle(isRefusal(error) ? 'refused' : 'silent'));
+    socket.once('error', (error) => settle(isConnectionRefused(error) ? 'refused' : 'silent'));
   });
 }
 
 /** A name may have several addresses: all of them refuse. */
-function isRefusal(error: NodeJS.ErrnoException): boolean {
-  if (error instanceof AggregateError) return error.errors.every(isRefusal);
+function isConnectionRefused(error: NodeJS.ErrnoException): boolean {
+  if (error instanceof AggregateError) return error.errors.every(isConnectionRefused);
   return error.code === 'ECONNREFUSED';
 }

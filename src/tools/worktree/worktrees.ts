@@ -68,6 +68,8 @@ interface WorktreeOptions {
   readonly log: Logger;
 }
 
+type Settings = Parameters<Worktrees['create']>[3];
+
 export function createWorktrees(options: WorktreeOptions): Worktrees {
   const git = createGit(options.env);
   const { log, clone = cloneByReflink, lock = (_folder, work) => work() } = options;
@@ -107,12 +109,7 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     };
   }
   /** Written before anything else is made: what comes after it can be found and removed, whenever the process dies. */
-  async function openFolder(
-    id: string,
-    root: string,
-    repository: Repository,
-    settings: Parameters<Worktrees['create']>[3] = undefined,
-  ): Promise<OwnGit> {
+  async function openFolder(id: string, root: string, repository: Repository, settings?: Settings): Promise<OwnGit> {
     const folder = buildGitPath(id);
     const inside = findWorktreeId(home, root);
     const above = inside === null ? root : (await readOrigin(buildGitPath(inside))).root;
@@ -169,12 +166,7 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
   // First the turn in this process: a lock of all nodes is awaited once for each workspace.
   const lockMerges: Worktrees['mergeExclusive'] = (root, fn) => lockFolder(root, () => lock(root, fn));
 
-  async function createTree(
-    id: SessionId,
-    root: string,
-    earlier: EarlierTree | null,
-    settings: Parameters<Worktrees['create']>[3],
-  ) {
+  async function createTree(id: SessionId, root: string, earlier: EarlierTree | null, settings: Settings) {
     const repository = await inspect(root);
     const { common_dir } = repository;
     const own = await openFolder(id, root, repository, settings);

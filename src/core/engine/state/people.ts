@@ -40,7 +40,7 @@ export interface People {
   list(): readonly KnownToken[];
   /** Reads the tokens that were made or revoked before this call. */
   refresh(): Promise<void>;
-  /** On several nodes: reads them again where that was long ago. Elsewhere nobody but this process changes them. */
+  /** On several nodes: reads them again where that was long ago. Elsewhere this process alone changes them. */
   keepCurrent(): Promise<void>;
 }
 
@@ -88,7 +88,7 @@ export function createPeople({ config, store, clock, several }: PeopleParts): Pe
   const all = () => [...ofFile, ...made];
 
   /** A revoked or an expired one too. */
-  function findEntry(digest: Buffer): Entry | null {
+  function findToken(digest: Buffer): Entry | null {
     let found: Entry | null = null;
     // Every digest is compared, so that the time does not depend on which one matches.
     for (const entry of all()) if (timingSafeEqual(entry.digest, digest)) found = entry;
@@ -112,7 +112,7 @@ export function createPeople({ config, store, clock, several }: PeopleParts): Pe
     return reading;
   }
   /** A read that is under way may have begun before what the caller knows of. */
-  async function refresh(): Promise<void> {
+  async function refreshTokens(): Promise<void> {
     await reading?.catch(() => {});
     await readAgain();
   }
@@ -120,7 +120,7 @@ export function createPeople({ config, store, clock, several }: PeopleParts): Pe
   async function lookAgain(): Promise<void> {
     const asked = clock.monotonic();
     await sleep(clock, Math.max(0, readAt + LOOK_AGAIN_MS - asked));
-    if (readAt <= asked) await refresh();
+    if (readAt <= asked) await refreshTokens();
   }
   async function keepCurrent(): Promise<void> {
     if (several && clock.monotonic() - readAt > CURRENT_MS) await readAgain();
@@ -134,16 +134,16 @@ export function createPeople({ config, store, clock, several }: PeopleParts): Pe
     async recognize(token) {
       await keepCurrent();
       const digest = hashToken(token);
-      let found = findEntry(digest);
+      let found = findToken(digest);
       if (found === null && several) {
         await lookAgain();
-        found = findEntry(digest);
+        found = findToken(digest);
       }
       if (found === null || !isUsable(found)) return null;
       return { person: found.token === null ? NAMELESS_ADMIN : found.token, digest: digest.toString('hex') };
     },
     isAccepted(digest) {
-      const found = findEntry(Buffer.from(digest, 'hex'));
+      const found = findToken(Buffer.from(digest, 'hex'));
       return found !== null && isUsable(found);
     },
     find: findNamed,
@@ -155,7 +155,7 @@ export function createPeople({ config, store, clock, several }: PeopleParts): Pe
       return null;
     },
     list: listNamed,
-    refresh,
+    refresh: refreshTokens,
     keepCurrent,
   };
 }

@@ -66,6 +66,7 @@ const FILLED: Readonly<Record<string, string>> = {
   'metis trust .metis/checks.yaml': 'metis trust',
   'metis workers show NAME': 'metis workers list',
   'metis migrate': 'metis help migrate',
+  'metis migrate --to sqlite:FOLDER': 'metis help migrate',
   'metis prune --days N': 'metis prune --days 30',
   'metis token create': 'metis help token create',
   'metis token hash': `printf '%064d' 7 | metis token hash`,

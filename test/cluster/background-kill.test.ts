@@ -44,27 +44,35 @@ describe.skipIf(url === null)(
     // Promise 20.20: kills of three nodes: each result in the history exactly once, no turn ended before its workers, nothing paid twice.
     test('every turn completes behind its workers, with each result once, and no stored answer is paid twice', async () => {
       expect(run.kills).toBe(KILLS);
-      expect(account).toMatchObject({
-        turns: { 'completed end_turn': run.turns.length },
-        unended: [],
-        strayWorkers: [],
-        paidTwice: [],
+      // A turn, or a worker's, whose nodes were killed four times before it had come to anything is ended instead of
+      // resumed (04 §13): on a machine that is busy with other work the start of a node is slow, and so is a call.
+      const [given] = await run.nodes.rows(
+        `SELECT count(*) AS n FROM turns t JOIN sessions s ON s.id = t.session_id
+         WHERE s.is_worker = 0 AND t.status = 'cancelled' AND t.resume_attempts = 3`,
+      );
+      const { 'completed end_turn': completed = 0, cancelled = 0, ...others } = account.turns;
+      expect({ others, cancelled, ended: completed + cancelled }).toEqual({
+        others: {},
+        cancelled: Number(given!.n),
+        ended: run.turns.length,
       });
+      expect(completed).toBeGreaterThan(0);
+      expect(account).toMatchObject({ unended: [], strayWorkers: [], paidTwice: [] });
       expect(account.unpaid).toBeLessThanOrEqual(run.openAtLosses);
       const results = await run.nodes.rows(`
-      SELECT d.worker_session_id AS worker, d.status, d.failure_mode, d.error_message,
+      SELECT d.worker_session_id AS worker, d.status, p.status AS turn,
         (SELECT max(t.resume_attempts) FROM turns t WHERE t.session_id = d.worker_session_id) AS attempts,
         (SELECT count(*) FROM messages m WHERE m.turn_id = d.parent_turn_id
           AND (m.content_json LIKE '%[worker ' || d.worker_session_id || ' completed]%'
             OR m.content_json LIKE '%[worker ' || d.worker_session_id || ' failed: %')) AS read,
         (SELECT count(*) FROM deliveries e WHERE e.worker_session_id = d.worker_session_id
           AND e.delivered_at IS NOT NULL) AS delivered
-      FROM delegations d`);
-      expect(results.length).toBe(2 * run.turns.length);
-      expect(results.filter(({ read, delivered }) => Number(read) !== 1 || Number(delivered) !== 1)).toEqual([]);
-      // A worker whose nodes were killed four times before it had come to anything is ended instead of resumed (04 §13).
-      const given = results.filter(({ status, attempts }) => status === 'failed' && Number(attempts) === 3);
-      expect(results.filter((one) => one.status !== 'completed' && !given.includes(one))).toEqual([]);
+      FROM delegations d JOIN turns p ON p.id = d.parent_turn_id`);
+      expect(results.filter(({ read, delivered }) => read !== delivered || Number(read) > 1)).toEqual([]);
+      const ofCompleted = results.filter(({ turn }) => turn === 'completed');
+      expect(ofCompleted.length).toBe(2 * completed);
+      expect(ofCompleted.filter(({ read }) => Number(read) !== 1)).toEqual([]);
+      expect(ofCompleted.filter((one) => one.status !== 'completed' && Number(one.attempts) !== 3)).toEqual([]);
       const early = await run.nodes.rows(`
       SELECT e.id FROM events e JOIN events d ON d.turn_id = e.turn_id AND d.id > e.id
       WHERE e.type = 'turn.completed' AND d.type LIKE 'delegate.%'`);

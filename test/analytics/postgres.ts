@@ -75,7 +75,8 @@ export async function startDatabase(service: string, statementMs?: number): Prom
       pool.transaction(async (tx) => {
         const fact = costFact(call, stamp);
         const facts = [{ ...fact, session_key: fact.session_id }];
-        writeEvents({ typeNumbers: pool.typeNumbers, events: [], facts, rounds: roundRows(call) }, tx, new Set());
+        const written = { typeNumbers: pool.typeNumbers, events: [], facts, rounds: roundRows(call), owned: facts };
+        writeEvents(written, tx, { events: new Set(), facts: new Set() });
       }),
     differences: () => verifyPostgresRollups(pool),
     rebuildRollups: () => rebuildRollups(pool),

@@ -137,8 +137,12 @@ interface Commits {
 }
 
 export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitOptions, live: LiveSessions): Commits {
-  /** Sessions with a committed event: their key exists, which saves one statement per commit. */
-  const keyed = new Set<string>();
+  /** Sessions with a committed event or cost fact: their key exists, which saves one statement per commit. */
+  const keyed = { events: new Set<string>(), facts: new Set<string>() };
+  const forgetKeys = () => {
+    keyed.events.clear();
+    keyed.facts.clear();
+  };
 
   /** Writes all batches together. If that fails, writes each alone, so that only the failing batch is rejected. */
   async function writeAll(parts: readonly Part[]): Promise<ReadonlyMap<QueuedBatch, Written>> {
@@ -196,7 +200,7 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
         return;
       } catch (error) {
         // A session key that is missing after all may be the cause: all keys are looked up again.
-        keyed.clear();
+        forgetKeys();
         if (!isTransient(error)) throw error;
         log.warn({ err: error, attempt }, 'the database did not answer a commit; asked again');
         if (attempt >= MAX_ATTEMPTS && numbered.size === 0) throw error;
@@ -277,10 +281,17 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
 
   async function attemptAt(parts: readonly Part[], numbered: ReadonlyMap<Part, Numbered>): Promise<void> {
     const findings = live.begin();
-    let collected: Collected = { typeNumbers: pool.typeNumbers, events: [], facts: [], rounds: [] };
+    const newCollection = (): Collected => ({
+      typeNumbers: pool.typeNumbers,
+      events: [],
+      facts: [],
+      rounds: [],
+      owned: [],
+    });
+    let collected = newCollection();
     await pool.transaction(async (tx) => {
       for (const number of numbered.values()) fence(trees, number, tx);
-      collected = { typeNumbers: pool.typeNumbers, events: [], facts: [], rounds: [] };
+      collected = newCollection();
       for (const part of parts) {
         const outcomes: Outcome[] = [];
         for (const item of part.batches) outcomes.push(await apply(item, tx, collected));
@@ -289,8 +300,9 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
       writeEvents(collected, tx, keyed, noticed);
     });
     findings.keep();
-    if (keyed.size > MAX_KEYED) keyed.clear();
-    for (const { session_id } of collected.events) keyed.add(session_id);
+    if (keyed.events.size > MAX_KEYED) forgetKeys();
+    for (const { session_id } of collected.events) keyed.events.add(session_id);
+    for (const { session_id } of collected.facts) keyed.facts.add(session_id);
 
     async function apply({ batch, drawn }: QueuedBatch, tx: PoolTx, collected: Collected): Promise<Outcome> {
       const effects: Effects = { messages: [], ended: [], sessions: [], trees: [] };
@@ -301,8 +313,8 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
         if (change.kind === 'session.set_workspace')
           tx.run(SET_PLACE, [trees.placeOf(change.workspace_path), change.session_id]);
       }
-      const stampOf = await findings.stamps(batch, tx);
-      return { published: collectEvents(batch, drawn, stampOf, collected), effects };
+      const known = { stampOf: await findings.stamps(batch, tx), mayHaveSubmitter: findings.mayHaveSubmitter };
+      return { published: collectEvents(batch, drawn, known, collected), effects };
     }
   }
 

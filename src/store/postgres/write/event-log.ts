@@ -86,7 +86,12 @@ const NOTICE = `INSERT INTO notices (receiver, event_id) SELECT CAST(@receiver A
 
 /** Types of events by the external receiver of their notices. */
 export type Noticed = ReadonlyMap<string, ReadonlySet<string>>;
-const rollups = ROLLUP_UPSERTS.map(({ table, key, measures, columns, conflict, apart }) => ({
+/** Sums over all trees: the transactions of all nodes wait for each other's rows, so they come last. */
+const OF_ALL_TREES: readonly string[] = ['rollup_day', 'rollup_bill_hour'];
+const rollups = [
+  ...ROLLUP_UPSERTS.filter(({ table }) => !OF_ALL_TREES.includes(table)),
+  ...ROLLUP_UPSERTS.filter(({ table }) => OF_ALL_TREES.includes(table)),
+].map(({ table, key, measures, columns, conflict, apart }) => ({
   apart,
   key,
   measures: measures as readonly string[],
@@ -111,13 +116,21 @@ export interface Collected {
   readonly events: EventFact[];
   readonly facts: Fact[];
   readonly rounds: ReturnType<typeof roundRows>;
+  /** Facts whose money a person may be charged with. */
+  readonly owned: ReturnType<typeof costFact>[];
+}
+
+/** What the transaction knows of the sessions and turns of a batch. */
+interface Known {
+  readonly stampOf: (session: string) => SessionStamp | null;
+  readonly mayHaveSubmitter: (turn: string) => boolean;
 }
 
 /** The items to publish: events and deltas in order. */
 export function collectEvents(
   { emit }: PreparedBatch,
   drawn: readonly Drawn[],
-  stampOf: (session: string) => SessionStamp | null,
+  { stampOf, mayHaveSubmitter }: Known,
   collected: Collected,
 ): readonly Published[] {
   const published: Published[] = [];
@@ -144,6 +157,8 @@ export function collectEvents(
       const call = { id, at, session_id: event.session_id, turn_id: event.turn_id, payload };
       const fact = costFact(call, stamp);
       collected.facts.push({ ...fact, session_key: fact.session_id });
+      const isOwned = fact.owner !== '' || (event.turn_id !== null && mayHaveSubmitter(event.turn_id));
+      if (isOwned && fact.provider !== SIMULATED_PROVIDER) collected.owned.push(fact);
       collected.rounds.push(...roundRows(call));
     }
     published.push({ kind: 'event', event, payload_json });
@@ -151,32 +166,36 @@ export function collectEvents(
   return published;
 }
 
+/** Sessions whose key is stored for certain: for events, and for cost facts. */
+export interface Keyed {
+  readonly events: ReadonlySet<string>;
+  readonly facts: ReadonlySet<string>;
+}
+
 const NO_RECEIVERS: Noticed = new Map();
 
 /**
  * Throws when a money sum would leave 64 bits: the transaction fails as a whole.
- * @param keyed sessions whose key is stored for certain
+ * @param keyed whose keys need not be looked up
  */
 export function writeEvents(
-  { events, facts, rounds }: Collected,
+  { events, facts, rounds, owned }: Collected,
   tx: PoolTx,
-  keyed: ReadonlySet<string>,
+  keyed: Keyed,
   noticed: Noticed = NO_RECEIVERS,
 ): void {
-  const unkeyed = events.filter(({ session_id }) => !keyed.has(session_id));
+  const unkeyed = events.filter(({ session_id }) => !keyed.events.has(session_id));
   insertEventSessions(tx, [...new Map(unkeyed.map((event) => [event.session_id, event])).values()]);
   insertEvents(tx, events);
   for (const [receiver, types] of noticed) {
     const ids = events.filter(({ event_type }) => types.has(event_type)).map(({ id }) => id);
     if (ids.length > 0) tx.run(NOTICE, { receiver, ids });
   }
-  insertSessions(tx, [...new Map(facts.map((fact) => [fact.session_id, fact])).values()]);
+  const unbilled = facts.filter(({ session_id }) => !keyed.facts.has(session_id));
+  insertSessions(tx, [...new Map(unbilled.map((fact) => [fact.session_id, fact])).values()]);
   insertFacts(tx, facts);
   insertRounds(tx, rounds);
-  addOwnerSpend(
-    tx,
-    facts.filter(({ provider }) => provider !== SIMULATED_PROVIDER),
-  );
+  addOwnerSpend(tx, owned);
   const billedApart = facts.filter(({ bill_json }) => bill_json !== null);
   for (const { key, measures, insert, apart } of rollups) {
     let added = facts;
@@ -185,7 +204,7 @@ export function writeEvents(
   }
 }
 
-function addOwnerSpend(tx: PoolTx, facts: readonly Fact[]): void {
+function addOwnerSpend(tx: PoolTx, facts: Collected['owned']): void {
   if (facts.length === 0) return;
   tx.run(ADD_OWNER_SPEND, {
     sessions: facts.map(({ session_id }) => session_id),

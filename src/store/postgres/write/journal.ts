@@ -130,9 +130,14 @@ interface JournalOptions extends CommitOptions {
   readonly forget: (sessions: readonly string[]) => void;
 }
 
-/** Maximum batches per transaction, and maximum concurrent transactions. */
+/** Maximum batches per transaction, and maximum concurrent transactions of each kind. */
 const MAX_BATCHES = 256;
 const MAX_FLUSHES = 2;
+/**
+ * A transaction with calls holds the rows of the day's sums until it is on disk, and the next one waits for them: what
+ * has no calls must not wait with it.
+ */
+type Kind = 'with calls' | 'without calls';
 /** A task that runs alone, in its place among the batches of its tree. */
 interface QueuedTask {
   readonly kind: 'task';
@@ -152,6 +157,14 @@ interface Run {
   readonly items: readonly Queued[];
 }
 
+function hasCalls({ waiting }: Lane): boolean {
+  return waiting.some(
+    (item) =>
+      item.kind === 'batch' &&
+      item.batch.emit.some((emitted) => emitted.kind === 'event' && emitted.draft.type === 'llm.call_completed'),
+  );
+}
+
 export function createJournal(options: JournalOptions): Journal {
   const { pool, trees, ids, clock, bus, keepCurrent } = options;
   const live = createLiveSessions();
@@ -160,7 +173,7 @@ export function createJournal(options: JournalOptions): Journal {
   const lanes = new Map<string, Lane>();
   /** Items whose tree is not known yet, in order of arrival. */
   const incoming: { readonly place: Place; readonly item: Queued }[] = [];
-  let flushes = 0;
+  const flushes = { 'with calls': 0, 'without calls': 0 };
   let scheduled = false;
   let placing = false;
   let delivering = false;
@@ -180,20 +193,26 @@ export function createJournal(options: JournalOptions): Journal {
 
   async function pump(): Promise<void> {
     await intoLanes();
-    while (flushes < MAX_FLUSHES) {
-      const ready = [...lanes.values()].filter((lane) => !lane.busy && lane.waiting.length > 0);
-      if (ready.length === 0) return;
-      flushes += 1;
-      for (const lane of ready) lane.busy = true;
-      void flush(ready).finally(() => {
-        flushes -= 1;
-        for (const lane of ready) {
-          lane.busy = false;
-          if (lane.waiting.length === 0) lanes.delete(lane.root);
-        }
-        schedule();
-      });
-    }
+    const ready = [...lanes.values()].filter((lane) => !lane.busy && lane.waiting.length > 0);
+    const withCalls = ready.filter(hasCalls);
+    startFlush('with calls', withCalls);
+    startFlush(
+      'without calls',
+      ready.filter((lane) => !withCalls.includes(lane)),
+    );
+  }
+  function startFlush(kind: Kind, ready: readonly Lane[]): void {
+    if (ready.length === 0 || flushes[kind] >= MAX_FLUSHES) return;
+    flushes[kind] += 1;
+    for (const lane of ready) lane.busy = true;
+    void flush(ready).finally(() => {
+      flushes[kind] -= 1;
+      for (const lane of ready) {
+        lane.busy = false;
+        if (lane.waiting.length === 0) lanes.delete(lane.root);
+      }
+      schedule();
+    });
   }
 
   async function intoLanes(): Promise<void> {

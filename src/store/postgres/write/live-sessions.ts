@@ -27,31 +27,48 @@ export interface Findings {
   guard(batch: PreparedBatch, tx: PoolTx): void;
   /** Stamps of the sessions of a batch, including those it creates. */
   stamps(batch: PreparedBatch, tx: PoolTx): Promise<(session: string) => SessionStamp | null>;
+  /** Whether a person may have submitted the turn: false only for a turn that this node stored without one. */
+  mayHaveSubmitter(turn: string): boolean;
   keep(): void;
 }
 
 export function createLiveSessions(): LiveSessions {
   const live = new Map<string, SessionStamp>();
   const openTurns = new Set<string>();
+  /** Of the open turns, those that no person submitted. */
+  const openUnsubmitted = new Set<string>();
 
   function keepSession(id: string, stamp: SessionStamp): void {
     if (live.size >= MAX_KEPT) live.delete(live.keys().next().value ?? '');
     live.set(id, stamp);
   }
   function keepTurn(id: string): void {
-    if (openTurns.size >= MAX_KEPT) openTurns.clear();
+    if (openTurns.size >= MAX_KEPT) forgetTurns();
     openTurns.add(id);
+  }
+  function forgetTurns(): void {
+    openTurns.clear();
+    openUnsubmitted.clear();
   }
 
   function begin(): Findings {
     const sessions = new Map<string, SessionStamp>();
     const turns = new Set<string>();
+    /** Turns that this transaction inserts: there is nothing to look up. */
+    const made = new Set<string>();
+    /** Turns that no person submitted, if this transaction inserts or ends them. */
+    const unsubmitted = new Set<string>();
     const ended = new Set<string>();
 
     function guard(batch: PreparedBatch, tx: PoolTx): void {
       const needed = listConditions(batch);
+      for (const write of batch.writes) {
+        if (write.kind !== 'turn.insert') continue;
+        made.add(write.turn.id);
+        if (write.turn.submitted_by === null) unsubmitted.add(write.turn.id);
+      }
       for (const turn of needed.turns) {
-        if (openTurns.has(turn) && !ended.has(turn)) continue;
+        if ((openTurns.has(turn) || made.has(turn)) && !ended.has(turn)) continue;
         tx.run(ENDED_TURN, [turn], ({ rows }) => {
           const status = rows[0]?.status as TurnStatus | undefined;
           if (status !== undefined) throw turnRefusal(turn, status);
@@ -79,6 +96,8 @@ export function createLiveSessions(): LiveSessions {
       ended.add(id);
       openTurns.delete(id);
       live.delete(id);
+      // The call that ended the turn is charged in the same transaction.
+      if (openUnsubmitted.delete(id)) unsubmitted.add(id);
     }
 
     async function stamps(batch: PreparedBatch, tx: PoolTx) {
@@ -101,9 +120,11 @@ export function createLiveSessions(): LiveSessions {
     return {
       guard,
       stamps,
+      mayHaveSubmitter: (turn) => !openUnsubmitted.has(turn) && !unsubmitted.has(turn),
       keep() {
         for (const [id, stamp] of sessions) if (!ended.has(id)) keepSession(id, stamp);
-        for (const id of turns) if (!ended.has(id)) keepTurn(id);
+        for (const id of [...turns, ...made]) if (!ended.has(id)) keepTurn(id);
+        for (const id of unsubmitted) if (openTurns.has(id)) openUnsubmitted.add(id);
       },
     };
   }
@@ -113,7 +134,7 @@ export function createLiveSessions(): LiveSessions {
     forgetTree(root) {
       for (const [id, stamp] of live) if (stamp.root_session_id === root) live.delete(id);
       // Turns do not name their tree, so those of other trees are dropped too and looked up again.
-      openTurns.clear();
+      forgetTurns();
     },
     begin,
   };

@@ -86,17 +86,29 @@ export async function copyTables(
     const after = table.name === from.table ? from.after : null;
     const rows = Number((await reader.first(`SELECT count(*) FROM "${table.name}"`))[0]);
     let copied = 0;
-    for await (const slice of reader.slices(table, after)) {
-      leave.throwIfAborted();
-      const storable = slice.map(toStorableRow);
-      changedTexts += countChanges(slice, storable);
-      const key = readKeyValues(table, slice.at(-1)!).map((value) =>
-        typeof value === 'bigint' ? Number(value) : value,
-      );
-      const progress: Progress = { source: from.source, table: table.name, after: key, changedTexts, done: false };
-      await writer.write(table, storable, JSON.stringify(progress));
-      copied += slice.length;
-      if (copied < rows) report(`${table.name}: ${copied} of ${rows} rows`);
+    // A slice is read and converted while the one before it is written.
+    let writing: Promise<void> = Promise.resolve();
+    try {
+      for await (const slice of reader.slices(table, after)) {
+        leave.throwIfAborted();
+        const storable = slice.map(toStorableRow);
+        changedTexts += countChanges(slice, storable);
+        const key = readKeyValues(table, slice.at(-1)!).map((value) =>
+          typeof value === 'bigint' ? Number(value) : value,
+        );
+        const progress: Progress = { source: from.source, table: table.name, after: key, changedTexts, done: false };
+        await writing;
+        copied += slice.length;
+        const line = `${table.name}: ${copied} of ${rows} rows`;
+        const isLast = copied >= rows;
+        writing = writer.write(table, storable, JSON.stringify(progress)).then(() => {
+          if (!isLast) report(line);
+        });
+        writing.catch(() => {});
+      }
+      await writing;
+    } finally {
+      await writing.catch(() => {});
     }
     if (rows > 0) report(`${table.name}: ${rows} rows`);
   }

@@ -147,7 +147,7 @@ describe.skipIf(url === null)(`metrics of a cluster${missing && `, skipped: ${mi
           database: { url: schema.url },
           nats: { url: nats.url },
           cluster: { name: schema.name, node_name: name, lease_seconds: 3, shared_roots: [root] },
-          shutdown: { drain_seconds: 0 },
+          shutdown: { drain_seconds: 0, linger_seconds: 0 },
         },
       });
     const [a, b] = [await start('a'), await start('b')];
@@ -193,9 +193,9 @@ describe.skipIf(url === null)(`metrics of a cluster${missing && `, skipped: ${mi
     await a.call('POST', `/sessions/${session}/turns`, { content: 'answer slowly' });
     await a.event('llm.call_started', (event) => event.session_id === session);
     const closing = a.close();
+    await until(async () => readSample(await readMetrics(b), 'metis_trees_held') === 1);
     release();
     await closing;
-    await until(async () => readSample(await readMetrics(b), 'metis_trees_held') === 1);
     const after = await readMetrics(b);
     expect(readSample(after, 'metis_takeovers_total', 'cause="released"')).toBe(1);
     expect(readSample(after, 'metis_takeovers_total', 'cause="lapsed"')).toBe(0);

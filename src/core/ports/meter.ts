@@ -4,7 +4,7 @@
 export type CommitOutcome = 'committed' | 'refused' | 'failed';
 /** `not_taken` = the other node started nothing; `broken` = it was sent, and its outcome is unknown; `failed` = the caller left, or its body did not come. */
 export type ForwardOutcome = 'answered' | 'not_taken' | 'broken' | 'failed';
-/** `released` = the last owner gave the tree up; `lapsed` = its lease ended. */
+/** `released` = the last owner gave the tree up; `lapsed` = its lease ended, or its node is dead. */
 export type TakeOverCause = 'released' | 'lapsed';
 
 /** Counts as things happen. No call throws or waits. */

@@ -152,6 +152,8 @@ interface CallReportQuery extends TraceReportQuery {
   readonly door?: 'api' | 'gateway' | 'mcp' | 'acp' | undefined;
   /** Name of a key of the gateway; '' = without one. */
   readonly caller?: string | undefined;
+  /** Owner of the sessions, by name or id; `me` = of the caller, '' = no token. */
+  readonly owner?: string | undefined;
   /** True folds workers into their parent session, false leaves their calls out. */
   readonly include_workers?: boolean | undefined;
 }

@@ -3,9 +3,10 @@ import { createHash } from 'node:crypto';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createMetisClient, type MetisClient, type Session } from '#client/client.ts';
+import { exactUsd } from '../../src/dashboard/format/format.ts';
 import { until } from '../support/until.ts';
 import { browserEndpoint, expectWhole, openTab, type Tab } from './page.ts';
-import { type BrowserServer, startBrowserServer } from './server.ts';
+import { type BrowserServer, REAL_MODELS, startBrowserServer } from './server.ts';
 
 const NAMES = { ann: 'member', bob: 'member', eve: 'viewer', root: 'admin' } as const;
 type Name = keyof typeof NAMES;
@@ -49,6 +50,7 @@ describe.skipIf(browserEndpoint === null)('a server of a team', () => {
   beforeAll(async () => {
     const tokens = Object.fromEntries((Object.keys(NAMES) as Name[]).map((name) => [name, fileToken(name)]));
     const options = {
+      registry: REAL_MODELS,
       config: { server: { tokens } },
       scenario: {
         version: 1,
@@ -144,4 +146,122 @@ describe.skipIf(browserEndpoint === null)('a server of a team', () => {
     expect(await page.getByLabel('Message').inputValue()).toBe('half a thought');
     expect(errors).toEqual([]);
   });
+
+  // Promise 23.1: the owner and admins share a session, an admin gives it to another; others have no button for it.
+  test("shows whose a session is, shares it, gives it away, and lists one's own", async () => {
+    const session = await openSession(asAnn);
+    const ann = await openAs('ann', `sessions/${session.id}`);
+    await ann.page.getByRole('button', { name: 'Share' }).click();
+    const dialog = ann.page.getByRole('dialog', { name: 'Share the session' });
+    expect(await dialog.getByRole('combobox', { name: 'Owner' }).count()).toBe(0);
+    await dialog.getByLabel('Who else may use it').selectOption('private');
+    await expectWhole(ann.page, 'share');
+    await dialog.getByRole('button', { name: 'Save' }).click();
+    await ann.page.locator('.session-title').getByText('private').waitFor();
+    expect((await asAnn.getSession(session.id)).share).toBe('private');
+
+    const root = await openAs('root', `sessions/${session.id}`);
+    await root.page.locator('.session-title').getByText('Owner: ann').waitFor();
+    await root.page.getByRole('button', { name: 'Share' }).click();
+    await root.page.getByRole('combobox', { name: 'Owner' }).selectOption('bob');
+    await root.page.getByLabel('Who else may use it').selectOption('read');
+    await root.page.getByRole('button', { name: 'Save' }).click();
+    await root.page.locator('.session-title').getByText('Owner: bob').waitFor();
+    expect(await asAnn.getSession(session.id)).toMatchObject({ owner: { name: 'bob' }, share: 'read' });
+
+    // It is another's now: the open page of its former owner loses what she may not do any more.
+    await ann.page.getByRole('button', { name: 'Share' }).waitFor({ state: 'detached' });
+    await ann.page.getByLabel('Message').waitFor({ state: 'detached' });
+    await ann.page.goto(`${server.url}/#/sessions`);
+    const row = ann.page.locator(`a[href="#/sessions/${session.id}"]`);
+    await row.waitFor();
+    await ann.page.getByRole('button', { name: 'Owner Any' }).click();
+    await ann.page.getByRole('menuitemradio', { name: 'Mine' }).click();
+    await row.waitFor({ state: 'detached' });
+    expect(ann.page.url()).toContain('owner=me');
+    expect([...ann.errors, ...root.errors]).toEqual([]);
+  });
+
+  // Promise 23.7: the page shows the secret of a new token once, and forgets it with the dialog.
+  test('lists tokens, makes one, revokes it, and shows refusals in place', async () => {
+    const { page, errors } = await openAs('root', 'people');
+    const tokens = page.getByRole('region', { name: 'Tokens', exact: true });
+    await tokens.getByRole('row').filter({ hasText: 'ann' }).getByText('in the configuration').waitFor();
+    await page.getByRole('button', { name: 'New token' }).click();
+    await page.getByLabel('Name').fill('ann');
+    await page.getByRole('button', { name: 'Make the token' }).click();
+    await page.getByRole('alert').getByText('choose another').waitFor();
+    await page.getByLabel('Name').fill('dora');
+    await page.getByLabel('Daily limit').fill('2.50');
+    await expectWhole(page, 'new token');
+    await page.getByRole('button', { name: 'Make the token' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Token of dora' });
+    const secret = (await dialog.locator('.secret code').textContent()) ?? '';
+    await dialog.getByRole('button', { name: 'Copy the token' }).waitFor();
+    expect((await createMetisClient({ baseUrl: server.url, token: secret }).getOwnToken()).token).toMatchObject({
+      name: 'dora',
+      role: 'member',
+      daily_usd: '2.5',
+    });
+    await expectWhole(page, 'secret');
+    await dialog.getByRole('button', { name: 'Done' }).click();
+    expect(await page.content()).not.toContain(secret);
+    const row = tokens.getByRole('row').filter({ hasText: 'dora' });
+    await row.getByText('$2.50').waitFor();
+    await expectWhole(page, 'tokens');
+    await row.getByRole('button', { name: 'Revoke' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click();
+    await row.waitFor({ state: 'detached' });
+    await tokens.getByRole('button', { name: /^Show \d+ revoked token/ }).click();
+    await row.getByText('revoked').waitFor();
+    await page.getByRole('link', { name: 'Audit' }).click();
+    const entry = page.getByRole('row').filter({ hasText: 'token.revoked' }).filter({ hasText: 'dora' });
+    await entry.getByText('root').waitFor();
+    await expectWhole(page, 'audit');
+    expect(errors).toEqual([]);
+    const { page: other } = await openAs('ann', 'people');
+    await other.getByRole('heading', { name: 'Not found' }).waitFor();
+    expect(await other.getByRole('link', { name: 'People' }).count()).toBe(0);
+  });
+
+  // Promise 23.4: a person sees their own money first, with the limits of the token, an admin that of every owner.
+  test("shows one's own money first on Cost", async () => {
+    await openSession(asAnn);
+    const { token } = await asAnn.getOwnToken();
+    const ann = await openAs('ann', 'cost');
+    const own = ann.page.getByRole('region', { name: 'Your money' });
+    await own.getByTitle(`${exactUsd(token?.spent_today_usd ?? '')} of $5.00 spent`).waitFor();
+    expect(await ann.page.getByRole('region', { name: 'By owner' }).count()).toBe(0);
+    await ann.page.locator('.cost-table').waitFor();
+    const first = await ann.page.locator('.view-body').evaluate((body) => body.firstElementChild?.ariaLabel);
+    expect(first).toBe('Your money');
+    await own.getByRole('link', { name: 'Your cost' }).click();
+    await ann.page.getByRole('button', { name: 'Owner Mine' }).waitFor();
+    await expectWhole(ann.page, 'own money');
+    const root = await openAs('root', 'cost?group=owner');
+    await root.page.locator('.cost-table').getByRole('link', { name: 'ann', exact: true }).waitFor();
+    const owners = root.page.getByRole('region', { name: 'By owner' });
+    await owners.getByRole('row').filter({ hasText: 'ann' }).getByTitle('of $5.00 spent').waitFor();
+    await expectWhole(root.page, 'by owner');
+    expect([...ann.errors, ...root.errors]).toEqual([]);
+  });
+});
+
+// Promise 23.9: one person on loopback sees nothing of people in any view.
+test.skipIf(browserEndpoint === null)('a server without tokens shows nothing of people', async () => {
+  const { url, client, workspace } = await startBrowserServer({ scenario: { version: 1, rules: [] } });
+  const { id } = await client.createSession({ workspace_path: workspace });
+  const { page, errors } = await openTab(url);
+  const shown: string[] = [];
+  for (const view of ['', 'sessions', `sessions/${id}`, 'approvals', 'workers', 'cost', 'models', 'settings']) {
+    await page.goto(`${url}/#/${view}`);
+    await page.locator('h1').first().waitFor();
+    await page.locator('.skeleton').first().waitFor({ state: 'detached' });
+    shown.push(await page.locator('body').innerText());
+  }
+  expect(shown.filter((text) => /Sign out|People|Owner|Share|Yours|private/.test(text))).toEqual([]);
+  expect(await page.locator('.identity').count()).toBe(0);
+  await page.goto(`${url}/#/people`);
+  await page.getByRole('heading', { name: 'Not found' }).waitFor();
+  expect(errors).toEqual([]);
 });

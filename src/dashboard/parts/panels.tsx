@@ -1,7 +1,8 @@
 // Replacements for missing content: a skeleton, an empty state with the next step, an error with its reason.
 import type { ComponentChildren } from 'preact';
 import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { explain } from '../data/api.ts';
+import { explain, listIssues } from '../data/api.ts';
+import { useRequest } from '../data/use-request.ts';
 import { centsUsd, exactUsd, shortCount } from '../format/format.ts';
 import { Icon, type IconName } from './labels.tsx';
 
@@ -137,6 +138,46 @@ export function Dialog(props: {
       </header>
       {props.children}
     </dialog>
+  );
+}
+
+/** Asks before it acts; a refusal is shown in place. `onClose` is given whether it was done. */
+export function ConfirmDialog(props: {
+  readonly title: string;
+  readonly word: string;
+  readonly text: string;
+  readonly act: () => Promise<unknown>;
+  readonly onClose: (done: boolean) => void;
+}) {
+  const { busy, error, send } = useRequest();
+  const confirm = async () => {
+    const isDone = await send(props.act);
+    if (isDone) props.onClose(true);
+  };
+  return (
+    <Dialog title={props.title} onClose={() => props.onClose(false)}>
+      <div class="dialog-body">
+        <p>{props.text}</p>
+        {error !== null && (
+          <div class="field-error" role="alert">
+            <p>{explain(error)}</p>
+            {listIssues(error).map(({ path, message }) => (
+              <p key={`${path} ${message}`}>
+                <code>{path}</code> {message}
+              </p>
+            ))}
+          </div>
+        )}
+        <div class="dialog-actions">
+          <button type="button" class="button" onClick={() => props.onClose(false)}>
+            Cancel
+          </button>
+          <button type="button" class="button primary" disabled={busy} onClick={confirm}>
+            {props.word}
+          </button>
+        </div>
+      </div>
+    </Dialog>
   );
 }
 

@@ -14,7 +14,7 @@ import { forgetToken, keepTheme, keepToken, readTheme, readToken, THEMES, type T
 import { Palette } from './palette.tsx';
 import { formatPlace, type Place, usePlace } from './place.ts';
 import { REVOKED, SignIn, Stage } from './sign-in.tsx';
-import { VIEWS, type View } from './views.tsx';
+import { useViews, type View } from './views.tsx';
 
 const NO_TITLES: ReadonlyMap<string, null> = new Map();
 
@@ -200,7 +200,8 @@ function Shell({ onSignOut }: { readonly onSignOut: () => void }) {
   const place = usePlace();
   const pulse = usePulse();
   const may = useMay();
-  const view = findView(place);
+  const views = useViews();
+  const view = findView(views, place);
   const attention = countAttention(pulse.data, may);
   useTitle(view, attention);
   useAttentionNotice(attention);
@@ -210,7 +211,7 @@ function Shell({ onSignOut }: { readonly onSignOut: () => void }) {
         Skip to content
       </button>
       <Navigation
-        views={VIEWS}
+        views={views}
         current={view?.id ?? ''}
         pulse={pulse.data}
         lost={pulse.error !== null}
@@ -246,9 +247,9 @@ function Identity({ onSignOut }: { readonly onSignOut: () => void }) {
   );
 }
 
-function findView(place: Place): View | undefined {
-  if (place.view === '') return VIEWS[0];
-  return VIEWS.find(({ id }) => id === place.view);
+function findView(views: readonly View[], place: Place): View | undefined {
+  if (place.view === '') return views[0];
+  return views.find(({ id }) => id === place.view);
 }
 
 /** `(2) Sessions · Metis` while two matters wait for a person. */

@@ -8,7 +8,7 @@ import { isTyped } from '../parts/keys.ts';
 import { Icon, type IconName } from '../parts/labels.tsx';
 import { Dialog } from '../parts/panels.tsx';
 import { formatPlace, goTo } from './place.ts';
-import { VIEWS } from './views.tsx';
+import { useViews } from './views.tsx';
 
 const FOUND = 12;
 const MOST_SEARCHED = 200;
@@ -124,9 +124,9 @@ function useCommands(text: string): readonly Command[] {
     SEARCH_MS,
   );
   const sought = text.trim().toLowerCase();
-  const views = VIEWS.filter(({ title }) => title.toLowerCase().includes(sought)).map(
-    ({ id, icon, title }): Command => ({ id, icon, label: title, hint: 'view', place: formatPlace(id) }),
-  );
+  const views = useViews()
+    .filter(({ title }) => title.toLowerCase().includes(sought))
+    .map(({ id, icon, title }): Command => ({ id, icon, label: title, hint: 'view', place: formatPlace(id) }));
   return [...views, ...(data?.sessions ?? []).map(describeSession)];
 }
 

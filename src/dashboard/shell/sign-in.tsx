@@ -78,7 +78,7 @@ async function readOwnToken(token: string): Promise<OwnToken> {
   return createApi(token).client.getOwnToken();
 }
 
-export function isRefusal(error: unknown): boolean {
+function isRefusal(error: unknown): boolean {
   return error instanceof ApiError && error.code === 'unauthorized';
 }
 

@@ -63,7 +63,7 @@ function Decided(props: { readonly decided: readonly Confirmation[]; readonly mi
 function describeAnswerer(one: Confirmation, mine: ReadonlySet<string>): string {
   if (one.resolved_by !== 'user') return '';
   if (mine.has(one.confirmation_request_id)) return 'by you';
-  return 'by another user';
+  return `by ${one.answered_by?.name ?? 'another user'}`;
 }
 
 /** Each card asks for its call: hundreds at once would hold up the page and the server. */

@@ -21,12 +21,13 @@ export const GROUPS = [
   { value: 'workspace', label: 'Workspace' },
   { value: 'door', label: 'Source' },
   { value: 'caller', label: 'Caller' },
+  { value: 'owner', label: 'Owner' },
   { value: 'effort', label: 'Effort' },
   { value: 'day', label: 'Day' },
 ] as const;
 type Group = (typeof GROUPS)[number]['value'];
 
-export const FILTERS = ['model', 'tier', 'worker', 'workspace', 'door', 'caller'] as const;
+export const FILTERS = ['model', 'tier', 'worker', 'workspace', 'door', 'caller', 'owner'] as const;
 export type Filter = (typeof FILTERS)[number];
 export const NO_FILTER: Readonly<Record<Filter, null>> = {
   model: null,
@@ -35,6 +36,7 @@ export const NO_FILTER: Readonly<Record<Filter, null>> = {
   workspace: null,
   door: null,
   caller: null,
+  owner: null,
 };
 
 export interface CostQuestion extends Readonly<Record<Filter, string | null>> {
@@ -81,6 +83,7 @@ export function parseCostQuestion({ query }: Place): CostQuestion {
     workspace: query.get('workspace'),
     door: query.get('door'),
     caller: query.get('caller'),
+    owner: query.get('owner'),
   };
 }
 
@@ -106,6 +109,7 @@ export function formatCostPlace(question: CostQuestion): string {
     workspace: question.workspace,
     door: question.door,
     caller: question.caller,
+    owner: question.owner,
   });
 }
 
@@ -141,8 +145,8 @@ export function resolveWindow(
 /** As the reports take it. */
 export function buildFilter(
   question: CostQuestion,
-): Pick<CostQuery, 'model' | 'delegation_tier' | 'worker_name' | 'workspace_hash' | 'door' | 'caller'> {
-  const { model, tier, worker, workspace, door, caller } = question;
+): Pick<CostQuery, 'model' | 'delegation_tier' | 'worker_name' | 'workspace_hash' | 'door' | 'caller' | 'owner'> {
+  const { model, tier, worker, workspace, door, caller, owner } = question;
   return {
     ...(model !== null && { model }),
     ...(tier !== null && { delegation_tier: tier as CostQuery['delegation_tier'] }),
@@ -150,6 +154,7 @@ export function buildFilter(
     ...(workspace !== null && { workspace_hash: workspace }),
     ...(door !== null && { door: door as CostQuery['door'] }),
     ...(caller !== null && { caller }),
+    ...(owner !== null && { owner }),
   };
 }
 

@@ -8,7 +8,7 @@ import { Unfold } from '#dashboard/parts/panels.tsx';
 import { formatPlace } from '#dashboard/shell/place.ts';
 import { FigureHeads, Figures } from './cost-figures.tsx';
 import type { CostAnswer } from './cost-question.ts';
-import { getRowKey, getRowName, type Names, RowLink } from './group-rows.tsx';
+import { getRowKey, getRowName, type Names, PRIVATE, RowLink } from './group-rows.tsx';
 import { TreeRows } from './tree-rows.tsx';
 
 // What a row of each grouping is called, and where it leads.
@@ -67,20 +67,21 @@ function Group(props: {
   const [open, setOpen] = useState(false);
   const key = getRowKey(answer.question, row);
   const name = getRowName(answer.question, key, props.names);
+  const unfolds = props.unfolds && key !== PRIVATE;
   return (
     <tbody>
       <tr>
         <th scope="row">
           <span class="nested-name">
-            {props.unfolds && <Unfold name={name} open={open} onToggle={() => setOpen(!open)} />}
-            {!props.unfolds && (
+            {unfolds && <Unfold name={name} open={open} onToggle={() => setOpen(!open)} />}
+            {!unfolds && (
               <RowLink question={answer.question} rowKey={key}>
                 {name}
               </RowLink>
             )}
             {isRowSimulated(answer.question, key, props.names) && <Simulated />}
           </span>
-          {props.unfolds && <SessionLink session={props.names.sessions.get(key ?? '')} />}
+          {unfolds && <SessionLink session={props.names.sessions.get(key ?? '')} />}
         </th>
         <td data-column="share">
           <ShareBar row={row} highestCost={props.highestCost} />

@@ -1,7 +1,7 @@
 // Where the money went: over time, by group, down to the call, and what delegating saved (17 §3, 07).
 import { useState } from 'preact/hooks';
 import type { CostReport, MetisClient } from '#client/client.ts';
-import { useApi } from '#dashboard/data/api.ts';
+import { useApi, useOwnToken } from '#dashboard/data/api.ts';
 import { usePolled, useSessionsById, useWorkspaces } from '#dashboard/data/queries.ts';
 import { baseName, formatNumber, modelName } from '#dashboard/format/format.ts';
 import { buildBars } from '#dashboard/parts/chart/spend-bars.ts';
@@ -26,8 +26,9 @@ import {
   resolveWindow,
 } from './cost-question.ts';
 import { CostTable } from './cost-table.tsx';
-import { type Names, NO_KEY } from './group-rows.tsx';
+import { type Names, NO_KEY, NO_OWNER } from './group-rows.tsx';
 import { OtherBill } from './other-bill.tsx';
+import { OwnMoney } from './own-money.tsx';
 
 // Filters over the calls: what there is to choose from is what was spent on in the same time.
 
@@ -40,6 +41,7 @@ const TITLES: Readonly<Record<Filter, string>> = {
   workspace: 'Workspace',
   door: 'Source',
   caller: 'Caller',
+  owner: 'Owner',
 };
 /** Nothing that is filtered by is called so; the caller '' is the calls without a key. */
 const ANY = '*';
@@ -60,6 +62,7 @@ function CostFilters(props: {
     workspace: (data?.workspaces ?? []).map((value) => workspaceChoice(value, props.workspaces)),
     door: (data?.doors ?? []).map((value) => ({ value, label: SOURCE_NAMES[value] })),
     caller: (data?.callers ?? []).map((value) => ({ value, label: value || NO_KEY })),
+    owner: (data?.owners ?? []).map((value) => ({ value, label: value || NO_OWNER })),
   };
   return (
     <div class="filters">
@@ -69,7 +72,7 @@ function CostFilters(props: {
         if (value === null && known.length === 0) return null;
         const choices = [{ value: ANY, label: 'Any' }, ...known];
         const isKnown = choices.some((choice) => choice.value === value);
-        if (value !== null && !isKnown) choices.push({ value, label: value || NO_KEY });
+        if (value !== null && !isKnown) choices.push({ value, label: nameUnlisted(filter, value) });
         return (
           <Menu
             key={filter}
@@ -90,17 +93,24 @@ function CostFilters(props: {
   );
 }
 
+/** What the address asks for and nothing was spent on. */
+function nameUnlisted(filter: Filter, value: string): string {
+  if (filter === 'owner') return value === 'me' ? 'Mine' : value || NO_OWNER;
+  return value || NO_KEY;
+}
+
 async function askChoices(client: MetisClient, question: CostQuestion, signal: AbortSignal) {
   const window = resolveWindow(question, systemClock.now());
   if (window === null) return null;
   const { bucket: _, ...asked } = window;
   const by = (group_by: string) =>
     client.getCost({ ...asked, group_by, limit: MOST } as { group_by: 'model' }, { signal });
-  const [models, workers, workspaces, ways] = await Promise.all([
+  const [models, workers, workspaces, ways, owners] = await Promise.all([
     by('model'),
     by('worker_name'),
     by('workspace'),
     by('door,caller'),
+    by('owner'),
   ]);
   const listKeys = (report: CostReport<'model'>, name: 'model' | 'worker_name' | 'workspace_hash') =>
     [...new Set(report.data.map((row) => row[name]))].filter((key) => typeof key === 'string');
@@ -111,6 +121,7 @@ async function askChoices(client: MetisClient, question: CostQuestion, signal: A
     // Where all came the one way there is nothing to choose.
     doors: listIfSeveral(ways.data.flatMap(({ door }) => door ?? [])),
     callers: listIfSeveral(ways.data.map(({ caller }) => caller ?? '')),
+    owners: listIfSeveral(owners.data.map(({ owner }) => owner?.name ?? '')),
   };
 }
 
@@ -157,6 +168,7 @@ export function CostView({ place }: { readonly place: Place }) {
       </header>
       <div class="view-body" aria-busy={data === null}>
         {question.range === 'custom' && <CustomRange question={question} onAsk={changeQuestion} />}
+        <OwnMoney />
         <CostFilters question={question} workspaces={names.workspaces} onAsk={changeQuestion} />
         {error !== null && <Failure error={error} title="The report could not be loaded" retry={reload} />}
         {answer === null && error === null && question.range !== 'custom' && <Skeleton rows={10} />}
@@ -223,6 +235,7 @@ function CostTools(props: {
 }) {
   const { question, answer, onAsk } = props;
   const { client } = useApi();
+  const { required } = useOwnToken();
   const pricing = usePolled((signal) => client.getPricing({}, { signal }), 'pricing', 60_000);
   const versions = (pricing.data?.versions ?? []).map(({ version, active }) => ({
     value: version,
@@ -240,7 +253,7 @@ function CostTools(props: {
       />
       <Menu
         label="Group by"
-        choices={GROUPS}
+        choices={GROUPS.filter(({ value }) => value !== 'owner' || required || question.group === 'owner')}
         value={question.group}
         onChoose={(group) => onAsk({ ...question, group: group as CostQuestion['group'] })}
       />

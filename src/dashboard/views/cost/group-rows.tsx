@@ -9,6 +9,12 @@ import { type CostQuestion, formatCostPlace } from './cost-question.ts';
 /** What the calls without a caller are called. */
 export const NO_KEY = 'Without a key';
 
+/** What the calls without an owner are called. */
+export const NO_OWNER = 'No owner';
+/** The key of the one row of all private sessions of others (23 §1). */
+export const PRIVATE = 'private';
+export const PRIVATE_NAME = 'Private sessions of others';
+
 /** Names that the API does not return with the figures. */
 export interface Names {
   readonly sessions: ReadonlyMap<string, Session | null>;
@@ -34,6 +40,8 @@ export function getRowKey(question: CostQuestion, row: CostRow): string | null {
     case 'caller':
       // The report's null is the filter's ''.
       return row.caller ?? '';
+    case 'owner':
+      return row.owner?.name ?? '';
     case 'effort':
       return row.effort ?? null;
     case 'day':
@@ -50,15 +58,20 @@ export function getRowName(question: CostQuestion, key: string | null, names: Na
   }
   switch (question.group) {
     case 'root_session':
+      if (key === PRIVATE) return PRIVATE_NAME;
       return sessionName(names.sessions.get(key));
     case 'model':
       return modelName(key);
     case 'workspace':
+      if (key === PRIVATE) return PRIVATE_NAME;
       return names.workspaces.get(key) ?? `Workspace ${key.slice(0, 8)}`;
     case 'door':
       return SOURCE_NAMES[key as Session['door']] ?? key;
     case 'caller':
       if (key === '') return NO_KEY;
+      return key;
+    case 'owner':
+      if (key === '') return NO_OWNER;
       return key;
     default:
       return key;
@@ -96,11 +109,13 @@ export function narrow(question: CostQuestion, key: string): CostQuestion | null
     case 'worker_name':
       return { ...question, worker: key };
     case 'workspace':
-      return { ...question, workspace: key };
+      return key === PRIVATE ? null : { ...question, workspace: key };
     case 'door':
       return { ...question, door: key };
     case 'caller':
       return { ...question, caller: key };
+    case 'owner':
+      return { ...question, owner: key };
     case 'day':
       return { ...question, range: 'custom', from: key, to: key };
     case 'effort':

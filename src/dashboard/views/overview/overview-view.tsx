@@ -30,7 +30,7 @@ import {
   parseCostQuestion,
   RANGES,
 } from '../cost/cost-question.ts';
-import { sessionName } from '../cost/group-rows.tsx';
+import { PRIVATE, PRIVATE_NAME, sessionName } from '../cost/group-rows.tsx';
 import { StartGuide } from '../help/start-guide.tsx';
 
 // What runs, what waits for a person, and the most expensive trees.
@@ -174,10 +174,13 @@ function MostExpensive({ answer }: { readonly answer: CostAnswer }) {
         {rows.map((row) => (
           <li key={row.root_session_id}>
             <div class="list-main">
-              <a href={formatPlace('sessions', row.root_session_id ?? '')}>
-                {sessionName(sessions.get(row.root_session_id ?? ''))}{' '}
-                {isSessionSimulated(sessions.get(row.root_session_id ?? '')) && <Simulated />}
-              </a>
+              {row.root_session_id === PRIVATE && <span>{PRIVATE_NAME}</span>}
+              {row.root_session_id !== PRIVATE && (
+                <a href={formatPlace('sessions', row.root_session_id ?? '')}>
+                  {sessionName(sessions.get(row.root_session_id ?? ''))}{' '}
+                  {isSessionSimulated(sessions.get(row.root_session_id ?? '')) && <Simulated />}
+                </a>
+              )}
               <span class="share-bar" aria-hidden="true">
                 <span
                   class="share-part planner"

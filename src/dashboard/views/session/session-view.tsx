@@ -30,6 +30,7 @@ import { Conversation } from './conversation.tsx';
 import { FailedTurn } from './failed-turn.tsx';
 import type { LiveNode, LiveSession } from './live/live-node.ts';
 import { findNodeTask, LiveTree } from './live-tree.tsx';
+import { OwnerFacts, Sharing } from './sharing.tsx';
 import { Timeline } from './timeline.tsx';
 import { type Live, useLiveSession } from './use-live-session.ts';
 
@@ -309,10 +310,12 @@ function Head(props: {
           <span title={session.workspace_path}>{baseName(session.workspace_path)}</span>
           {session.last_model !== null && <ModelName id={nameReference(session.last_model, session.last_effort)} />}
           <SourceFacts session={session} />
+          <OwnerFacts session={session} />
         </p>
         <p class="sub session-id">
           <code>{session.id}</code>
           <CopyButton text={session.id} name="Copy the session id" />
+          <Sharing session={session} onChanged={onChanged} />
         </p>
       </div>
       <dl class="session-costs">

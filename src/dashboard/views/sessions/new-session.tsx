@@ -1,13 +1,15 @@
 // Opens a session: a workspace, a named worker or none, a model or none, a cap or none, and the first message.
 import { useId, useState } from 'preact/hooks';
 import type { Session, WorkerInfo } from '#client/client.ts';
-import { explain, useApi } from '#dashboard/data/api.ts';
+import { explain, useApi, useOwnToken } from '#dashboard/data/api.ts';
 import { keepDraft } from '#dashboard/data/page-memory.ts';
 import { usePolled } from '#dashboard/data/queries.ts';
 import { emptyToNull, modelName } from '#dashboard/format/format.ts';
 import { CapField, parseCap } from '#dashboard/parts/fields.tsx';
 import { Dialog } from '#dashboard/parts/panels.tsx';
 import { formatPlace, goTo } from '#dashboard/shell/place.ts';
+import type { Share } from '#protocol/people/person.ts';
+import { SHARES } from '../session/sharing.tsx';
 
 // Which named worker a new session is, and which files its first message hands over (13 §5, §10).
 
@@ -98,6 +100,8 @@ export function NewSession(props: {
   const [files, setFiles] = useState('');
   const [model, setModel] = useState('');
   const [cap, setCap] = useState('');
+  const [share, setShare] = useState('');
+  const { required } = useOwnToken();
   const [message, setMessage] = useState('');
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<string | null>(null);
@@ -117,6 +121,7 @@ export function NewSession(props: {
         approval_mode: emptyToNull(mode),
         initial_active_model: emptyToNull(model),
         max_cost_usd: parseCap(cap),
+        share: emptyToNull(share) as Share | null,
       });
       if (message.trim() !== '') await client.submitTurn(session.id, { content: message, attachments });
       goTo(formatPlace('sessions', session.id));
@@ -196,6 +201,19 @@ export function NewSession(props: {
             <CapField id={`${id}-cap`} value={cap} onValue={setCap} placeholder="none" />
           </div>
         </div>
+        {required && (
+          <div>
+            <label for={`${id}-share`}>Who else may use it</label>
+            <select id={`${id}-share`} value={share} onChange={(event) => setShare(event.currentTarget.value)}>
+              <option value="">As configured on the server</option>
+              {SHARES.map(({ value, label }) => (
+                <option key={value} value={value}>
+                  {label}
+                </option>
+              ))}
+            </select>
+          </div>
+        )}
         <div>
           <label for={`${id}-message`}>First message</label>
           <textarea

@@ -20,6 +20,8 @@ export interface ListQuery {
   readonly worker_name: string | null;
   /** That came in by this door; null: by any. */
   readonly door: Session['door'] | null;
+  /** Sessions of this token: a name, or `me`; null: of all. */
+  readonly owner: string | null;
   /** What it is searched for; null: everything. */
   readonly q: string | null;
 }
@@ -79,7 +81,7 @@ async function older({ client, query, known }: Question<SessionList>, signal: Ab
   return mergeSessions([page.sessions, known.sessions], page.next_cursor);
 }
 
-function buildListQuery({ include_workers, state, worker_name, door, q }: ListQuery) {
+function buildListQuery({ include_workers, state, worker_name, door, owner, q }: ListQuery) {
   return {
     include_workers,
     limit: PAGE,
@@ -87,6 +89,7 @@ function buildListQuery({ include_workers, state, worker_name, door, q }: ListQu
     ...(state !== null && state !== 'failed' && { status: [state] }),
     ...(worker_name !== null && { worker_name }),
     ...(door !== null && { door }),
+    ...(owner !== null && { owner }),
     ...(q !== null && { q }),
   };
 }

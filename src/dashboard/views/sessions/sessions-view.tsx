@@ -1,7 +1,7 @@
 // The sessions, newest first: what each does, what it cost with its workers, and filters over them (17 §3).
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { MetisClient, Session } from '#client/client.ts';
-import { May, useApi } from '#dashboard/data/api.ts';
+import { May, useApi, useOwnToken } from '#dashboard/data/api.ts';
 import { useNarrow } from '#dashboard/data/page-memory.ts';
 import { getTitle, usePolled, useSettled } from '#dashboard/data/queries.ts';
 import { baseName, describeState, emptyToNull, formatAtLeast } from '#dashboard/format/format.ts';
@@ -27,6 +27,7 @@ import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
 import { type Column, LongTable } from '#dashboard/parts/table.tsx';
 import { formatPlace, formatPlaceWithQuery, goTo, type Place, replacePlace } from '#dashboard/shell/place.ts';
 import { SessionView } from '../session/session-view.tsx';
+import { OwnerFacts } from '../session/sharing.tsx';
 import { NewSession } from './new-session.tsx';
 import { createSessionLoader, type ListQuery, type SessionList } from './session-list.ts';
 
@@ -45,6 +46,7 @@ const SESSION_COLUMNS: readonly Column<Session>[] = [
           {session.is_worker && <Badge tone="worker">{session.worker_name ?? 'worker'}</Badge>}
           {isSessionSimulated(session) && <Simulated />}
           <SourceBadge session={session} />
+          <OwnerFacts session={session} />
           {baseName(session.workspace_path)}
         </span>
       </>
@@ -104,6 +106,7 @@ interface Sought {
   readonly worker: string | null;
   readonly door: Session['door'] | null;
   readonly state: ListQuery['state'];
+  readonly owner: string | null;
   readonly q: string | null;
   /** Workers' sessions are listed too. */
   readonly workers: boolean;
@@ -117,6 +120,7 @@ function parseSought({ query }: Place): Sought {
     worker: query.get('worker'),
     door: door !== null && Object.hasOwn(SOURCE_NAMES, door) ? (door as Session['door']) : null,
     state: (STATES.find(({ value }) => value !== '' && value === state)?.value as ListQuery['state']) ?? null,
+    owner: query.get('owner'),
     q: query.get('q'),
     workers: query.has('workers'),
   };
@@ -176,6 +180,23 @@ function WorkerFilter({ sought }: { readonly sought: Sought }) {
   );
 }
 
+/** The person's own sessions; those of another where the address names one. Nothing where the person has no name. */
+function OwnerFilter({ sought }: { readonly sought: Sought }) {
+  const { owner } = sought;
+  const { token } = useOwnToken();
+  if (token === null && owner === null) return null;
+  const choices = [ANY, ...(token === null ? [] : [{ value: 'me', label: 'Mine', hint: token.name }])];
+  if (owner !== null && owner !== 'me') choices.push({ value: owner, label: owner });
+  return (
+    <Menu
+      label="Owner"
+      choices={choices}
+      value={owner ?? ''}
+      onChoose={(name) => goTo(formatSought({ ...sought, owner: emptyToNull(name) }))}
+    />
+  );
+}
+
 const MOST_SEARCHED = 200;
 const ROW_HEIGHTS = { wide: 48, narrow: 76 };
 const STATES = [
@@ -195,10 +216,10 @@ export function SessionsView({ place }: { readonly place: Place }) {
 }
 
 function AllSessions({ sought }: { readonly sought: Sought }) {
-  const { worker, door, state, workers } = sought;
+  const { worker, door, state, owner, workers } = sought;
   const [text, setText] = useSearchText(sought);
   const [opening, setOpening] = useState(false);
-  const query = { state, include_workers: workers || worker !== null, worker_name: worker, door, q: sought.q };
+  const query = { state, include_workers: workers || worker !== null, worker_name: worker, door, owner, q: sought.q };
   const { list, error, reload, more } = useSessions(query);
   const rowHeight = ROW_HEIGHTS[useNarrow() ? 'narrow' : 'wide'];
   const shown = useMemo(() => list?.sessions.filter((session) => matches(session, state)) ?? null, [list, state]);
@@ -230,6 +251,7 @@ function AllSessions({ sought }: { readonly sought: Sought }) {
           />
           <SourceFilter sought={sought} />
           <WorkerFilter sought={sought} />
+          <OwnerFilter sought={sought} />
           {worker === null && (
             <label class="check">
               <input
@@ -257,7 +279,9 @@ function AllSessions({ sought }: { readonly sought: Sought }) {
       {error !== null && <Failure error={error} title="The sessions could not be loaded" retry={reload} />}
       {shown === null && error === null && <Skeleton rows={12} height={rowHeight} />}
       {shown?.length === 0 && (
-        <NoSessions filtered={state !== null || sought.q !== null || worker !== null || door !== null} />
+        <NoSessions
+          filtered={state !== null || sought.q !== null || worker !== null || door !== null || owner !== null}
+        />
       )}
       {shown !== null && shown.length > 0 && (
         <LongTable
@@ -298,7 +322,7 @@ function useSearchText(sought: Sought): readonly [string, (text: string) => void
 
 function useSessions(query: ListQuery) {
   const { client, reportFailure } = useApi();
-  const key = `${query.state} ${query.include_workers} ${query.worker_name} ${query.door} ${query.q}`;
+  const key = `${query.state} ${query.include_workers} ${query.worker_name} ${query.door} ${query.owner} ${query.q}`;
   const loader = useMemo(() => createSessionLoader(client, query), [client, key]);
   const { data, error, reload } = usePolled(loader.refresh, key, query.q === null ? EVERY_MS : SEARCH_MS);
   const [grown, setGrown] = useState<SessionList | null>(null);

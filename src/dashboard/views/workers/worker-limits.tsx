@@ -2,11 +2,10 @@
 import { type ComponentChildren, Fragment } from 'preact';
 import { useState } from 'preact/hooks';
 import type { WorkerDetail, WorkerInfo } from '#client/client.ts';
-import { explain, listIssues, useApi, useMay } from '#dashboard/data/api.ts';
-import { useRequest } from '#dashboard/data/use-request.ts';
+import { useApi, useMay } from '#dashboard/data/api.ts';
 import { formatCount } from '#dashboard/format/format.ts';
 import { Badge, ModelName, NoValue, type Tone } from '#dashboard/parts/labels.tsx';
-import { Dialog } from '#dashboard/parts/panels.tsx';
+import { ConfirmDialog } from '#dashboard/parts/panels.tsx';
 import { formatPlace } from '#dashboard/shell/place.ts';
 
 type Definition = NonNullable<WorkerDetail['definition']>;
@@ -232,44 +231,5 @@ export function WorkerTools(props: {
         />
       )}
     </div>
-  );
-}
-
-function ConfirmDialog(props: {
-  readonly title: string;
-  readonly word: string;
-  readonly text: string;
-  readonly act: () => Promise<unknown>;
-  readonly onClose: (done: boolean) => void;
-}) {
-  const { busy, error, send } = useRequest();
-  const confirm = async () => {
-    const isDone = await send(props.act);
-    if (isDone) props.onClose(true);
-  };
-  return (
-    <Dialog title={props.title} onClose={() => props.onClose(false)}>
-      <div class="dialog-body">
-        <p>{props.text}</p>
-        {error !== null && (
-          <div class="field-error" role="alert">
-            <p>{explain(error)}</p>
-            {listIssues(error).map(({ path, message }) => (
-              <p key={`${path} ${message}`}>
-                <code>{path}</code> {message}
-              </p>
-            ))}
-          </div>
-        )}
-        <div class="dialog-actions">
-          <button type="button" class="button" onClick={() => props.onClose(false)}>
-            Cancel
-          </button>
-          <button type="button" class="button primary" disabled={busy} onClick={confirm}>
-            {props.word}
-          </button>
-        </div>
-      </div>
-    </Dialog>
   );
 }

@@ -42,7 +42,15 @@ async function openMemory(world: World, clock = manualClock(NOON), rest: object 
   const memory = createForecastMemory({ store: world.store, clock, log, alone: false, ...rest });
   await memory.load();
   onTestFinished(() => memory.close());
-  return { ...memory, count: (work: WorkShape) => memory.look(work)?.n ?? 0, clock };
+  return {
+    ...memory,
+    count: (work: WorkShape) => memory.look(work)?.n ?? 0,
+    /** Once it waits for its next reading, that is due. */
+    async readAgain(): Promise<void> {
+      await until(() => clock.pending() === 1);
+      clock.advance(30_000);
+    },
+  };
 }
 
 export function forecastSuite(open: OpenStore): void {
@@ -54,7 +62,7 @@ export function forecastSuite(open: OpenStore): void {
     for (const cost of await storeCosts(world, first, MAIN, 8)) own.add(cost);
     expect(own.look(MAIN)).toEqual({ n: 8, p50_usd: fromPusd(4n), p90_usd: fromPusd(8n), basis: 'workspace' });
     expect(follower.count(MAIN)).toBe(0);
-    follower.clock.advance(30_000);
+    await follower.readAgain();
     await until(() => follower.count(MAIN) === 8);
     expect(follower.look(MAIN)).toEqual(own.look(MAIN));
 
@@ -63,10 +71,10 @@ export function forecastSuite(open: OpenStore): void {
     await own.refresh();
     expect(own.look(MAIN)).toEqual({ n: 9, p50_usd: fromPusd(5n), p90_usd: fromPusd(9n), basis: 'workspace' });
     // What the other one purged is out of the memory that did not hear of it, beside what was added.
-    follower.clock.advance(30_000);
+    await follower.readAgain();
     await until(() => follower.count(MAIN) === 9);
     await world.journal.purge(second.id);
-    follower.clock.advance(30_000);
+    await follower.readAgain();
     await until(() => follower.count(MAIN) === 0);
   });
 

@@ -31,6 +31,9 @@ const STARTS: Readonly<Record<string, readonly FakeToolCall[]>> = {
   ],
   five: FIVE.map((task) => delegate(`task ${task}`)),
 };
+/** Haiku, the model of the workers, has efforts. */
+const withEfforts = (registry: string) =>
+  registry.replace('aliases: [haiku],', 'aliases: [haiku], efforts: [low, high], default_effort: low,');
 const answer = (output: number, rest: Partial<FakeMessage> = {}): FakeMessage => ({
   text: 'done',
   usage: { input: INPUT, output },
@@ -80,7 +83,7 @@ describeOnBoth('the bill before it runs', (open) => {
       return calls === undefined ? say(call) : answer(1, { tool_calls: calls });
     });
     const config = { workers: { planner_allow_workers: ['*'], allow_approve_all: true } };
-    const start = () => world.start({ registry: registryAt(fake), config });
+    const start = () => world.start({ registry: withEfforts(registryAt(fake)), config });
     const workspace = world.workspace('app');
     fs.mkdirSync(path.join(workspace, '.metis/workers'), { recursive: true });
     fs.writeFileSync(path.join(workspace, '.metis/workers/coder.yaml'), 'instructions: Write code.\ntier: fast\n');
@@ -110,7 +113,7 @@ describeOnBoth('the bill before it runs', (open) => {
     const [named, help, behind, count] = bill.rows as [BillRow, BillRow, BillRow, BillRow];
     // Of eight costs in steps the fourth and the eighth.
     const history = { p50_usd: priceWorker(350), p90_usd: priceWorker(750), ceiling_usd: null };
-    expect(help).toMatchObject({ worker: null, tier: 'fast', model: FAST, effort: null, ...history });
+    expect(help).toMatchObject({ worker: null, tier: 'fast', model: FAST, effort: 'low', ...history });
     expect(behind).toMatchObject({ worker: null, tier: 'fast', model: FAST, ...history });
     expect(named).toMatchObject({ worker: 'coder', model: FAST, p50_usd: null, p90_usd: null });
     expect(count).toMatchObject({ worker: null, tier: 'deep', model: PLANNER, p50_usd: null, p90_usd: null });
@@ -131,8 +134,8 @@ describeOnBoth('the bill before it runs', (open) => {
     expect((await readResults(server, session)).map(({ is_error }) => is_error)).toEqual([false, true, true, true]);
   });
 
-  // Promise 21.9: over HTTP and on both databases: one question with a row each, another tier for all, the first two of five, and none.
-  test('is one question for five, answered with another tier, with the first two, and with no', async () => {
+  // Promise 21.9: over HTTP and on both databases: one question with a row each, another tier or effort for all, the first two of five, and none.
+  test('is one question for five, answered with another tier or effort, with the first two, and with no', async () => {
     const { server, workspace, submit, ended, fake } = await startWith();
     async function ask(body: object) {
       const session = await server.session(workspace, PLANNER, limits);
@@ -140,6 +143,8 @@ describeOnBoth('the bill before it runs', (open) => {
       const bill = await askedBill(server, session);
       expect(bill.rows).toHaveLength(5);
       expect(await listWorkers(server, session)).toEqual([]);
+      const wrong = await answerBill(server, bill, { decision: 'modify', modified_input: { effort: 'max' } });
+      expect([wrong.status, wrong.body.error.code]).toEqual([400, 'invalid_modified_input']);
       expect(await answerBill(server, bill, body)).toMatchObject({ status: 200, body: { applied: true } });
       await ended(turn);
       expect(ofType(server, session, 'tool.confirmation_requested')).toHaveLength(1);
@@ -154,6 +159,10 @@ describeOnBoth('the bill before it runs', (open) => {
     const tier = await ask({ decision: 'modify', modified_input: { tier: 'deep' } });
     expect(tier.workers.map(({ resolved_model }) => resolved_model)).toEqual(Array(5).fill(PLANNER));
     expect(tier.answer).toEqual({ decision: 'modify', reason: null, modified_input: { tier: 'deep' } });
+    const effort = await ask({ decision: 'modify', modified_input: { effort: 'high' } });
+    expect(effort.workers.map(({ resolved_model }) => resolved_model)).toEqual(Array(5).fill(`${FAST}:high`));
+    const sent = fake.calls.filter(({ model }) => FAST.endsWith(model)).map(({ body }) => body.output_config);
+    expect(sent).toEqual(Array(5).fill({ effort: 'high' }));
     const first = await ask({ decision: 'modify', modified_input: { first: 2 } });
     expect(first.workers).toHaveLength(2);
     expect(first.results.map(({ is_error }) => is_error)).toEqual([false, false, true, true, true]);

@@ -1,5 +1,6 @@
 // `metis experiment` as a process with scripted models: the limit, a kill in the middle, and what it concludes (21 §5).
 import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -168,4 +169,40 @@ it('has the same result for the same arm twice, and refuses a file that is wrong
   const wrong = await run(['experiment', file], { home: home.path });
   expect(wrong.code).toBe(1);
   expect(wrong.stderr).toMatch(/tasks: .*\n.*arms/);
+}, 120_000);
+
+it('pays for no arm where another one cannot run, and keeps nothing of it', async () => {
+  const home = doorHome([answer(0)]);
+  const file = writeFile(home, 'arms: [{ planner: deep }, { planner: nope }]\nmax_cost_usd: "20"');
+  const { code, stdout, stderr } = await run(['experiment', file], { home: home.path });
+  expect([code, stdout]).toEqual([1, '']);
+  expect(stderr).toContain('arms.1: "nope" is neither a model id nor an alias of this server');
+  const { client } = await serveIn(home);
+  expect((await client.listSessions({ limit: 50 })).sessions).toEqual([]);
+  expect((await client.getCost({ group_by: 'none', from: 'all' })).totals.call_count).toBe(0);
+  expect(fs.existsSync(path.join(home.data, 'experiments'))).toBe(false);
+  const listed = execFileSync('git', ['-C', home.workspace, 'worktree', 'list'], { encoding: 'utf8' });
+  expect(listed.trim().split('\n')).toHaveLength(1);
+}, 120_000);
+
+it('runs once where two processes are given the same file, and completes a checkout that was half made', async () => {
+  const home = doorHome([answer(1500)]);
+  const file = writeFile(home, 'arms: [{ planner: deep }]\nmax_cost_usd: "20"');
+  const id = createHash('sha256').update(fs.readFileSync(file)).digest('hex').slice(0, 16);
+  const half = path.join(home.data, 'experiments', id, 'solved');
+  fs.mkdirSync(path.dirname(half), { recursive: true });
+  execFileSync('git', ['-C', home.workspace, 'worktree', 'add', '--quiet', '--detach', half]);
+  fs.rmSync(path.join(half, 'a.txt'));
+  const { client } = await serveIn(home);
+  const ends = await Promise.all([1, 2].map(() => run(['experiment', file, '--json'], { home: home.path })));
+  expect(ends.map(({ code }) => code).sort()).toEqual([0, 1]);
+  const refused = ends.find(({ code }) => code === 1);
+  expect([refused?.stdout, refused?.stderr]).toEqual([
+    '',
+    'metis: another process runs this experiment; its results are found by the same command\n',
+  ]);
+  const { runs } = JSON.parse(ends.find(({ code }) => code === 0)!.stdout);
+  expect(runs.map(({ result }: { result: string }) => result)).toEqual(['passed', 'failed']);
+  expect((await client.getCost({ group_by: 'none', from: 'all' })).totals.call_count).toBe(2);
+  expect(fs.existsSync(path.join(home.data, 'experiments'))).toBe(false);
 }, 120_000);

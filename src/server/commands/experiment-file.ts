@@ -8,8 +8,10 @@ import { z } from 'zod';
 import { describeIssues } from '#core/policy/parsing/plain-issue.ts';
 import { OWN_FILE } from '#core/policy/parsing/text-limits.ts';
 import { readYaml } from '#core/policy/parsing/yaml.ts';
+import { StartupError } from '#protocol/errors.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { ApprovalModeSchema, UsdLimitSchema } from '#protocol/scalars.ts';
+import { acquireOwnerLock, type OwnerLock } from '#store/sqlite/connection/database-file.ts';
 
 const MAX_RUNS = 1000;
 const Model = z.string().min(1).max(200);
@@ -94,29 +96,68 @@ const git = promisify(execFile);
 export class ExperimentFault extends Error {}
 
 /**
- * A checkout of the task's workspace at its commit, of which each run works on a copy; an earlier one is used again.
- * Throws `ExperimentFault`.
+ * A checkout of the task's workspace at its commit, of which each run works on a copy; an earlier one is used again, and
+ * completed where a process was killed while it made it. Throws `ExperimentFault`.
  * @param folder of this task alone
  */
 export async function openStart({ name, workspace, git_ref }: ExperimentTask, folder: string): Promise<string> {
-  const askGit = async (...args: string[]) => {
+  const askGit = async (place: string, ...args: string[]) => {
     try {
-      return (await git('git', ['-C', workspace, ...args])).stdout.trim();
+      return (await git('git', ['-C', place, ...args])).stdout.trim();
     } catch (error) {
       const { stderr = '' } = error as { readonly stderr?: string };
       throw new ExperimentFault(`task ${name}: ${stderr.trim().split('\n').at(-1) || 'git cannot be run'}`);
     }
   };
-  const prefix = await askGit('rev-parse', '--show-prefix');
-  if (!fs.existsSync(path.join(folder, '.git'))) {
-    fs.mkdirSync(path.dirname(folder), { recursive: true });
-    await askGit('worktree', 'prune');
-    await askGit('worktree', 'add', '--detach', '--force', folder, git_ref);
+  const prefix = await askGit(workspace, 'rev-parse', '--show-prefix');
+  let commit = git_ref;
+  if (fs.existsSync(path.join(folder, '.git'))) {
+    commit = await askGit(folder, 'rev-parse', 'HEAD').catch(() => git_ref);
+    const isWhole = await askGit(folder, 'reset', '--quiet', '--hard', commit).then(
+      () => true,
+      () => false,
+    );
+    if (isWhole) return path.join(folder, prefix);
   }
+  fs.rmSync(folder, { recursive: true, force: true });
+  fs.mkdirSync(path.dirname(folder), { recursive: true });
+  await askGit(workspace, 'worktree', 'prune');
+  await askGit(workspace, 'worktree', 'add', '--detach', '--force', '--force', folder, commit);
   return path.join(folder, prefix);
 }
 
-/** Removes the checkout of a task. */
+/** Removes the checkout of a task, and with the last one the folder of the experiment. */
 export async function closeStart({ workspace }: ExperimentTask, folder: string): Promise<void> {
   await git('git', ['-C', workspace, 'worktree', 'remove', '--force', folder]).catch(() => {});
+  removeEmpty(path.dirname(folder));
+}
+
+function removeEmpty(folder: string): void {
+  try {
+    fs.rmdirSync(folder);
+  } catch {
+    // Another one lies in it.
+  }
+}
+
+/**
+ * Runs `body` while no other process runs the same experiment on this data folder. Throws `ExperimentFault`.
+ * @param folder of the experiment
+ */
+export async function withExperiment<T>(folder: string, body: () => Promise<T>): Promise<T> {
+  fs.mkdirSync(path.dirname(folder), { recursive: true });
+  let lock: OwnerLock;
+  try {
+    lock = acquireOwnerLock(folder);
+  } catch (error) {
+    if (!(error instanceof StartupError)) throw error;
+    throw new ExperimentFault('another process runs this experiment; its results are found by the same command');
+  }
+  try {
+    return await body();
+  } finally {
+    fs.rmSync(`${folder}-owner`, { force: true });
+    lock.release();
+    removeEmpty(path.dirname(folder));
+  }
 }

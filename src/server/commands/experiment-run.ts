@@ -24,6 +24,8 @@ export interface RunOutcome {
   readonly reason: string | null;
   readonly session_id: string | null;
   readonly cost_usd: string;
+  /** A script answered, at example prices. */
+  readonly is_simulated: boolean;
   readonly seconds: number;
 }
 
@@ -34,15 +36,14 @@ export interface RunWorld {
   readonly signal: AbortSignal;
 }
 
-/** Throws `signal.reason` where it is interrupted, and `ApiError` for what is wrong with the file or the server. */
-export async function runOnce(
-  world: RunWorld,
+/** The session of a run, opened or found. Throws as `runOnce`. */
+export function openRun(
+  { client, signal }: RunWorld,
   experiment: Experiment,
   { task, arm, place }: Run,
   start: string,
-): Promise<RunOutcome> {
-  const { client, signal } = world;
-  const opened = await client.createSession(
+): Promise<Session> {
+  return client.createSession(
     {
       workspace_path: task.workspace,
       initial_active_model: arm.planner,
@@ -60,6 +61,13 @@ export async function runOnce(
     },
     { signal },
   );
+}
+
+/** Throws `signal.reason` where it is interrupted, and `ApiError` for what is wrong with the file or the server. */
+export async function runOnce(world: RunWorld, experiment: Experiment, run: Run, start: string): Promise<RunOutcome> {
+  const { client, signal } = world;
+  const { task } = run;
+  const opened = await openRun(world, experiment, run, start);
   const turn = await findTurn(world, opened, task.prompt);
   const session = await client.getSession(opened.id, { signal });
   const judged =
@@ -72,6 +80,7 @@ export async function runOnce(
     ...judged,
     session_id: session.id,
     cost_usd: totals.cost_usd,
+    is_simulated: session.has_simulated_calls,
     seconds: turn?.wall_time_seconds ?? 0,
   };
 }

@@ -11,7 +11,7 @@ import {
   type Style,
   wrapWords,
 } from '#cli/terminal.ts';
-import { createMetisClient } from '#client/client.ts';
+import { createMetisClient, type Session } from '#client/client.ts';
 import { ApiError } from '#client/request.ts';
 import { type ArmResult, type Choice, chooseArm, sumUpArms } from '#core/policy/experiment/compare-arms.ts';
 import { fromPusd, fromPusdOrNull, toPusd, type Usd } from '#protocol/money.ts';
@@ -23,10 +23,12 @@ import {
   type Experiment,
   type ExperimentArm,
   ExperimentFault,
+  type ExperimentTask,
   openStart,
   readExperiment,
+  withExperiment,
 } from './experiment-file.ts';
-import { type Run, type RunOutcome, type RunWorld, runOnce } from './experiment-run.ts';
+import { openRun, type Run, type RunOutcome, type RunWorld, runOnce } from './experiment-run.ts';
 import { withServerOf } from './run-command.ts';
 
 export interface ExperimentFlags extends ConfigFlags {
@@ -56,7 +58,8 @@ export async function experiment(context: CommandContext, flags: ExperimentFlags
     const world: RunWorld = { client: createMetisClient(server), shell: config.tools.shell, env, signal };
     const folder = path.join(dataDir, 'experiments', given.id.slice(0, 16));
     try {
-      const finished = await runAll(world, given, folder, (line) => context.stderr.write(`${line}\n`));
+      const printLine = (line: string) => context.stderr.write(`${line}\n`);
+      const finished = await withExperiment(folder, () => runAll(world, given, folder, printLine));
       const style = createTerminalStyle(context);
       context.stdout.write(
         flags.json
@@ -79,24 +82,66 @@ export async function experiment(context: CommandContext, flags: ExperimentFlags
   });
 }
 
-/** Runs side by side, in the order of the file; the checkouts are removed once all have ended. */
+/** The checkouts are removed once all runs have ended, and where the file turns out to be wrong. */
 async function runAll(
   world: RunWorld,
   given: Experiment,
   folder: string,
   report: (line: string) => void,
 ): Promise<readonly Finished[]> {
+  const folderOf = (name: string) => path.join(folder, name);
+  const closeStarts = async () => {
+    for (const task of given.tasks) await closeStart(task, folderOf(task.name));
+  };
+  const starts = new Map<string, Promise<string>>();
+  const findStart = (task: ExperimentTask): Promise<string> => {
+    const known = starts.get(task.name) ?? openStart(task, folderOf(task.name));
+    starts.set(task.name, known);
+    return known;
+  };
+  try {
+    for (const task of given.tasks) await findStart(task);
+    await openArms(world, given, await findStart(given.tasks[0]!));
+    const finished = await runLanes(world, given, { findStart, report });
+    await closeStarts();
+    return finished;
+  } catch (error) {
+    if (error instanceof ExperimentFault) await closeStarts();
+    throw error;
+  }
+}
+
+/** Opens the first run of each arm, so that an arm which cannot run is known before any other is paid. */
+async function openArms(world: RunWorld, given: Experiment, start: string): Promise<void> {
+  const task = given.tasks[0]!;
+  const opened: Session[] = [];
+  for (const [index, arm] of given.arms.entries()) {
+    try {
+      opened.push(await openRun(world, given, { task, arm, place: { task: 0, arm: index, repetition: 0 } }, start));
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      for (const { id, turn_count } of opened)
+        if (turn_count === 0) await world.client.endSession(id, { purge: true }).catch(() => {});
+      throw new ExperimentFault(`arms.${index}: ${error.message}`);
+    }
+  }
+}
+
+/** Runs side by side, in the order of the file. */
+async function runLanes(
+  world: RunWorld,
+  given: Experiment,
+  {
+    findStart,
+    report,
+  }: { readonly findStart: (task: ExperimentTask) => Promise<string>; readonly report: (line: string) => void },
+): Promise<readonly Finished[]> {
   const waiting = listRuns(given);
   const finished: Finished[] = [];
-  const starts = new Map<string, Promise<string>>();
-  const folderOf = (name: string) => path.join(folder, name);
   const runLane = async () => {
     for (let run = waiting.shift(); run !== undefined; run = waiting.shift()) {
       world.signal.throwIfAborted();
-      const { task } = run;
-      const start = starts.get(task.name) ?? openStart(task, folderOf(task.name));
-      starts.set(task.name, start);
-      const outcome = await runOnce(world, given, run, await start);
+      const outcome = await runOnce(world, given, run, await findStart(run.task));
       finished.push({ ...outcome, run });
       const reason = outcome.reason === null ? '' : `: ${outcome.reason}`;
       report(toPrintable(`${nameRun(run)}: ${RESULTS[outcome.result]}${reason}`));
@@ -105,7 +150,6 @@ async function runAll(
   const lanes = Array.from({ length: given.parallel }, runLane);
   const ends = await Promise.allSettled(lanes);
   for (const end of ends) if (end.status === 'rejected') throw end.reason;
-  for (const task of given.tasks) await closeStart(task, folderOf(task.name));
   const listPlace = ({ run }: Finished) => [run.place.task, run.place.arm, run.place.repetition];
   return finished.sort((a, b) => compareLists(listPlace(a), listPlace(b)));
 }
@@ -182,10 +226,11 @@ function writeReport(given: Experiment, finished: readonly Finished[], style: St
     results.map((result) => composeArmCells(given.arms[result.arm]!, result)),
     width,
   );
-  const spent = `${formatDollars(spent_usd)} of ${formatDollars(given.max_cost_usd)} spent.`;
+  const simulated = finished.some(({ is_simulated }) => is_simulated) ? ', simulated, at example prices' : '';
+  const spent = `${formatDollars(spent_usd)} of ${formatDollars(given.max_cost_usd)} spent${simulated}.`;
   const notRun = finished.filter(({ result }) => result === 'not_run');
   const cut = notRun.length === 0 ? [] : [`${notRun.length} not run: the limit cut them, or left nothing for them.`];
-  const sentences = [spent, ...cut, ...describeChoice(given, choice)];
+  const sentences = [spent, ...cut, ...describeChoice(given, results, choice)];
   const wrapped = sentences.flatMap((sentence) => wrapWords(toPrintable(sentence), width - 1));
   return [style.bold(header!), ...lines, '', ...wrapped, ''].join('\n');
 }
@@ -202,8 +247,10 @@ function composeArmCells(arm: ExperimentArm, result: ArmResult): string[] {
   ];
 }
 
-function describeChoice({ arms }: Experiment, choice: Choice | null): readonly string[] {
+function describeChoice({ arms }: Experiment, results: readonly ArmResult[], choice: Choice | null): readonly string[] {
   if (choice === null) return ['No task was solved.'];
+  // Nothing to compare with.
+  if (results.filter(({ runs }) => runs > 0).length < 2) return [];
   const { low, high } = choice.difference;
   const name = nameArm(arms[choice.arm]!);
   const points = `${(low * 100).toFixed(0)} to ${(high * 100).toFixed(0)} points`;

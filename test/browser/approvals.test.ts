@@ -161,6 +161,22 @@ describe.skipIf(browserEndpoint === null)('the approvals', () => {
     expect(errors).toEqual([]);
   });
 
+  test('of one delegation leave out the columns that nothing is known for, and state what is not', async () => {
+    const { url, client, workspace } = await startBrowserServer({
+      config: { delegation: { confirm_above_workers: 0 } },
+      scenario: scenario(planner({ tool_calls: [delegate('one')] }, { text: 'ready' }), worker('one', { text: 'ok' })),
+    });
+    const session = await client.createSession({ workspace_path: workspace });
+    await client.submitTurn(session.id, { content: 'one part' });
+    const { page, errors } = await openTab(`${url}/#/approvals`);
+    const card = page.locator('.approval');
+    await card.getByRole('heading', { name: 'Start 1 delegation?' }).waitFor();
+    expect(await card.getByRole('columnheader').allTextContents()).toEqual(['Worker', 'Model', 'First call at most']);
+    await card.getByText('1 worker without a history, with the first call alone.').waitFor();
+    await expectWhole(page);
+    expect(errors).toEqual([]);
+  });
+
   test('answered by two people at once: the second is told what the first decided, and the card goes', async () => {
     const { url, client, workspace } = await startBrowserServer({
       config: ASKS,

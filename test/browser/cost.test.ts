@@ -225,6 +225,13 @@ describe.skipIf(browserEndpoint === null)('the cost view', () => {
     const { low, high } = hypothetical_usd;
     await page.getByTitle(`${exactUsd(low)} to ${exactUsd(high)}`, { exact: true }).waitFor();
     await page.getByText('1 decision changed').waitFor();
+    for (const width of [390, 1280]) {
+      await page.setViewportSize({ width, height: 900 });
+      const tracks = await page.locator('.bill-track').all();
+      const widths = await Promise.all(tracks.map(async (track) => (await track.boundingBox())!.width));
+      expect(widths[0], `one scale at ${width}`).toBeCloseTo(widths[1]!, 1);
+      expect(widths[0]).toBeGreaterThanOrEqual(60);
+    }
     await expectWhole(page);
     expect(errors).toEqual([]);
   });

@@ -4,7 +4,7 @@ import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hook
 import { ApiError, type Confirmation, type ConfirmationAnswer, type ConfirmationDetail } from '#client/client.ts';
 import { explain, listIssues, useApi, useMay } from '../data/api.ts';
 import { useNow } from '../data/queries.ts';
-import { duration, emptyToNull, visible } from '../format/format.ts';
+import { duration, emptyToNull, formatCount, visible } from '../format/format.ts';
 import { Badge, Icon } from '../parts/labels.tsx';
 import { Arguments, DraftChange, WorkerReview } from './arguments.tsx';
 import { BillChoice, BillTable, NO_CHANGE, readBillChange } from './delegation-bill.tsx';
@@ -224,7 +224,12 @@ function askedFor(confirmation: Confirmation, detail: ConfirmationDetail | null)
   const { payload, rule, tool_name } = confirmation;
   const of = (name: string) => String(payload?.[name] ?? '');
   if (confirmation.kind === 'delegations')
-    return { verb: 'Start', what: `${confirmation.tool_use_ids.length} delegations`, text: '', format: 'json' };
+    return {
+      verb: 'Start',
+      what: formatCount(confirmation.tool_use_ids.length, 'delegation'),
+      text: '',
+      format: 'json',
+    };
   if (rule === 'worker.create' && typeof payload?.yaml === 'string') {
     return { verb: 'Create worker', what: of('name'), text: payload.yaml, format: 'yaml' };
   }

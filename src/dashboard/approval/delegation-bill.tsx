@@ -1,6 +1,6 @@
 // The bill of the delegations of one message: a row each, the sums, and a change of all of them (21 §1).
 import type { Confirmation } from '#client/client.ts';
-import { exactUsd, modelName } from '../format/format.ts';
+import { exactUsd, formatCount, modelName } from '../format/format.ts';
 import { NoValue } from '../parts/labels.tsx';
 
 const TIERS = ['fast', 'balanced', 'deep'] as const;
@@ -36,9 +36,13 @@ export function readBillChange({ tier, effort, first }: BillChange): Record<stri
   return edit;
 }
 
+/** A column that no row has a figure for is left out. */
 export function BillTable({ confirmation }: { readonly confirmation: Confirmation }) {
   const rows = (confirmation.payload?.rows ?? []) as readonly Row[];
   const formatTotal = (name: string) => exactUsd(String(confirmation.payload?.[name] ?? '0'));
+  const unknown = rows.filter(({ p90_usd }) => p90_usd === null).length;
+  const columns = COLUMNS.filter(({ field }) => rows.some((row) => row[field] !== null));
+  const summed = columns.flatMap(({ sum }) => sum ?? []);
   return (
     <section class="table-scroll" aria-label="Delegations" data-scrolls tabIndex={0}>
       <table class="table bill-table">
@@ -46,15 +50,11 @@ export function BillTable({ confirmation }: { readonly confirmation: Confirmatio
           <tr>
             <th scope="col">Worker</th>
             <th scope="col">Model</th>
-            <th scope="col" class="numeric">
-              p50
-            </th>
-            <th scope="col" class="numeric">
-              p90
-            </th>
-            <th scope="col" class="numeric">
-              First call at most
-            </th>
+            {columns.map(({ field, title }) => (
+              <th key={field} scope="col" class="numeric">
+                {title}
+              </th>
+            ))}
           </tr>
         </thead>
         <tbody>
@@ -65,25 +65,37 @@ export function BillTable({ confirmation }: { readonly confirmation: Confirmatio
                 {modelName(row.model)}
                 {row.effort !== null && <span class="quiet"> {row.effort}</span>}
               </td>
-              <Amount usd={row.p50_usd} />
-              <Amount usd={row.p90_usd} />
-              <Amount usd={row.ceiling_usd} />
+              {columns.map(({ field }) => (
+                <Amount key={field} usd={row[field]} />
+              ))}
             </tr>
           ))}
         </tbody>
         <tfoot>
           <tr>
-            <th scope="row" colSpan={3}>
+            <th scope="row" colSpan={2 + columns.length - summed.length}>
               Together up to {formatTotal('compared_usd')}
             </th>
-            <td class="numeric number">{formatTotal('p90_usd')}</td>
-            <td class="numeric number">{formatTotal('ceiling_usd')}</td>
+            {summed.map((name) => (
+              <td key={name} class="numeric number">
+                {formatTotal(name)}
+              </td>
+            ))}
           </tr>
         </tfoot>
       </table>
+      {unknown > 0 && (
+        <p class="quiet">{formatCount(unknown, 'worker')} without a history, with the first call alone.</p>
+      )}
     </section>
   );
 }
+
+const COLUMNS = [
+  { field: 'p50_usd', title: 'p50', sum: null },
+  { field: 'p90_usd', title: 'p90', sum: 'p90_usd' },
+  { field: 'ceiling_usd', title: 'First call at most', sum: 'ceiling_usd' },
+] as const;
 
 function Amount({ usd }: { readonly usd: string | null }) {
   return <td class="numeric number">{usd === null ? <NoValue /> : exactUsd(usd)}</td>;
@@ -111,6 +123,7 @@ export function BillChoice(props: {
       />
       <Choice
         label="Start only the first"
+        without="Start: all"
         values={Array.from({ length: Math.max(0, props.count - 1) }, (_, index) => String(index + 1))}
         value={change.first}
         onChoose={(first) => onChange({ ...change, first })}
@@ -121,6 +134,8 @@ export function BillChoice(props: {
 
 function Choice(props: {
   readonly label: string;
+  /** The text of no choice. */
+  readonly without?: string;
   readonly values: readonly string[];
   readonly value: string;
   readonly onChoose: (value: string) => void;
@@ -132,7 +147,7 @@ function Choice(props: {
       value={props.value}
       onChange={(event) => props.onChoose(event.currentTarget.value)}
     >
-      <option value="">{props.label}: as requested</option>
+      <option value="">{props.without ?? `${props.label}: as requested`}</option>
       {props.values.map((value) => (
         <option key={value} value={value}>
           {props.label}: {value}

@@ -158,7 +158,7 @@ function formatQuestion(desk: Desk, question: ConfirmationDetail): string[] {
   const by = toPrintable(question.expires_at).slice(11, 19);
   const head = toPrintable(
     question.kind === 'delegations'
-      ? `${who(question.session_id)} asks for approval of ${question.tool_use_ids.length} delegations before the first starts`
+      ? `${who(question.session_id)} asks for approval of ${countDelegations(question.tool_use_ids.length)}`
       : `${who(question.session_id)} asks for approval: ${question.tool_name} (${question.side_effects})`,
   );
   return [
@@ -207,6 +207,10 @@ interface BillLine {
   readonly ceiling_usd: string | null;
 }
 
+function countDelegations(count: number): string {
+  return count === 1 ? 'a delegation before it starts' : `${count} delegations before the first starts`;
+}
+
 /** One line a delegation, and their sum. */
 function formatBill({ input }: Pick<ConfirmationDetail, 'input'>): string[] {
   const rows = input.rows as readonly BillLine[];
@@ -218,7 +222,9 @@ function formatBill({ input }: Pick<ConfirmationDetail, 'input'>): string[] {
         : `p50 ${formatDollars(row.p50_usd ?? '0')}, p90 ${formatDollars(row.p90_usd)}`;
     return toPrintable(`  │ ${index + 1}  ${row.worker ?? row.tier ?? 'worker'}  ${model}  ${cost}`);
   });
-  return [...lines, `  │ together up to ${formatDollars(String(input.compared_usd))}`];
+  const isPart = rows.some(({ p90_usd }) => p90_usd === null);
+  const sum = `together up to ${formatDollars(String(input.compared_usd))}`;
+  return [...lines, `  │ ${sum}${isPart ? ', without what follows a first call' : ''}`];
 }
 
 const BILL_QUESTION = 'start them? yes, no, no and why, or a change (first 2, tier fast, effort low): ';

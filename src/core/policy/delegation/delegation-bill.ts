@@ -38,10 +38,14 @@ export function isAboveLimits({ rows, compared_usd }: DelegationBill, limits: Bi
   return (usd !== null && toPusd(compared_usd) > usd) || (workers !== null && rows.length > workers);
 }
 
+function countDelegations(count: number): string {
+  return count === 1 ? '1 delegation' : `${count} delegations`;
+}
+
 /** One line for a place that shows no table. */
 export function summariseBill({ rows, compared_usd }: DelegationBill): string {
   const models = [...new Set(rows.map(({ model }) => model))];
-  return `${rows.length} delegations to ${models.join(', ')}, together up to $${compared_usd}`.slice(0, 200);
+  return `${countDelegations(rows.length)} to ${models.join(', ')}, together up to $${compared_usd}`.slice(0, 200);
 }
 
 /** The verdict on each delegation of a bill, by the answer to it; a null answer was not asked for. */

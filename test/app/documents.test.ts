@@ -309,6 +309,11 @@ describe('the commands', () => {
     expect(changed).toMatch(/call 1 of the planner differs at head\.system_prompt[\s\S]*exit code 1/);
     const compared = [...printed].find(([command]) => command.includes('/compare?with='))?.[1];
     expect(compared).toMatch(/"shared":\{"messages":5,"calls":4,/);
+    const page = fs.readFileSync(path.join(ROOT, 'docs/what-if.md'), 'utf8');
+    const readBill = (text = '') => text.match(/^(?:scripted:balanced|total) .*\$.*$|^\d+ of \d+ decisions/gm);
+    const bill = [...printed].find(([command]) => command.startsWith('metis routing what-if'))?.[1];
+    expect(readBill(bill)).toEqual(readBill(page));
+    expect(readBill(page)).toHaveLength(3);
   });
 
   it('of the pages that need a model, with a model that is played', async () => {

@@ -104,6 +104,18 @@ describe('submitting', () => {
     expect(server.adapter.requests[0]!.messages[0]!.content).toEqual(content);
   });
 
+  test('half of a surrogate pair in a message is U+FFFD, so that every reader of JSON takes the answers', async () => {
+    const server = await startServer({ scenario: scenario(planner({ text: 'ok' })) });
+    const session = await server.session();
+    const { turn_id } = (await post(server, session.id, { content: 'a \ud800 b \udc00 😀' })).body;
+    await server.ended(turn_id);
+    const { messages } = (await server.call('GET', `/sessions/${session.id}/messages`)).body;
+    expect(messages[0].content).toEqual([{ type: 'text', text: 'a \uFFFD b \uFFFD 😀' }]);
+    const listed = (await server.call('GET', '/sessions')).body;
+    expect(listed.sessions[0].title).toBe('a \uFFFD b \uFFFD 😀');
+    expect(JSON.stringify(listed)).not.toMatch(/\\ud[89a-f]/);
+  });
+
   test('a NUL in what people and models write is U+FFFD wherever it is shown, and in no column of text', async () => {
     const said = scenario(planner({ tool_calls: [delegate('look\0here\nand there')] }), worker('here', { hang: true }));
     const server = await startServer({ scenario: said, files: { 'AGENTS.md': 'be\0brief' } });

@@ -73,6 +73,8 @@ export function contractFault({ method, target, status, type, text }: SentAnswer
     // The dashboard's files are no operations (17 §3).
     if (/^(\/?|\/assets\/.*)$/.test(target.split(/[?#]/, 1)[0] ?? '') && [200, 304].includes(status)) return null;
     if (method === 'OPTIONS' && status === 204) return null;
+    // Doors of other programs answer in their clients' envelopes (19).
+    if (/^\/(mcp|v1\/.*)$/.test(target.split(/[?#]/, 1)[0] ?? '')) return null;
     // HEAD is the GET of a probe without its body.
     if (method === 'HEAD' && status === 200 && operationOf('GET', target) !== null) return null;
     // No such path, or not with this method: only the gates can have answered.

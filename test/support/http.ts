@@ -10,6 +10,7 @@ import { createHttpServer } from '#http/http-server.ts';
 import type { Transient } from '#protocol/delta.ts';
 import { type Message, plainMetadata } from '#protocol/message.ts';
 import type { Session } from '#protocol/session.ts';
+import { createMcpDoor } from '#server/compose-mcp.ts';
 import { createCredentials } from '#server/credentials.ts';
 import { describeSettings } from '#server/settings-report.ts';
 import { createMetrics } from '#server/telemetry/metrics.ts';
@@ -47,6 +48,8 @@ export interface TestDoor {
 export type TestServer = TestEngine & TestDoor;
 
 export interface DoorOptions {
+  /** Whether `/mcp` answers too. */
+  readonly mcp?: boolean;
   /** Of an engine that is one of several. */
   readonly trees?: Trees;
   readonly patience?: Patience;
@@ -79,7 +82,10 @@ export async function startServer(options: Partial<EngineOptions> = {}): Promise
 export async function openDoor(test: TestEngine, options: DoorOptions = {}): Promise<TestDoor> {
   const { trees, patience } = options;
   let draining = false;
+  const { engine } = test;
+  const mcp = options.mcp ? createMcpDoor(engine.clock, '0.0.0-test', engine.config, engine.trees) : null;
   const app = createHttpServer({
+    mcp: mcp?.fetch,
     engine: trees === undefined ? test.engine : { ...test.engine, trees },
     ...(patience === undefined ? {} : { patience }),
     analytics: createAnalytics(test.db.reader),
@@ -108,6 +114,8 @@ export async function openDoor(test: TestEngine, options: DoorOptions = {}): Pro
   onTestFinished(() => app.close());
   const { port } = app.server.address() as AddressInfo;
   const base = `http://127.0.0.1:${port}`;
+  mcp?.setAddress(base);
+  onTestFinished(() => mcp?.close());
   return {
     app,
     answered,

@@ -5,6 +5,7 @@ import { expect, it } from 'vitest';
 import { WebSocket } from 'ws';
 import { type Someone, startPeople } from '../api/people/world.ts';
 import { openDoor } from '../support/http.ts';
+import { pause } from '../support/planned-work.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { type Chance, createChance } from './chance.ts';
 import { createFuzz, type FuzzCase, type Known } from './requests.ts';
@@ -30,10 +31,12 @@ function send(port: number, { headers: asked }: Someone, one: RequestCase): Prom
   const headers = { ...one.headers, ...asked, ...length };
   return new Promise((resolve) => {
     try {
-      const sent = http.request({ port, host: '127.0.0.1', method: one.method, path: one.target, headers });
+      const sent = http
+        .request({ port, host: '127.0.0.1', method: one.method, path: one.target, headers, timeout: ANSWER_MS })
+        .on('timeout', () => sent.destroy());
       // A connection that breaks after the request went out was an answer too.
       sent.on('error', () => resolve(''));
-      sent.setTimeout(ANSWER_MS, () => sent.destroy());
+
       sent.on('response', (response) => {
         let text = JSON.stringify(response.headers);
         response.on('data', (part) => {
@@ -41,7 +44,7 @@ function send(port: number, { headers: asked }: Someone, one: RequestCase): Prom
         });
         response.on('close', () => resolve(text));
         if (response.headers['content-type']?.startsWith('text/event-stream') === true)
-          setTimeout(() => response.destroy(), STREAM_MS);
+          void pause(STREAM_MS).then(() => response.destroy());
       });
       sent.end(one.body ?? undefined);
     } catch {
@@ -61,7 +64,7 @@ function sendBytes(port: number, { token }: Someone, bytes: Buffer): Promise<str
     let text = '';
     socket.on('data', (part) => {
       text += part.toString('latin1');
-      if (text.includes('text/event-stream')) setTimeout(() => socket.destroy(), STREAM_MS);
+      if (text.includes('text/event-stream')) void pause(STREAM_MS).then(() => socket.destroy());
     });
     socket.on('error', () => {});
     socket.on('timeout', () => socket.destroy());
@@ -92,7 +95,7 @@ function sendFrames(
     });
     socket.on('open', () => {
       for (const frame of frames) socket.send(inFrame ? addToken(frame, token) : frame);
-      setTimeout(() => socket.terminate(), STREAM_MS);
+      void pause(STREAM_MS).then(() => socket.terminate());
     });
     socket.on('close', (_code, reason) => resolve(text + String(reason)));
   });

@@ -113,7 +113,7 @@ function questionsOf(operation: DocumentedOperation, own: string, workspace: str
     estimateTurn: { content: 'x' },
     submitDelegation: { tier: 'fast', task: 'x' },
     scoreTurn: { score: 'good' },
-    answerConfirmation: { decision: 'deny' },
+    answerConfirmation: { decision: 'reject' },
     forkSession: { at_turn_id: NOBODY, workspace: 'current' },
     explainRoute: { workspace_path: workspace, content: 'x' },
     checkRoutingPolicy: { workspace_path: workspace },

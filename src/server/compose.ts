@@ -3,7 +3,7 @@
 import path from 'node:path';
 import { createEngine, type Engine } from '#core/engine/create-engine.ts';
 import { createTreeWork, drain, recover, removeTemporaryFolders, resumeAll } from '#core/engine/lifecycle.ts';
-import { finishKeptChanges, sweepWorktrees } from '#core/engine/manage-worktrees.ts';
+import { clearWorktrees } from '#core/engine/manage-worktrees.ts';
 import { createLearning } from '#core/learning/learning-loop.ts';
 import { createLivePrices, describeStaleRates, type PriceTable } from '#core/policy/pricing/price-table.ts';
 import { createLiveRegistry, createModelRegistry, type ModelRegistry } from '#core/policy/registry/model-registry.ts';
@@ -261,12 +261,11 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     await learning.forecasts.load();
     // No other process writes: open turns are from the last run of this server.
     if (!trees.several) {
+      await engine.worktrees.endStray();
       const recovery = await recover(engine);
       if (recovery.ended + recovery.interrupted > 0) log.info({ ...recovery }, 'turns left open by the last run');
-      await finishKeptChanges(engine);
-      const removed = await sweepWorktrees(engine);
-      if (removed.length > 0) log.info({ sessions: removed }, 'worktrees removed that no delegation claims');
     }
+    await clearWorktrees(engine);
     await removeTemporaryFolders(engine);
     let draining = false;
     const mcpDoor = createMcpDoor(clock, version, config, trees);

@@ -134,6 +134,40 @@ describe.skipIf(url === null)(`worktrees on several nodes${missing && `, skipped
     ]);
   });
 
+  // Promise 20.16: On several nodes refs that the purge of their session could not remove go with the next start of a node.
+  test('refs that a purge could not remove go when a node starts, and none of a session that is stored', async () => {
+    const nodes = await startNodes({ database: url!, answer });
+    const set = { 'cluster.worktree_root': path.join(nodes.root, 'trees') };
+    const workspace = path.join(nodes.root, 'repo');
+    initRepository(workspace, { 'a.txt': 'a\n' });
+    const a = await nodes.start('a', { set });
+    const [purged, kept] = [await a.session(workspace), await a.session(workspace)];
+    for (const session of [purged, kept]) expect(await a.turn(session, 'go')).toMatchObject({ status: 'completed' });
+    const workers = await nodes.rows('SELECT session_id AS id FROM worktrees ORDER BY created_at');
+    const [gone, left] = workers.map(({ id }) => id!);
+    const lock = path.join(workspace, '.git/packed-refs.lock');
+    fs.writeFileSync(lock, '');
+    await a.client.endSession(purged, { purge: true });
+    fs.rmSync(lock);
+    expect(await nodes.rows('SELECT session_id AS id FROM worktrees')).toEqual([{ id: left }]);
+    const trees = path.join(nodes.root, 'trees');
+    expect(listFolder(trees)).toEqual([`${gone}.git`]);
+    const refs = (id: string) => git(workspace, 'for-each-ref', '--format=%(refname)', `refs/metis/${id}`);
+    expect(refs(gone!)).not.toBe('');
+    // A folder that another node makes at this moment is as young, and is of no stored session either.
+    const b = await nodes.start('b', { set });
+    expect(listFolder(trees)).toEqual([`${gone}.git`]);
+    const anHourAgo = Date.now() / 1000 - 3600;
+    fs.utimesSync(path.join(trees, `${gone}.git`), anHourAgo, anHourAgo);
+    fs.mkdirSync(path.join(trees, `${left}.git~${kept}`));
+    fs.utimesSync(path.join(trees, `${left}.git~${kept}`), anHourAgo, anHourAgo);
+    await b.kill();
+    await nodes.start('c', { set });
+    expect(refs(gone!)).toBe('');
+    expect(refs(left!).trim().split('\n')).toHaveLength(2);
+    expect(listFolder(trees)).toEqual([`${left}.git~${kept}`]);
+  });
+
   test('without a shared folder for worktrees a call is refused by the name of the setting', async () => {
     const nodes = await startNodes({ database: url!, answer });
     const workspace = path.join(nodes.root, 'repo');

@@ -202,6 +202,7 @@ export function createTreeWork(engine: Engine): TreeWork {
       hasCalls(engine.gateway, root),
     watched: (root) => engine.bus.isWatched(root),
     async takeUp(root) {
+      await engine.worktrees.endStray(root);
       await recover(engine, root);
       await finishKeptChanges(engine, root);
       // What is left of worktrees obstructs nothing.

@@ -198,13 +198,46 @@ export async function sweepWorktrees(
   await closeEndedRoots(engine, tree);
   const open = new Set((await engine.store.delegations.allOpen(tree)).map(({ worker_session_id: id }) => id));
   return engine.worktrees.sweep({
-    ...(tree !== undefined && { tree }),
-    isInTree: async (id) => (await engine.store.sessions.record(id))?.root_session_id === tree,
+    ...(tree !== undefined && {
+      isOwn: async ({ id, tree: noted }) =>
+        (noted ?? (await engine.store.sessions.record(id))?.root_session_id) === tree,
+    }),
     async isKept(id) {
       if (open.has(id)) return true;
       const worktree = await engine.store.worktrees.get(id);
       return worktree !== null && worktree.result_tree === null;
     },
-    hasRecord: async (id) => (await engine.store.worktrees.get(id)) !== null,
+    hasRecord: (id) => hasRefs(engine, id),
   });
+}
+
+/** Whether a session is stored that refs in a repository belong to. */
+async function hasRefs({ store }: Pick<Storage, 'store'>, id: SessionId): Promise<boolean> {
+  return (await store.worktrees.get(id)) !== null || (await store.cases.start(id)) !== null;
+}
+
+/** Longer than any worktree takes until its session is stored. */
+const UNOWNED_MS = 15 * 60_000;
+
+/**
+ * Removes what is left of session trees that are not stored, with its refs: purged ones, whose refs could not be removed,
+ * and those whose node died before it stored them. No node takes them up, so each node does it at its start.
+ */
+function sweepUnowned(engine: Runtime & Storage & WorkspaceAccess): Promise<readonly SessionId[]> {
+  const isGone = async (id: SessionId) => (await engine.store.sessions.record(id)) === null;
+  const newest = engine.clock.now() - UNOWNED_MS;
+  return engine.worktrees.sweep({
+    isOwn: async ({ id, tree, modified_at }) =>
+      modified_at < newest && (await isGone(id)) && (await isGone(tree ?? id)),
+    isKept: async () => false,
+    hasRecord: (id) => hasRefs(engine, id),
+  });
+}
+
+/** Finishes and removes, at a start, what processes that have died left of worktrees. */
+export async function clearWorktrees(engine: Engine): Promise<void> {
+  // Of several nodes each does so for a session tree that it takes up.
+  if (!engine.trees.several) await finishKeptChanges(engine);
+  const removed = await (engine.trees.several ? sweepUnowned(engine) : sweepWorktrees(engine));
+  if (removed.length > 0) engine.log.info({ sessions: removed }, 'worktrees removed that no delegation claims');
 }

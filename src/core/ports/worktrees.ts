@@ -140,14 +140,24 @@ export interface Worktrees {
   /** Removes the refs too. Where it rejects, the next start tries again, once the worktree has no record. */
   removeRefs(worktree: Pick<WorktreeRecord, 'session_id' | 'repository' | 'caller_path'>): Promise<void>;
   /**
+   * Kills the git commands that a killed server left running, before anything else is done with what they write. Returns
+   * their number; always 0 but on Linux.
+   * @param tree only where this session tree has a worktree
+   */
+  endStray(tree?: SessionId): Promise<number>;
+  /**
    * Removes every folder below the worktrees' folder that `isKept` does not claim. The refs go too where `hasRecord`
    * denies the session. Returns the sessions whose folders went.
-   * @param owner.tree only what this session tree made; absent = all, on a server that is alone
-   * @param owner.isInTree whether a folder that does not name its tree is of a worker of this one
+   * @param owner.isOwn whether a folder may be removed; absent = all may, on a server that is alone
    */
   sweep(owner: {
-    readonly tree?: SessionId;
-    isInTree(id: SessionId): Promise<boolean>;
+    isOwn?(folder: {
+      readonly id: SessionId;
+      /** The session tree that made it; null = not known. */
+      readonly tree: SessionId | null;
+      /** ms since 1970, by the file system. */
+      readonly modified_at: number;
+    }): Promise<boolean>;
     isKept(id: SessionId): Promise<boolean>;
     hasRecord(id: SessionId): Promise<boolean>;
   }): Promise<readonly SessionId[]>;

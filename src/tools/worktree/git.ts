@@ -1,12 +1,15 @@
 // Runs git: without the variables, hooks, filters and questions that could make it run or ask something (20 §2.1).
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import { readdir, readFile } from 'node:fs/promises';
 import { WorktreeError, type Worktrees } from '#core/ports/worktrees.ts';
 
 /** Of one git command. */
 const TIMEOUT_MS = 120_000;
 const MAX_OUTPUT_BYTES = 64 * 1024 * 1024;
 const MAX_ERROR_BYTES = 4096;
+/** A killed process may take so long to end. */
+const STRAY_MS = 5000;
 
 export interface GitCall {
   readonly args: readonly string[];
@@ -34,8 +37,15 @@ const SAFE = [
   ...['-c', 'gc.auto=0', '-c', 'maintenance.auto=false', '-c', 'core.pager=cat', '-c', 'protocol.allow=never'],
 ];
 
-/** @param env the server's environment, of which git gets its programs' and the user's folders */
-export function createGit(env: Readonly<Record<string, string | undefined>>): Git {
+/** The variables by which commands of a killed server are found: the folder of its worktrees, and itself. */
+const HOME_MARKER = 'METIS_WORKTREES';
+const SERVER_MARKER = 'METIS_WORKTREES_OF';
+
+/**
+ * @param env the server's environment, of which git gets its programs' and the user's folders
+ * @param home the folder of the server's worktrees
+ */
+export function createGit(env: Readonly<Record<string, string | undefined>>, home = ''): Git {
   const base: Record<string, string> = {
     LC_ALL: 'C',
     GIT_TERMINAL_PROMPT: '0',
@@ -47,7 +57,44 @@ export function createGit(env: Readonly<Record<string, string | undefined>>): Gi
     GIT_EDITOR: 'false',
   };
   for (const name of ['PATH', 'HOME', 'XDG_CONFIG_HOME']) if (env[name] !== undefined) base[name] = env[name];
-  return (call) => runGit(call, { ...base, ...call.env });
+  const self = readStart(process.pid).then((start) => `${process.pid}.${start ?? ''}`);
+  return async (call) => runGit(call, { ...base, [HOME_MARKER]: home, [SERVER_MARKER]: await self, ...call.env });
+}
+
+/** When a process started, in the kernel's ticks; null = it does not run, or the system has no `/proc`. */
+async function readStart(pid: number | string): Promise<string | null> {
+  const stat = await readFile(`/proc/${pid}/stat`, 'latin1').catch(() => null);
+  // The second field is a name with any characters; what is dead and not yet waited for has state Z.
+  const fields = stat?.slice(stat.lastIndexOf(')') + 2).split(' ') ?? [];
+  return fields[0] === 'Z' ? null : (fields[19] ?? null);
+}
+
+/**
+ * Kills git commands for the worktrees in this folder whose server does not run any more, and waits until they are gone, at
+ * most 5 s. They are found in `/proc`, so on Linux and on this machine alone. Returns their number.
+ */
+export async function killStray(home: string): Promise<number> {
+  const found: string[] = [];
+  for (const pid of await readdir('/proc').catch(() => [])) {
+    if (!/^\d+$/.test(pid)) continue;
+    const entries = (await readFile(`/proc/${pid}/environ`, 'latin1').catch(() => '')).split('\0');
+    if (!entries.includes(`${HOME_MARKER}=${byteName(home)}`)) continue;
+    const server = entries.find((entry) => entry.startsWith(`${SERVER_MARKER}=`))?.slice(SERVER_MARKER.length + 1);
+    const [owner = '', start] = server?.split('.') ?? [];
+    if (!/^\d+$/.test(owner) || !start || (await readStart(owner)) === start) continue;
+    found.push(pid);
+    try {
+      process.kill(Number(pid), 'SIGKILL');
+    } catch {
+      // It has ended, or is another user's.
+    }
+  }
+  for (const until = Date.now() + STRAY_MS; found.length > 0 && Date.now() < until; ) {
+    const running = await Promise.all(found.map(readStart));
+    if (running.every((start) => start === null)) break;
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  return found.length;
 }
 
 function runGit(call: GitCall, env: Readonly<Record<string, string>>): Promise<GitAnswer> {

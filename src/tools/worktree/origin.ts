@@ -1,13 +1,14 @@
 // What is stored beside a worktree: the repository that it is of, and the folders of the caller that it links to (20 §2.2). A start removes by it what processes that have died left (20 §2.7).
-import { readdir, readFile, readlink, rename, rm, rmdir, writeFile } from 'node:fs/promises';
+import { lstat, mkdir, readdir, readFile, readlink, rename, rm, rmdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import type { Logger } from '#core/ports/logger.ts';
 import type { Worktrees } from '#core/ports/worktrees.ts';
 import type { WorktreeRecord } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
+import { errorCode, runExclusive } from '../workspace/descriptors.ts';
 import { removeTree } from '../workspace/remove-tree.ts';
-import { byteName } from './git.ts';
+import { byteName, killStray } from './git.ts';
 
 /** `<session>.git/origin.json`. */
 export interface Origin {
@@ -38,11 +39,38 @@ export async function writeOrigin(gitFolder: string, origin: Origin): Promise<vo
 
 const UNFINISHED = 'origin.json.tmp';
 
-/** Removes a git folder, its origin last: what a process that dies within leaves can be found and removed. */
-export async function removeGitFolder(gitFolder: string): Promise<void> {
-  const names = await readdir(gitFolder).catch(() => []);
-  for (const name of names) if (name !== 'origin.json') await removeTree(`${gitFolder}/${name}`);
-  await removeTree(gitFolder);
+/** A git folder while it is made or removed: its name leads to its session tree, whatever it holds. */
+function namePart(gitFolder: string, tree: SessionId | undefined): string {
+  return `${gitFolder}~${tree ?? ''}`;
+}
+
+/** Makes a git folder with its origin, in one step; one that is there gets the origin. */
+export function openGitFolder(gitFolder: string, origin: Origin): Promise<void> {
+  return runExclusive(gitFolder, async () => {
+    const isThere = await lstat(gitFolder).then(
+      () => true,
+      () => false,
+    );
+    if (isThere) return writeOrigin(gitFolder, origin);
+    const part = namePart(gitFolder, origin.tree);
+    await removeTree(part);
+    await mkdir(part, { recursive: true, mode: 0o700 });
+    await writeFile(`${part}/origin.json`, JSON.stringify(origin));
+    await rename(part, gitFolder);
+  });
+}
+
+/** Removes a git folder. Nothing happens where it is missing. */
+export function removeGitFolder(gitFolder: string): Promise<void> {
+  return runExclusive(gitFolder, async () => {
+    const origin = await readOrigin(gitFolder).catch(() => null);
+    const part = namePart(gitFolder, origin?.tree);
+    await removeTree(part);
+    await rename(gitFolder, part).catch((error: unknown) => {
+      if (errorCode(error) !== 'ENOENT') throw error;
+    });
+    await removeTree(part);
+  });
 }
 
 /** Removes a git folder whose process died before it had an origin; one with anything else in it stays. */
@@ -105,7 +133,19 @@ export function nameCheck(id: string): string {
   return `${id}-check`;
 }
 
-const OWN_FOLDER = /^(sess_[0-9A-Z]{26})(-check)?\.git$/;
+/** The session, whether it is of a check, and the session tree of one that was being made or removed. */
+const OWN_FOLDER = /^(sess_[0-9A-Z]{26})(-check)?\.git(?:(~)(sess_[0-9A-Z]{26})?)?$/;
+
+/** Implements `Worktrees.endStray`. */
+export async function endStrayCommands(home: string, tree: SessionId | undefined): Promise<number> {
+  for (const name of await readdir(home).catch(() => [])) {
+    const [, id, , part, named] = OWN_FOLDER.exec(name) ?? [];
+    if (id === undefined) continue;
+    const owner = part === undefined ? (await readOrigin(`${home}/${name}`).catch(() => null))?.tree : named;
+    if (tree === undefined || owner === tree) return killStray(home);
+  }
+  return 0;
+}
 
 interface Sweeper {
   /** The folder that holds all worktrees. */
@@ -118,23 +158,27 @@ interface Sweeper {
 /** Implements `Worktrees.sweep`. */
 export async function sweepFolders(
   { home, log, removeRefs, removeFolder }: Sweeper,
-  { tree, isInTree, isKept, hasRecord }: Parameters<Worktrees['sweep']>[0],
+  { isOwn, isKept, hasRecord }: Parameters<Worktrees['sweep']>[0],
 ): Promise<readonly SessionId[]> {
   const removed: SessionId[] = [];
   for (const name of await readdir(home).catch(() => [])) {
-    const found = OWN_FOLDER.exec(name);
-    const id = found?.[1] as SessionId | undefined;
-    if (found === null || id === undefined) continue;
-    const origin = await readOrigin(`${home}/${name}`).catch(() => null);
-    // One that was opened again for its refs, after its removal, names no tree.
-    const isOwn = tree === undefined || origin?.tree === tree || (origin?.tree === undefined && (await isInTree(id)));
-    if (!isOwn || (await isKept(id))) continue;
+    const [, id, check, part, named] = (OWN_FOLDER.exec(name) ?? []) as (SessionId | undefined)[];
+    if (id === undefined) continue;
     try {
+      const origin = await readOrigin(`${home}/${name}`).catch(() => null);
+      const { mtimeMs: modified_at } = await lstat(`${home}/${name}`);
+      if (isOwn && !(await isOwn({ id, tree: origin?.tree ?? named ?? null, modified_at }))) continue;
+      if (part !== undefined) {
+        await removeTree(`${home}/${name}`);
+        if (check === undefined) removed.push(id);
+        continue;
+      }
+      if (await isKept(id)) continue;
       if (origin === null) {
         if (await removeUnfinished(`${home}/${name}`)) removed.push(id);
         continue;
       }
-      const isCheck = found[2] !== undefined;
+      const isCheck = check !== undefined;
       const { repository, root: caller_path } = origin;
       if (!isCheck && !(await hasRecord(id))) await removeRefs({ session_id: id, repository, caller_path });
       await removeFolder(isCheck ? nameCheck(id) : id, repository);

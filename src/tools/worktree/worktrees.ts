@@ -16,14 +16,14 @@ import { awaitAll, byteName, createGit, explainErrors, readableName } from './gi
 import { measureFolder, measureRefs } from './measure.ts';
 import { mergeResult } from './merge-result.ts';
 import {
+  endStrayCommands,
   findWorktreeId,
   leadsOut,
   nameCheck,
-  type Origin,
+  openGitFolder,
   readOrigin,
   removeGitFolder,
   sweepFolders,
-  writeOrigin,
 } from './origin.ts';
 import { type CloneFile, cloneByReflink } from './provide-files.ts';
 import {
@@ -71,17 +71,13 @@ interface WorktreeOptions {
 type Settings = Parameters<Worktrees['create']>[3];
 
 export function createWorktrees(options: WorktreeOptions): Worktrees {
-  const git = createGit(options.env);
   const { log, clone = cloneByReflink, lock = (_folder, work) => work() } = options;
   const home = options.folder ?? NO_FOLDER;
+  const git = createGit(options.env, home);
   const buildPath = (id: string) => path.join(home, id);
   const buildGitPath = (id: string) => path.join(home, `${id}.git`);
 
   let isChecked = false;
-  async function requireGit(cwd: string): Promise<void> {
-    if (!isChecked) await requireVersion(git, cwd);
-    isChecked = true;
-  }
   const userHome = options.env.HOME ?? '/';
   /** Git folders of worktrees in use, so that each repository is inspected once. */
   const opened = new Map<string, OwnGit>();
@@ -92,7 +88,8 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
   async function inspect(root: string): Promise<Repository> {
     if (options.folder === null) throw new WorktreeError(options.obstacle ?? 'there is no folder for worktrees');
     const inside = findWorktreeId(home, root);
-    await requireGit(root);
+    if (!isChecked) await requireVersion(git, root);
+    isChecked = true;
     if (inside === null) return inspectRepository(git, root, userHome);
     const origin = await readOrigin(buildGitPath(inside)).catch(() => {
       throw new WorktreeError(`the worktree ${inside} of the caller is gone`);
@@ -113,12 +110,11 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     const folder = buildGitPath(id);
     const inside = findWorktreeId(home, root);
     const above = inside === null ? root : (await readOrigin(buildGitPath(inside))).root;
-    await mkdir(folder, { recursive: true, mode: 0o700 });
     const known = await readOrigin(folder).catch(() => null);
     const links = known?.links ?? {};
     const names = known?.names ?? settings?.worktree_links ?? options.links;
     const tree = known?.tree ?? settings?.tree;
-    await writeOrigin(folder, { repository: repository.common_dir, root: above, links, names, tree });
+    await openGitFolder(folder, { repository: repository.common_dir, root: above, links, names, tree });
     const own = await openOwnGit(git, repository, folder);
     excluded.set(folder, names);
     opened.set(id, own);
@@ -142,8 +138,7 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
       const { session_id, repository, caller_path: root } = worktree;
       const folder = buildGitPath(session_id);
       const objects = await inspectObjects(git, worktree);
-      await mkdir(folder, { recursive: true, mode: 0o700 });
-      await writeOrigin(folder, { repository, root, links: {} });
+      await openGitFolder(folder, { repository, root, links: {} });
       return openOwnGit(git, objects, folder);
     });
   }
@@ -213,16 +208,17 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     return readLeft(own, start, worktree);
   }
 
-  /** What leads to refs that could not be removed: the next start tries again. */
-  const unremoved = new Map<string, Origin>();
-  const removeRefs: Worktrees['removeRefs'] = async ({ session_id, repository, caller_path }) => {
+  /** Their refs could not be removed: the git folder stays and leads to them, so that the next start tries again. */
+  const unremoved = new Set<string>();
+  const removeRefs: Worktrees['removeRefs'] = async ({ session_id, repository, caller_path: root }) => {
     unremoved.delete(session_id);
     if (!(await isFolder(repository))) return;
     try {
       await deleteRefs(git, repository, session_id);
     } catch (error) {
-      const known = await readOrigin(buildGitPath(session_id)).catch(() => null);
-      unremoved.set(session_id, known ?? { repository, root: caller_path, links: {} });
+      unremoved.add(session_id);
+      const folder = buildGitPath(session_id);
+      await openGitFolder(folder, await readOrigin(folder).catch(() => ({ repository, root, links: {} })));
       throw error;
     }
   };
@@ -232,11 +228,7 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     excluded.delete(buildGitPath(id));
     await removeTree(buildPath(id), WHILE_WRITTEN);
     await runExclusive(`${repository}\0worktree add`, () => removeEntry(repository, id));
-    await removeGitFolder(buildGitPath(id));
-    const left = unremoved.get(id);
-    if (left === undefined) return;
-    await mkdir(buildGitPath(id), { recursive: true, mode: 0o700 });
-    await writeOrigin(buildGitPath(id), left);
+    if (!unremoved.has(id)) await removeGitFolder(buildGitPath(id));
   }
 
   async function mergeAll(worktrees: readonly WorktreeRecord[]): Promise<JoinedMerge> {
@@ -272,7 +264,7 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
         const origin = await readOrigin(buildGitPath(id)).catch(() => null);
         if (origin !== null) {
           // The folder leads to the refs: it goes after them, so that the next start finds what is left.
-          await deleteRefs(git, origin.repository, id).catch(() => {});
+          await removeRefs({ session_id: id, repository: origin.repository, caller_path: root }).catch(() => {});
           await removeFolder(id, origin.repository).catch(() => {});
         }
         if (error instanceof WorktreeError) throw error;
@@ -395,6 +387,7 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     removeFolder: ({ session_id, repository }) => removeFolder(session_id, repository),
     removeRefs,
 
+    endStray: (tree) => endStrayCommands(home, tree),
     sweep: (owner) => sweepFolders({ home, log, removeRefs, removeFolder }, owner),
   });
 }

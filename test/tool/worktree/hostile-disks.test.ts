@@ -1,12 +1,14 @@
 // Disks that refuse, and files that are none: nothing is left half written, nothing hangs, and all that was made goes (20 §2).
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
+import type { SessionId } from '#protocol/ids.ts';
 import { createGit } from '#tools/worktree/git.ts';
 import { inspectRepository, openOwnGit } from '#tools/worktree/repository.ts';
 import { compareTrees } from '#tools/worktree/snapshot.ts';
 import { createTarget, undoChanges, writeChanges } from '#tools/worktree/write-changes.ts';
+import { until } from '../../support/until.ts';
 import { ANY_PATH, createRepository, readUserState, type TestRepository } from './repository.ts';
 
 const inTree = (tree: { readonly tree_path: string }, name: string) => path.join(tree.tree_path, name);
@@ -189,7 +191,7 @@ test('refs that cannot be removed go at the next start, once nothing has a recor
   await repo.worktrees.removeFolder(tree);
   expect(fs.readdirSync(repo.home)).toEqual([`${tree.session_id}.git`]);
   fs.rmSync(lock);
-  const nothing = { isInTree: async () => true, isKept: async () => false, hasRecord: async () => false };
+  const nothing = { isKept: async () => false, hasRecord: async () => false };
   expect(await repo.worktrees.sweep(nothing)).toEqual([tree.session_id]);
   expect(repo.git('for-each-ref', 'refs/metis')).toBe('');
   expect(fs.readdirSync(repo.home)).toEqual([]);
@@ -225,3 +227,76 @@ test('where the workspace goes while a worker is at work, the error names it, an
   await repo.worktrees.removeFolder(tree);
   expect(fs.readdirSync(repo.home)).toEqual([]);
 });
+
+test('a git folder that was being made or removed leads to its session tree, whatever it holds', async () => {
+  const repo = createRepository({ 'a.txt': 'a\n' });
+  const kept = await repo.create();
+  const [tree, other] = ['X', 'Y'].map((end) => kept.session_id.replace(/.$/, end));
+  const parts = [`${kept.session_id}.git~${tree}`, `${kept.session_id}-check.git~${tree}`, `${tree}.git~${other}`];
+  for (const name of parts) fs.mkdirSync(path.join(repo.home, name, 'objects'), { recursive: true });
+  const seen: (string | null)[] = [];
+  const removed = await repo.worktrees.sweep({
+    isOwn: async (folder) => {
+      seen.push(folder.tree);
+      return folder.tree === tree;
+    },
+    isKept: async () => false,
+    hasRecord: async () => true,
+  });
+  expect(removed).toEqual([kept.session_id]);
+  expect(seen.sort()).toEqual([tree, tree, other, null].sort());
+  const left = [kept.session_id, `${kept.session_id}.git`, parts[2]];
+  expect(fs.readdirSync(repo.home).sort()).toEqual(left.sort());
+});
+
+test('the start of a recorded session whose ref cannot be removed is found by the next start', async () => {
+  const repo = createRepository({ 'a.txt': 'a\n' });
+  const { session_id, ...made } = await repo.create();
+  await repo.worktrees.removeFolder({ session_id, ...made });
+  expect(fs.readdirSync(repo.home)).toEqual([]);
+  const lock = path.join(repo.root, '.git/packed-refs.lock');
+  fs.writeFileSync(lock, '');
+  const owner = { session_id, repository: made.repository, caller_path: repo.root };
+  await expect(repo.worktrees.removeRefs(owner)).rejects.toThrow('packed-refs');
+  fs.rmSync(lock);
+  expect(repo.git('for-each-ref', 'refs/metis')).not.toBe('');
+  const nothing = { isKept: async () => false, hasRecord: async () => false };
+  expect(await repo.worktrees.sweep(nothing)).toEqual([session_id]);
+  expect(repo.git('for-each-ref', 'refs/metis')).toBe('');
+  expect(fs.readdirSync(repo.home)).toEqual([]);
+});
+
+/** A server with a git command that is at work: both may be killed. */
+async function startSleepingGit(home: string) {
+  const url = new URL('../../../src/tools/worktree/git.ts', import.meta.url);
+  // git waits for the end of its input.
+  const code = `
+    import { createGit } from ${JSON.stringify(url.href)};
+    const git = createGit(process.env, ${JSON.stringify(home)});
+    await git({ args: ['-c', 'alias.wait=!echo $$ > ${home}/pid; exec sleep 300', 'wait'], cwd: ${JSON.stringify(home)} });`;
+  const server = spawn(process.execPath, ['--input-type=module', '-e', code], { stdio: 'inherit' });
+  onTestFinished(() => void server.kill('SIGKILL'));
+  await until(() => fs.existsSync(`${home}/pid`) && fs.readFileSync(`${home}/pid`, 'utf8').endsWith('\n'), 30);
+  return { server, pid: Number(fs.readFileSync(`${home}/pid`, 'utf8')) };
+}
+
+test.skipIf(process.platform !== 'linux')(
+  'a git command of a killed server is ended by the next start, one of a server that runs is not',
+  async () => {
+    const repo = createRepository({ 'a.txt': 'a\n' });
+    await repo.create();
+    const isAlive = (pid: number) =>
+      fs.existsSync(`/proc/${pid}/cwd`) && fs.readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]![0] !== 'Z';
+    const { server, pid } = await startSleepingGit(repo.home);
+    expect(await repo.worktrees.endStray()).toBe(0);
+    expect(isAlive(pid)).toBe(true);
+    const isOver = new Promise((resolve) => server.once('exit', resolve));
+    server.kill('SIGKILL');
+    await isOver;
+    expect(isAlive(pid)).toBe(true);
+    // Of a session tree without a worktree here nothing can run.
+    expect(await repo.worktrees.endStray('sess_01JZ8M4T0W9V5Q3N7R2K6H1XCE' as SessionId)).toBe(0);
+    expect(await repo.worktrees.endStray()).toBeGreaterThan(0);
+    expect(isAlive(pid)).toBe(false);
+  },
+);

@@ -241,7 +241,6 @@ test('claude-code#41010: a sweep removes what no delegation claims, and no work 
   const foreign = path.join(repo.home, kept.session_id.replace(/.$/, 'Z'));
   fs.mkdirSync(foreign);
   const removed = await repo.worktrees.sweep({
-    isInTree: async () => true,
     isKept: async (id) => id === kept.session_id,
     hasRecord: async (id) => id !== unknown.session_id,
   });
@@ -261,7 +260,7 @@ test('what a half-made worktree leaves is removed by the next start, refs first'
   // The process died within the removal: whatever is left leads to the rest.
   fs.rmSync(folder, { recursive: true });
   fs.rmSync(path.join(repo.root, '.git/worktrees', session_id), { recursive: true });
-  const nothing = { isInTree: async () => true, isKept: async () => false, hasRecord: async () => false };
+  const nothing = { isKept: async () => false, hasRecord: async () => false };
   expect(await repo.worktrees.sweep(nothing)).toEqual([session_id]);
   expect(repo.git('for-each-ref', 'refs/metis')).toBe('');
   expect(fs.readdirSync(repo.home)).toEqual([]);
@@ -275,9 +274,11 @@ test('a worktree that is opened again after its removal is removed by the owner 
   // The node that takes the tree up looks at what is kept; then it dies.
   await repo.worktrees.findLeftMarkers(tree);
   expect(fs.readdirSync(repo.home)).toEqual([`${tree.session_id}.git`]);
-  const owner = { tree: 'sess_root' as SessionId, isKept: async () => false, hasRecord: async () => true };
-  expect(await repo.worktrees.sweep({ ...owner, isInTree: async () => false })).toEqual([]);
-  expect(await repo.worktrees.sweep({ ...owner, isInTree: async () => true })).toEqual([tree.session_id]);
+  const owner = { isKept: async () => false, hasRecord: async () => true };
+  const sweep = (isOwn: (id: string, noted: string | null) => boolean) =>
+    repo.worktrees.sweep({ ...owner, isOwn: async ({ id, tree: noted }) => isOwn(id, noted) });
+  expect(await sweep((_id, noted) => noted === 'sess_root')).toEqual([]);
+  expect(await sweep((id, noted) => noted === null && id === tree.session_id)).toEqual([tree.session_id]);
   expect(fs.readdirSync(repo.home)).toEqual([]);
 });
 
@@ -289,7 +290,7 @@ test('a git folder that its process had just made goes, one with other files in 
   for (const id of [empty, begun, foreign]) fs.mkdirSync(path.join(repo.home, `${id}.git`));
   fs.writeFileSync(path.join(repo.home, `${begun}.git/origin.json.tmp`), '{"repo');
   fs.writeFileSync(path.join(repo.home, `${foreign}.git/notes.txt`), 'mine');
-  const nothing = { isInTree: async () => true, isKept: async () => false, hasRecord: async () => false };
+  const nothing = { isKept: async () => false, hasRecord: async () => false };
   expect([...(await repo.worktrees.sweep(nothing))].sort()).toEqual([empty, begun].sort());
   expect(fs.readdirSync(repo.home)).toEqual([`${foreign}.git`]);
 });

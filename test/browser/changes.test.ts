@@ -115,6 +115,38 @@ describe.skipIf(browserEndpoint === null)('a worker whose changes conflict', () 
   }, 60_000);
 });
 
+describe.skipIf(browserEndpoint === null)('a worker whose conflict another one resolved', () => {
+  // Promise 20.4: once a worker that continues it has resolved the conflict, its card offers Apply no more.
+  test('is not offered to be applied any more', async () => {
+    const MARKED = '<<<<<<< workspace\nuno\n=======\ntwo\n>>>>>>> worker\n';
+    const edit = (old: string, next: string) => call('edit_file', { path: 'a.txt', old, new: next });
+    const { url, client, workspace } = await startBrowserServer({
+      files: { 'a.txt': 'one\n' },
+      scenario: scenario(
+        worker('resolve it', { tool_calls: [edit(MARKED, 'both\n')] }, { text: 'resolved' }),
+        planner({ tool_calls: [delegate('count on', { isolation: 'worktree', apply: 'never' })] }, { text: 'done' }),
+        worker('count on', { tool_calls: [edit('one', 'two')] }, { text: 'changed' }),
+      ),
+    });
+    commitFiles(workspace);
+    const session = await client.createSession({ workspace_path: workspace });
+    await client.submitTurn(session.id, { content: 'begin' });
+    await until(async () => (await client.getSession(session.id)).status === 'idle');
+    fs.writeFileSync(path.join(workspace, 'a.txt'), 'uno\n');
+    const { page, errors } = await openTab(`${url}/#/sessions/${session.id}`);
+    const card = page.getByRole('article', { name: /^Delegation/ });
+    await card.getByRole('button', { name: 'Apply' }).click();
+    await card.getByText('its changes are not applied, conflicts in a.txt').waitFor();
+    await card.locator('summary').filter({ hasText: 'Continue' }).click();
+    await card.getByLabel('Task for the worker that continues this one').fill('resolve it');
+    await card.getByRole('button', { name: 'Continue' }).click();
+    await card.getByText('a worker that continued this one went on with its changes, and they are applied').waitFor();
+    expect(await card.getByRole('button', { name: 'Apply' }).count()).toBe(0);
+    expect(fs.readFileSync(path.join(workspace, 'a.txt'), 'utf8')).toBe('both\n');
+    expect(errors).toEqual([]);
+  }, 60_000);
+});
+
 /** Makes the folder a repository with its files in the first commit. */
 function commitFiles(workspace: string): void {
   const git = (...args: string[]) =>

@@ -166,7 +166,11 @@ function computeStamp(
       const call = live.calls.get(id);
       const node = live.nodes.find(({ session_id }) => session_id === call?.worker_session_id);
       if (node !== undefined && node.ended_at === null) return frame;
-      return `${results.has(id)} ${deliveries.has(id)} ${live.edits.has(id)} ${live.tools.get(id)?.status} ${call?.record?.ended_at} ${node?.state} ${node?.input_tokens}`;
+      // What was not applied may be in what another worker left.
+      const { applied = null } = call?.record ?? {};
+      const others =
+        applied === false && [...live.calls.values()].filter(({ record }) => record?.applied === true).length;
+      return `${applied} ${others} ${results.has(id)} ${deliveries.has(id)} ${live.edits.has(id)} ${live.tools.get(id)?.status} ${call?.record?.ended_at} ${node?.state} ${node?.input_tokens}`;
     })
     .join();
 }
@@ -301,6 +305,7 @@ function Call(props: { readonly use: ToolUse; readonly shown: Shown; readonly pa
     <DelegationCard
       use={{ ...use, input: { ...(executed || use.input) } }}
       call={call}
+      calls={live.calls}
       node={node}
       inclusive={node && costWithWorkers(live.nodes, node)}
       delivered_at={shown.deliveries.get(use.id) ?? null}

@@ -18,6 +18,8 @@ const TASK = 1000;
 export function DelegationCard(props: {
   readonly use: ToolUse;
   readonly call: WorkerCall;
+  /** All delegations of the session tree. */
+  readonly calls: ReadonlyMap<string, WorkerCall>;
   /** Null where no worker came to be. */
   readonly node: LiveNode | null;
   readonly route: Route | undefined;
@@ -88,7 +90,7 @@ export function DelegationCard(props: {
           <p>{node.tail.slice(-320)}</p>
         </div>
       )}
-      {closed && <Outcome record={record} />}
+      {closed && <Outcome record={record} later={listLater(record, props.calls)} />}
     </article>
   );
 }
@@ -109,7 +111,19 @@ function DroppedTools({ names }: { readonly names: readonly string[] }) {
   );
 }
 
-function Outcome({ record }: { readonly record: NonNullable<WorkerCall['record']> }) {
+type Ended = NonNullable<WorkerCall['record']>;
+
+/** Delegations in worktrees that the same session began after this one had ended, in their order. */
+function listLater(record: Ended, calls: ReadonlyMap<string, WorkerCall>): readonly Ended[] {
+  const ended_at = record.ended_at ?? '';
+  return [...calls.values()]
+    .flatMap(({ record: other }) => (other === null ? [] : [other]))
+    .filter((other) => other.isolation === 'worktree' && other.parent_session_id === record.parent_session_id)
+    .filter((other) => other.created_at >= ended_at)
+    .sort((a, b) => (a.created_at < b.created_at ? -1 : 1));
+}
+
+function Outcome({ record, later }: { readonly record: Ended; readonly later: readonly Ended[] }) {
   const { output, error_message, failure_mode, changed_files, worker_session_id: worker } = record;
   return (
     <>
@@ -130,7 +144,7 @@ function Outcome({ record }: { readonly record: NonNullable<WorkerCall['record']
         <WorkerChanges worker={worker} paths={changed_files.map(({ path }) => path)} />
       )}
       <CheckOutcome record={record} />
-      <WorktreeOutcome record={record} />
+      <WorktreeOutcome record={record} later={later} />
       <May operation="submitDelegation">
         <ContinueWorker record={record} />
       </May>

@@ -1,6 +1,6 @@
 // What a person does with a worker: conclude it, apply what it left in a worktree, give it a further task (20 §2, §3).
-import { useState } from 'preact/hooks';
-import type { Delegation } from '#client/client.ts';
+import { useEffect, useState } from 'preact/hooks';
+import type { Delegation, MetisClient } from '#client/client.ts';
 import { explain, May, useApi } from '#dashboard/data/api.ts';
 import { useRequest } from '#dashboard/data/use-request.ts';
 import { CodeBlock } from '#dashboard/parts/markdown.tsx';
@@ -28,23 +28,31 @@ export function ConcludeWorker({ sessionId, label }: { readonly sessionId: strin
   );
 }
 
-/** Whether the changes of a worktree are in the workspace, their diff, and a button that applies them. */
-export function WorktreeOutcome({ record }: { readonly record: Delegation }) {
+/**
+ * Whether the changes of a worktree are in the workspace, their diff, and a button that applies them.
+ * @param props.later delegations of the same session that began after this one had ended, in their order
+ */
+export function WorktreeOutcome(props: { readonly record: Delegation; readonly later: readonly Delegation[] }) {
+  const { record, later } = props;
   const { client } = useApi();
   const { busy, error, send } = useRequest();
-  const [now, setNow] = useState<Pick<Delegation, 'applied' | 'conflicts'>>(record);
+  const [answer, setAnswer] = useState<Pick<Delegation, 'applied' | 'conflicts'> | null>(null);
   const [diff, setDiff] = useState<string | null>(null);
   const { isolation, worker_session_id: worker } = record;
+  const now = record.applied === true ? record : (answer ?? record);
+  const isContinued = useContinued(client, now.applied === true ? null : worker, later);
   if (isolation === 'shared' || worker === null) return null;
   const loadDiff = async () => {
     const found = await client.getChangesDiff(worker);
     setDiff(found.truncated ? `${found.diff}\n…` : found.diff);
   };
-  const apply = async () => setNow(await client.applyChanges(worker));
+  const apply = async () => setAnswer(await client.applyChanges(worker));
   return (
     <div class="worktree-outcome">
-      <p class={now.applied === true ? 'quiet' : 'field-error'}>{describeOutcome(now)}</p>
-      {now.applied !== true && (
+      <p class={now.applied === true || isContinued ? 'quiet' : 'field-error'}>
+        {isContinued ? CONTINUED : describeOutcome(now)}
+      </p>
+      {now.applied !== true && !isContinued && (
         <May operation="applyChanges">
           <button type="button" class="button" disabled={busy} onClick={() => void send(apply)}>
             Apply
@@ -58,6 +66,42 @@ export function WorktreeOutcome({ record }: { readonly record: Delegation }) {
       </details>
     </div>
   );
+}
+
+const CONTINUED =
+  'Worked in a worktree; a worker that continued this one went on with its changes, and they are applied.';
+
+/** Whether a worker that continues this one, or one that continues that, was applied. @param worker null = no need to know */
+function useContinued(client: MetisClient, worker: string | null, later: readonly Delegation[]): boolean {
+  const [resolved, setResolved] = useState<string | null>(null);
+  const isApplied = later.some(({ applied }) => applied === true);
+  const state = later.map(({ worker_session_id, applied }) => `${worker_session_id} ${applied}`).join();
+  // `later` is a new array each time; `state` is what it holds.
+  useEffect(() => {
+    if (worker === null || !isApplied) return;
+    isContinuationApplied(client, worker, later).then(
+      (is) => is && setResolved(worker),
+      // The button stays: the server refuses what cannot be applied.
+      () => {},
+    );
+  }, [client, worker, state]);
+  return worker !== null && resolved === worker;
+}
+
+async function isContinuationApplied(
+  client: MetisClient,
+  worker: string,
+  later: readonly Delegation[],
+): Promise<boolean> {
+  const chain = new Set<string | null>([worker]);
+  for (const { worker_session_id: id, applied } of later) {
+    if (id === null) continue;
+    const { continues_session_id } = await client.getSession(id);
+    if (continues_session_id === null || !chain.has(continues_session_id)) continue;
+    if (applied === true) return true;
+    chain.add(id);
+  }
+  return false;
 }
 
 function describeOutcome({ applied, conflicts }: Pick<Delegation, 'applied' | 'conflicts'>): string {

@@ -9,7 +9,8 @@ const TIMEOUT_MS = 120_000;
 const MAX_OUTPUT_BYTES = 64 * 1024 * 1024;
 const MAX_ERROR_BYTES = 4096;
 /** A killed process may take so long to end. */
-const STRAY_MS = 5000;
+const STRAY_LOOKS = 500;
+const STRAY_PAUSE_MS = 10;
 
 export interface GitCall {
   readonly args: readonly string[];
@@ -89,10 +90,10 @@ export async function killStray(home: string): Promise<number> {
       // It has ended, or is another user's.
     }
   }
-  for (const until = Date.now() + STRAY_MS; found.length > 0 && Date.now() < until; ) {
+  for (let look = 0; found.length > 0 && look < STRAY_LOOKS; look++) {
     const running = await Promise.all(found.map(readStart));
     if (running.every((start) => start === null)) break;
-    await new Promise((resolve) => setTimeout(resolve, 10));
+    await new Promise((resolve) => setTimeout(resolve, STRAY_PAUSE_MS));
   }
   return found.length;
 }

@@ -54,9 +54,13 @@ export async function askWhatIf(
     },
     prices.now(),
   );
-  const { unpriced_calls: unpriced } = report;
+  const { unpriced_calls: unpriced, unlinked_calls: unlinked } = report;
   if (unpriced > 0)
     warnings.push(`${unpriced} calls are at their stamped price: the other model lacks a rate, a fee or a multiplier`);
+  if (unlinked > 0)
+    warnings.push(
+      `${unlinked} calls are at their stamped price: their decisions were purged or pruned, or lie earlier`,
+    );
   return { report, warnings };
 }
 

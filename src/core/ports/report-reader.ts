@@ -43,6 +43,12 @@ interface WhatIfModel {
 }
 
 /** Other rules, tiers or models, and what deciding again needs; all of it is data, since it may cross to a thread. */
+/** Calls that stay at their stamped price: for want of another one, and for want of their decision. */
+export interface WhatIfFound extends WhatIf {
+  readonly unpriced_calls: number;
+  readonly unlinked_calls: number;
+}
+
 export interface WhatIfQuery {
   readonly window: TimeWindow;
   /** SHA-256 of the workspace's path; null = all. */
@@ -127,11 +133,8 @@ export interface Analytics {
   ledgerDays(query: LedgerQuery): Promise<readonly LedgerDay[]>;
   /** What workers cost whose check decided, at `pricer`'s rates on their planner's model (20 §10). */
   verified(query: VerifiedQuery, pricer: CallPricer): Promise<VerifiedResults>;
-  /**
-   * What the same work would have cost, at `pricer`'s rates where the model is another one (21 §2).
-   * `unpriced_calls` is the number of calls that stay at their stamped price for want of another one.
-   */
-  whatIf(query: WhatIfQuery, pricer: CallPricer): Promise<WhatIf & { readonly unpriced_calls: number }>;
+  /** What the same work would have cost, at `pricer`'s rates where the model is another one (21 §2). */
+  whatIf(query: WhatIfQuery, pricer: CallPricer): Promise<WhatIfFound>;
   /** Which shapes of task a cheaper model does as well (07 §7.3). */
   quality(query: QualityQuery): Promise<Quality>;
   /** How the newest forecasts compare with what their turns cost (21 §1). */

@@ -281,7 +281,7 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
         { ...request.body, ...(reader !== null && { reader }) },
         window,
       );
-      const { unpriced_calls: _, ...answer } = report;
+      const { unpriced_calls: _, unlinked_calls: __, ...answer } = report;
       return reply.send({ ...envelope(window, warnings), ...answer });
     },
   );

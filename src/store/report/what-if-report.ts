@@ -6,7 +6,7 @@ import type { AdapterConfig } from '#core/policy/registry/adapter-config.ts';
 import { createModelRegistry, type ModelRegistry } from '#core/policy/registry/model-registry.ts';
 import { decideAgain, type RepeatWorld } from '#core/policy/routing/decide-again.ts';
 import { mergePolicies, parsePolicyFile, type RoutingPolicies } from '#core/policy/routing/policy-file.ts';
-import type { CallPricer, WhatIfQuery } from '#core/ports/report-reader.ts';
+import type { CallPricer, WhatIfFound, WhatIfQuery } from '#core/ports/report-reader.ts';
 import type { CallFilter, WhatIf } from '#protocol/analytics.ts';
 import type { PayloadOf } from '#protocol/event.ts';
 import { fromPusd } from '#protocol/money.ts';
@@ -62,11 +62,7 @@ interface Choice {
 type Decided = PayloadOf<'route.decided'>;
 
 /** Nothing is stored. Calls whose decision lies before the window keep their stamped price. */
-export async function whatIf(
-  read: Read,
-  query: WhatIfQuery,
-  pricer: CallPricer,
-): Promise<WhatIf & { readonly unpriced_calls: number }> {
+export async function whatIf(read: Read, query: WhatIfQuery, pricer: CallPricer): Promise<WhatIfFound> {
   const { catalog, window, group_by } = query;
   const registry = createModelRegistry(
     { models: catalog.models, adapters: catalog.adapters as ReadonlyMap<string, AdapterConfig> },
@@ -84,6 +80,7 @@ export async function whatIf(
   const total: Sums = { actual: 0n, low: 0n, high: 0n };
   const groups = new Map<string, Sums>();
   let unpriced = 0;
+  let unlinked = 0;
   let seen = 0;
   const calls = rateGroups(read, {
     window,
@@ -94,7 +91,9 @@ export async function whatIf(
   });
   for await (const group of calls) {
     const [turn, session, model, key] = group.values;
-    const change = decided.changes.get(turn === '' ? `${session} ${model}` : String(turn)) ?? null;
+    const link = turn === '' ? `${session} ${model}` : String(turn);
+    const change = decided.changes.get(link) ?? null;
+    if (!decided.links.has(link)) unlinked += Number(group.sums.calls);
     const cost = change && priceGroup(group, change.price_row);
     const actual = group.sums.cost_pusd;
     if (change !== null && cost === null) unpriced += Number(group.sums.calls);
@@ -121,6 +120,7 @@ export async function whatIf(
     groups: [...groups].sort(([a], [b]) => compareText(a, b)).map(([key, sums]) => ({ key, ...formatSums(sums) })),
     simulated,
     unpriced_calls: unpriced,
+    unlinked_calls: unlinked,
   };
 }
 
@@ -129,6 +129,8 @@ interface RepeatedDecisions {
   readonly rows: Change[];
   /** By turn, or by session and model. */
   readonly changes: ReadonlyMap<string, Change>;
+  /** Of all decisions. */
+  readonly links: ReadonlySet<string>;
 }
 
 interface Catalog {
@@ -143,6 +145,7 @@ async function repeatDecisions(read: Read, query: WhatIfQuery, catalog: Catalog)
   const counts = { same: 0, changed: 0, undecided: 0 };
   const rows = new Map<string, Change>();
   const changes = new Map<string, Change>();
+  const links = new Set<string>();
   const { workspace_hash, reader } = query;
   const own = workspace_hash === null ? [] : [workspace_hash];
   const sql = `${DECIDED}${workspace_hash === null ? '' : inWorkspace(reader)} ORDER BY e.timestamp_ms, e.id`;
@@ -152,6 +155,7 @@ async function repeatDecisions(read: Read, query: WhatIfQuery, catalog: Catalog)
       const { chosen_model, chosen_effort } = stored;
       if (stored.refused !== null || (catalog.withoutSimulated && isSimulated(chosen_model))) continue;
       const link = row.turn_id ?? `${row.session_id} ${chosen_model}`;
+      links.add(link);
       const again = decideAgain(stored, world);
       // A later decision about the same calls of a gateway's session replaces an earlier one.
       if (row.turn_id === null) changes.delete(link);
@@ -173,7 +177,7 @@ async function repeatDecisions(read: Read, query: WhatIfQuery, catalog: Catalog)
       changes.set(link, change);
     }
   }
-  return { counts, rows: [...rows.values()], changes };
+  return { counts, rows: [...rows.values()], changes, links };
 }
 
 /** Where all sessions of the workspace are private ones of others, the reader finds no decision either. */

@@ -307,6 +307,27 @@ export function whatIfSuite(openWorld: OpenWorld): void {
       expect(report).toMatchObject({ unpriced_calls: 2, actual_usd: report.hypothetical_usd.low });
     });
 
+    it('keeps calls whose decision is gone at their stamped price, and counts them', async () => {
+      const world = await openWorld();
+      const session = await world.planner();
+      await work(world, { session, policy: 'global_default: opus' });
+      const models = [replace(OPUS, HAIKU)];
+      const whole = await world.analytics.whatIf(question({ models }), A);
+      expect(whole).toMatchObject({ unlinked_calls: 0, decisions: { changed: 1 } });
+      const time = { ids, time: { now: NOW } };
+      await world.emit(EARLIER, [
+        { ...completed({ session, at: EARLIER, model: OPUS, prices: A, tokens: TOKENS }, time), turn_id: ids.turn() },
+      ]);
+      const report = await world.analytics.whatIf(question({ models }), A);
+      const stamped = price(OPUS, TOKENS, 'as it was');
+      expect(report).toMatchObject({
+        unlinked_calls: 1,
+        decisions: { changed: 1 },
+        actual_usd: fromPusd((stamped * 2n) as never),
+        hypothetical_usd: { low: fromPusd((price(HAIKU, TOKENS, 'as it was') + stamped) as never) },
+      });
+    });
+
     it('keeps to its window and workspace', async () => {
       const world = await openWorld();
       const [one, other] = [await world.planner(), await world.planner('b'.repeat(64))];

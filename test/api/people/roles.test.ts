@@ -5,8 +5,8 @@ import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { OPERATION_ROLES, type OperationId, type OperationRole } from '#protocol/people/rights.ts';
 import { operations } from '../../support/contract.ts';
-import { refusedUpgrade, startServer } from '../../support/http.ts';
-import { planner, scenario } from '../../support/scenario.ts';
+import { type Parsed, refusedUpgrade, startServer } from '../../support/http.ts';
+import { call, delegate, planner, scenario, worker } from '../../support/scenario.ts';
 import { startPeople, TOKENS } from './world.ts';
 
 const UNKNOWN = 'sess_01ARZ3NDEKTSV4RRFFQ69G5FAV';
@@ -155,4 +155,83 @@ test('without tokens no answer and no event has a field of people', async () => 
   expect((await server.call('GET', '/tokens/self')).body).toEqual({ token: null, role: 'admin', required: false });
   expect((await server.call('DELETE', base)).status).toBe(200);
   expect((await server.call('GET', '/audit')).body.entries).toEqual([]);
+});
+
+/** What is about people, or is the document itself. */
+const ABOUT_PEOPLE = [
+  'listTokens',
+  'getOwnToken',
+  'listAudit',
+  'getOpenApi',
+  'getEventSchema',
+  'getDocs',
+  'getSettings',
+];
+
+// Promise 23.9: of one person on loopback 34 kinds of answer and more have no field, no row and no header of this chapter.
+test('without tokens every operation that answers does so without a field of people', async () => {
+  const server = await startServer({
+    files: { 'workers/helper.yaml': 'instructions: Help.' },
+    scenario: scenario(
+      planner({ text: 'on it', tool_calls: [delegate('the job')] }, { text: 'done' }),
+      worker('the job', { tool_calls: [call('write_file', { path: 'a.txt', content: 'x' })] }, { text: 'done' }),
+      [{ match: {}, times: 'inf', respond: { text: 'ok' } }],
+    ),
+  });
+  const { workspace: workspace_path } = server;
+  const open = async () =>
+    (await server.call('POST', '/sessions', { workspace_path, initial_active_model: 'opus' })).body.id as string;
+  const id = await open();
+  const { turn_id } = (await server.call('POST', `/sessions/${id}/turns`, { content: 'go' })).body;
+  const asked = (await server.event('tool.confirmation_requested')).payload as { confirmation_request_id: string };
+  const { workers } = (await server.call('GET', `/sessions/${id}/workers`)).body;
+  const { messages } = (await server.call('GET', `/sessions/${id}/messages`)).body;
+  const places: Readonly<Record<string, string>> = {
+    session_id: id,
+    turn_id,
+    worker_session_id: workers[0].worker_session_id,
+    confirmation_id: asked.confirmation_request_id,
+    name: 'helper',
+  };
+  const bodies: Readonly<Record<string, object>> = {
+    createSession: { workspace_path },
+    updateSession: { max_cost_usd: '2' },
+    estimateTurn: { content: 'x' },
+    submitTurn: { content: 'more' },
+    submitDelegation: { tier: 'fast', task: 'x' },
+    answerConfirmation: { decision: 'approve' },
+    scoreTurn: { score: 'good' },
+    explainRoute: { workspace_path, content: 'x' },
+    checkRoutingPolicy: { text: 'schema_version: 1' },
+    askWhatIf: { from: 'all', tiers: {} },
+    createWorkerDefinition: { workspace_path, definition: { name: 'other', instructions: 'Help.' } },
+    forkSession: { at_message_id: messages[0].id, workspace: 'current' },
+    setDefaultModel: { model: 'opus' },
+    pruneEvents: { older_than_days: 1 },
+  };
+  const other = await open();
+  const answered = new Set<string>();
+  const faults: string[] = [];
+  const last = ['answerConfirmation', 'cancelTurn', 'concludeTurn', 'endSession'];
+  const rank = ({ id: operation }: { id: string }) => last.indexOf(operation);
+  for (const { id: operation, method, url, item } of [...operations].sort((a, b) => rank(a) - rank(b))) {
+    if (ABOUT_PEOPLE.includes(operation) || ['createToken', 'revokeToken'].includes(operation)) continue;
+    const path = url.replace(/\{(\w+)\}/g, (_match, name: string) => places[name] ?? 'x');
+    const query = (item.parameters ?? [])
+      .filter(({ in: where, name, required }: Parsed) => where === 'query' && (required || name === 'workspace_path'))
+      .map(({ name }: Parsed) => `${name}=${encodeURIComponent(name === 'with' ? other : workspace_path)}`);
+    const { status, body, headers } = await server.call(method, `${path}?${query.join('&')}`, bodies[operation]);
+    if (status < 300) answered.add(operation);
+    const text = `${JSON.stringify(body)} ${JSON.stringify([...headers])}`;
+    const found = text.match(/"(owner|share|submitted_by|answered_by|set-cookie|www-authenticate)"/);
+    if (found !== null) faults.push(`${operation} ${status}: ${found[0]}`);
+    if (url.startsWith('/analytics') && text.includes('"private"'))
+      faults.push(`${operation} ${status}: a folded group`);
+  }
+  expect(faults).toEqual([]);
+  expect([...answered].length).toBeGreaterThanOrEqual(34);
+  expect(JSON.stringify(server.events)).not.toMatch(/"(owner|share|submitted_by|answered_by)"/);
+  const db = server.db.db;
+  for (const table of ['tokens', 'audit', 'owner_days'])
+    expect([table, (db.prepare(`SELECT count(*) AS n FROM ${table}`).get() as { n: number }).n]).toEqual([table, 0]);
 });

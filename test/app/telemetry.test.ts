@@ -69,7 +69,9 @@ describe('metrics', () => {
         `${written(`${name}_count`, attributes)} ${count}`,
       ];
     });
-    expect(received.sort()).toEqual(samples.sort());
+    // Between the page and the last export the server commits and waits: of these, the names and labels are the same.
+    const still = (line: string) => (/^metis_(?:commit|event_loop)/.test(line) ? line.replace(/ \S+$/, '') : line);
+    expect(received.map(still).sort()).toEqual(samples.map(still).sort());
     expect(samples.length).toBeGreaterThan(30);
     expect(samples.join('\n')).toContain('metis_llm_errors_total{model="anthropic:claude-opus-4-7"');
     expect(new Set(figures.map(({ kind, temporality }) => `${kind} ${temporality}`))).toEqual(

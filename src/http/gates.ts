@@ -114,8 +114,8 @@ function callerGates(settings: GateSettings, table: RouteTable) {
   const isNode = (host: string | undefined) => nodeUrl() !== '' && new URL(nodeUrl()).host === host?.toLowerCase();
   const judgeOrigin = createOriginRule(server.cors_allowed_origins);
   const onLoopback = isLoopback(server.host);
-  const needsToken = ({ routeOptions: { config } }: FastifyRequest) =>
-    people.isRequired() && config.open !== 'everywhere' && !(onLoopback && config.open === 'on_loopback');
+  const isOpen = ({ routeOptions: { config } }: FastifyRequest) =>
+    config.open === 'everywhere' || (onLoopback && config.open === 'on_loopback');
 
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> => {
     reply.headers(ANSWER_HEADERS);
@@ -144,10 +144,11 @@ function callerGates(settings: GateSettings, table: RouteTable) {
       reply.header('access-control-expose-headers', 'Retry-After, Idempotency-Replayed, Location');
       if (isPreflight(request)) return answerPreflight(reply, table);
     }
+    if (isOpen(request)) return undefined;
     // Another node may have made the first token.
     if (!people.isRequired()) await people.keepCurrent();
     if (request.routeOptions.config.gateway !== undefined) await admitClient(request);
-    else if (needsToken(request)) await authenticate(request, settings);
+    else if (people.isRequired()) await authenticate(request, settings);
     return undefined;
   };
 }

@@ -109,7 +109,10 @@ function cascadesEndAtTheTop(events: readonly StoredEvent[], background: readonl
       if (e.type === 'delegate.failed' && payload(e).cancel_scope === 'planner' && !isFree) {
         expect(end.type).toBe('turn.cancelled');
         const last = stop(worker);
-        if (last) expect(payload(last).reason).toBe(payload(end).reason);
+        const reasons = [payload(end).reason];
+        // A turn out of time lets its workers conclude, and a person may cancel them meanwhile.
+        if (beside.has(worker) && payload(end).reason === 'timeout') reasons.push('user_cancel');
+        if (last) expect(reasons).toContain(payload(last).reason);
       }
     }
   }

@@ -247,11 +247,13 @@ test.skipIf(browserEndpoint === null)(
 
 // Promise 20.24: the dashboard shows what a verified result cost.
 test.skipIf(browserEndpoint === null)('the models show what was checked, and what a verified result cost', async () => {
-  const job = (task: string) => delegate(task, { check: 'made' });
+  // Each has a check of its own: what one worker made may be in the workspace before the other is checked.
+  const job = (task: string, check: string) => delegate(task, { check });
+  const lookFor = (file: string) => ({ command: `test -f ${file}`, timeout_seconds: 60, protect: [], paths: null });
   const { client, workspace, url } = await startBrowserServer({
-    config: { checks: { made: { command: 'test -f a.txt', timeout_seconds: 60, protect: [], paths: null } } },
+    config: { checks: { made: lookFor('a.txt'), said: lookFor('b.txt') } },
     scenario: scenario(
-      planner({ tool_calls: [job('do it'), job('say it')] }, { text: 'ok' }),
+      planner({ tool_calls: [job('do it', 'made'), job('say it', 'said')] }, { text: 'ok' }),
       worker('do it', { tool_calls: [call('write_file', { path: 'a.txt', content: 'a' })] }, { text: 'done' }),
       worker('say it', { text: 'done, and it passes' }),
     ),

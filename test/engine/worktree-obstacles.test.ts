@@ -5,25 +5,32 @@ import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import {
   applyKeptChanges,
+  finishKeptChanges,
   listKeptWorktrees,
   pruneWorktrees,
   readChangedTexts,
   readChangesDiff,
 } from '#core/engine/manage-worktrees.ts';
+import { submitDelegation, waitForDelegation } from '#core/engine/submit-work.ts';
+import { SubmitDelegationBody } from '#protocol/api/worker-bodies.ts';
 import type { SessionId } from '#protocol/ids.ts';
+import { tempFolder } from '../support/engine.ts';
 import { planner, scenario, worker } from '../support/scenario.ts';
 import {
   closings,
+  edit,
   FREE_TOOLS,
   git,
   isolated,
   leftovers,
   listLocks,
+  makeKillableGit,
   readFile as read,
   shell,
   startInRepository,
   step,
   resultTexts as texts,
+  write,
 } from '../support/worktrees.ts';
 
 const lock = (folder: string) =>
@@ -118,4 +125,66 @@ it('two requests that free the same worktrees report each once, and one whose re
   );
   expect(git(t.workspace, 'for-each-ref', 'refs/metis')).toBe('');
   expect(leftovers(t)).toEqual([]);
+});
+
+it.each(['diff-tree', 'read-tree', 'checkout-index'])(
+  'a git %s that is killed before a merge is written: it is refused, no start writes it, and it can be applied later',
+  async (command) => {
+    const killable = makeKillableGit(tempFolder());
+    const t = await startInRepository(
+      { 'a.txt': 'one\n' },
+      {
+        env: killable.env,
+        scenario: scenario(
+          planner(step(isolated('job')), { text: 'ok' }),
+          worker('job', step(edit('a.txt', 'one', 'two'), write('new.txt', 'new')), { text: 'done' }),
+        ),
+      },
+    );
+    const { write: writeMerge } = t.engine.worktrees;
+    Object.assign(t.engine.worktrees, {
+      write: (...args: Parameters<typeof writeMerge>) => {
+        killable.kill(command);
+        return writeMerge(...args);
+      },
+    });
+    await t.run(await t.session(), 'go');
+    const [closed] = closings(t);
+    expect(closed).toMatchObject({ applied: false, conflicts: [] });
+    const id = closed!.worker_session_id as SessionId;
+    expect(await t.engine.store.worktrees.get(id)).toMatchObject({ applied: false, merged_tree: null });
+    await expect(applyKeptChanges(t.engine, id)).rejects.toThrow(`git ${command} was stopped by SIGKILL`);
+    await finishKeptChanges(t.engine);
+    expect([read(t, 'a.txt'), fs.existsSync(path.join(t.workspace, 'new.txt'))]).toEqual(['one\n', false]);
+    Object.assign(t.engine.worktrees, { write: writeMerge });
+    expect(await applyKeptChanges(t.engine, id)).toMatchObject({ applied: true, conflicts: [] });
+    expect([read(t, 'a.txt'), read(t, 'new.txt')]).toEqual(['two\n', 'new']);
+    expect([leftovers(t), listLocks(t.workspace)]).toEqual([[], []]);
+  },
+);
+
+it('a git merge-tree that is killed keeps the work, and a worker that continues begins with it', async () => {
+  const killable = makeKillableGit(tempFolder());
+  const t = await startInRepository(
+    { 'a.txt': 'one\n' },
+    {
+      env: killable.env,
+      scenario: scenario(
+        worker('go on', { text: 'nothing to do' }),
+        planner(step(isolated('job')), { text: 'ok' }),
+        worker('job', step(edit('a.txt', 'one', 'two')), { text: 'done' }),
+      ),
+    },
+  );
+  const session = await t.session();
+  killable.kill('merge-tree');
+  await t.run(session, 'go');
+  const id = closings(t)[0]!.worker_session_id;
+  expect(closings(t)).toMatchObject([{ applied: false, conflicts: [] }]);
+  expect(read(t, 'a.txt')).toBe('one\n');
+  const body = SubmitDelegationBody.parse({ tier: 'fast', task: 'go on', continue: id });
+  const { tool_use_id } = await submitDelegation(t.engine, session.id, body);
+  await waitForDelegation(t.engine, tool_use_id, 30_000, new AbortController().signal);
+  expect(closings(t)[1]).toMatchObject({ applied: true, changed_files: [{ path: 'a.txt', change: 'edited' }] });
+  expect(read(t, 'a.txt')).toBe('two\n');
 });

@@ -72,3 +72,31 @@ export function listLocks(root: string): readonly string[] {
   const names = fs.readdirSync(path.join(root, '.git'), { recursive: true, encoding: 'utf8' });
   return names.filter((name) => name.endsWith('.lock'));
 }
+
+/** A git whose commands are killed as the system kills them. */
+export interface KillableGit {
+  readonly env: { readonly PATH: string; readonly HOME: string };
+  /** Kills this command from its `first` run on, `times` times; default: the first run alone. */
+  kill(command: string, first?: number, times?: number): void;
+}
+
+/** @param folder an empty one */
+export function makeKillableGit(folder: string): KillableGit {
+  const order = path.join(folder, 'order');
+  const script = `#!/bin/sh
+read -r command first times < ${order}
+for arg; do [ "$arg" = "$command" ] && echo >> ${folder}/runs; [ "$arg" = "$command" ] && break; done
+if [ "$arg" = "$command" ]; then
+  runs=$(wc -l < ${folder}/runs)
+  [ "$runs" -ge "$first" ] && [ "$runs" -lt $((first + times)) ] && kill -9 $$
+fi
+PATH=\${PATH#*:} exec git "$@"
+`;
+  fs.writeFileSync(path.join(folder, 'git'), script, { mode: 0o755 });
+  const kill = (command: string, first = 1, times = 1) => {
+    fs.rmSync(path.join(folder, 'runs'), { force: true });
+    fs.writeFileSync(order, `${command} ${first} ${times}\n`);
+  };
+  kill('none');
+  return { env: { PATH: `${folder}:${process.env.PATH}`, HOME: folder }, kill };
+}

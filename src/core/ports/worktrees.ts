@@ -43,11 +43,19 @@ export type JoinedMerge =
       readonly paths: ReadonlyMap<SessionId, readonly string[]>;
     };
 
+export interface MergeToWrite {
+  /** Tree of the caller's workspace that was merged. */
+  readonly from: string;
+  readonly tree: string;
+  /** Whether an earlier write may have written a part of it, which goes too where the rest cannot be written; default: no. */
+  readonly is_resumed?: boolean;
+}
+
 /** What kept a merge from being written; then nothing of it is left in the workspace. */
 export interface Written {
   /** Files that were changed while they were to be written. */
   readonly changed_meanwhile: readonly string[];
-  /** A path that the system did not let be written, with its error; null = none. */
+  /** A path that the system did not let be written, or a git command that failed, with the error; null = none. */
   readonly obstacle: string | null;
 }
 
@@ -120,7 +128,7 @@ export interface Worktrees {
    * Writes the paths that differ between the trees, each only where the disk holds what was merged, or already what is
    * to be written. Throws `WorktreeError` where a part of it may be left: it is to be written again.
    */
-  write(worktree: WorktreeRecord, merge: { readonly from: string; readonly tree: string }): Promise<Written>;
+  write(worktree: WorktreeRecord, merge: MergeToWrite): Promise<Written>;
   /** The paths in which two trees differ, relative to the workspace. */
   comparePaths(worktree: WorktreeRecord, from: string, to: string): Promise<readonly string[]>;
   /** The recorded changes as a unified diff, cut at `limitBytes`. */

@@ -190,7 +190,7 @@ export function explainErrors(worktrees: Worktrees): Worktrees {
   };
 }
 
-async function explainFailure<T>(what: string, act: () => Promise<T>): Promise<T> {
+export async function explainFailure<T>(what: string, act: () => Promise<T>): Promise<T> {
   try {
     return await act();
   } catch (error) {

@@ -43,7 +43,7 @@ import {
   skipObstacle,
 } from './repository.ts';
 import { byPath, compareTrees, copyIndex, restoreEntries, snapshot, takeIndex, toFileChange } from './snapshot.ts';
-import { createTarget, undoChanges, writeChanges } from './write-changes.ts';
+import { createTarget, writeChanges, writeMerge } from './write-changes.ts';
 
 /** No path lies in it. */
 const NO_FOLDER = '/dev/null/worktrees';
@@ -144,9 +144,10 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
   }
   const listLinks = ({ dir, repository: { prefix } }: OwnGit) =>
     (excluded.get(dir) ?? options.links).map((link) => `${prefix}${byteName(link)}`);
-  const readRef = async (own: OwnGit, name: string) => {
-    const args = ['rev-parse', '--verify', '-q', `refs/metis/${name}`];
-    const { code, out } = await runShared(git, own.repository, args).catch(() => ({ code: 1, out: Buffer.alloc(0) }));
+  /** Null where there is none. */
+  const readRef = async ({ repository: { common_dir: cwd } }: OwnGit, name: string) => {
+    const args = [`--git-dir=${cwd}`, 'rev-parse', '--verify', '-q', `refs/metis/${name}`];
+    const { code, out } = await git({ args, cwd, codes: [0, 1] });
     return code === 0 ? out.toString('utf8').trim() : null;
   };
 
@@ -353,22 +354,7 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
     },
     mergeAll,
 
-    async write(worktree, { from, tree }) {
-      const own = await openRecorded(worktree);
-      const changes = await compareTrees(own, from, tree);
-      const { changed, written, obstacle } = await writeChanges(await createTarget(own, tree, changes), changes);
-      if ((changed.length > 0 || obstacle !== null) && written.length > 0) {
-        // Half a merge must not stay: what was written goes back, unless it has been changed again.
-        const back = written.map(({ name, before }) => ({ name, before: null, after: before }));
-        const undone = await undoChanges(await createTarget(own, from, back), written);
-        if (undone.changed.length > 0)
-          log.warn({ paths: undone.changed }, 'files were changed while a merge was undone');
-        if (undone.obstacles.length > 0)
-          throw new WorktreeError(`${obstacle ?? changed[0]}, and cannot be undone: ${undone.obstacles[0]}`);
-      }
-      await rm(`${own.dir}/content`, { recursive: true, force: true });
-      return { changed_meanwhile: changed, obstacle };
-    },
+    write: async (worktree, merge) => writeMerge(await openRecorded(worktree), merge, log),
 
     async comparePaths(worktree, from, to) {
       const own = await openRecorded(worktree);

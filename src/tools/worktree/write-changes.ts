@@ -14,10 +14,13 @@ import {
   symlink,
   unlink,
 } from 'node:fs/promises';
+import type { Logger } from '#core/ports/logger.ts';
+import { type MergeToWrite, WorktreeError, type Written } from '#core/ports/worktrees.ts';
+import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { runExclusive } from '../workspace/descriptors.ts';
-import { byteName, isSystemError, packNames, readableName } from './git.ts';
+import { byteName, explainFailure, isSystemError, packNames, readableName } from './git.ts';
 import type { OwnGit } from './repository.ts';
-import type { Difference, Entry } from './snapshot.ts';
+import { compareTrees, type Difference, type Entry } from './snapshot.ts';
 
 const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
 const LINUX = process.platform === 'linux';
@@ -115,13 +118,54 @@ export async function undoChanges(
   return { changed, obstacles };
 }
 
-/** An error of the system as text, beside the path. */
+/** Implements `Worktrees.write`. */
+export async function writeMerge(own: OwnGit, merge: MergeToWrite, log: Logger): Promise<Written> {
+  const { from, tree, is_resumed = false } = merge;
+  const prepared = await explainFailure('the merge cannot be written', async () => {
+    const changes = await compareTrees(own, from, tree);
+    return { changes, target: await createTarget(own, tree, changes) };
+  }).catch((error: unknown) => {
+    // Nothing is written yet, but for what the process that had begun it may have written.
+    if (is_resumed || !(error instanceof WorktreeError)) throw error;
+    return error.message;
+  });
+  if (typeof prepared === 'string') return { changed_meanwhile: [], obstacle: prepared };
+  const { changes, target } = prepared;
+  const { changed, written, obstacle } = await writeChanges(target, changes);
+  const problem = obstacle ?? changed[0];
+  if (problem !== undefined) await undoMerge(target, from, { written: is_resumed ? changes : written, problem, log });
+  await rm(target.content, { recursive: true, force: true });
+  return { changed_meanwhile: changed, obstacle };
+}
+
+/** Half a merge must not stay: what was written goes back, unless it has been changed again. Throws `WorktreeError`. */
+async function undoMerge(
+  { own }: Target,
+  from: string,
+  {
+    written,
+    problem,
+    log,
+  }: { readonly written: readonly Difference[]; readonly problem: string; readonly log: Logger },
+): Promise<void> {
+  if (written.length === 0) return;
+  const back = written.map(({ name, before }) => ({ name, before: null, after: before }));
+  const undone = await createTarget(own, from, back)
+    .then((target) => undoChanges(target, written))
+    .catch((error: unknown) => {
+      throw new WorktreeError(`${problem}, and cannot be undone: ${readErrorMessage(error)}`);
+    });
+  if (undone.changed.length > 0) log.warn({ paths: undone.changed }, 'files were changed while a merge was undone');
+  if (undone.obstacles.length > 0) throw new WorktreeError(`${problem}, and cannot be undone: ${undone.obstacles[0]}`);
+}
+
+/** An error of the system, or of a git command, as text beside the path. */
 async function reportObstacle<T>(name: string, act: () => Promise<T>): Promise<T | { readonly obstacle: string }> {
   try {
     return await act();
   } catch (error) {
-    if (!isSystemError(error)) throw error;
-    return { obstacle: `${readableName(name)} cannot be written: ${error.code}` };
+    if (!isSystemError(error) && !(error instanceof WorktreeError)) throw error;
+    return { obstacle: `${readableName(name)} cannot be written: ${'code' in error ? error.code : error.message}` };
   }
 }
 

@@ -1,6 +1,7 @@
 // Disks that refuse, and files that are none: nothing is left half written, nothing hangs, and all that was made goes (20 §2).
 import { execFileSync, spawn } from 'node:child_process';
 import fs from 'node:fs';
+import os from 'node:os';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import type { SessionId } from '#protocol/ids.ts';
@@ -9,6 +10,7 @@ import { inspectRepository, openOwnGit } from '#tools/worktree/repository.ts';
 import { compareTrees } from '#tools/worktree/snapshot.ts';
 import { createTarget, undoChanges, writeChanges } from '#tools/worktree/write-changes.ts';
 import { until } from '../../support/until.ts';
+import { makeKillableGit } from '../../support/worktrees.ts';
 import { ANY_PATH, createRepository, readUserState, type TestRepository } from './repository.ts';
 
 const inTree = (tree: { readonly tree_path: string }, name: string) => path.join(tree.tree_path, name);
@@ -300,3 +302,64 @@ test.skipIf(process.platform !== 'linux')(
     expect(isAlive(pid)).toBe(false);
   },
 );
+
+/** A repository whose git can be killed, and a merge into it that writes `z.txt` last. */
+async function mergeKillable() {
+  const bin = fs.mkdtempSync(path.join(os.tmpdir(), 'metis-git-'));
+  onTestFinished(() => fs.rmSync(bin, { recursive: true, force: true }));
+  const killable = makeKillableGit(bin);
+  const repo = createRepository(
+    { '.gitattributes': '*.id ident\n', 'a.txt': 'a\n', 'b.id': '$Id$\nb\n', 'z.txt': 'z\n' },
+    { env: killable.env },
+  );
+  // As a checkout has it: to compare it, git is needed.
+  fs.rmSync(path.join(repo.root, 'b.id'));
+  repo.git('checkout', '--', 'b.id');
+  const tree = await repo.create();
+  fs.writeFileSync(inTree(tree, 'a.txt'), 'a2\n');
+  fs.writeFileSync(inTree(tree, 'b.id'), '$Id$\nb2\n');
+  fs.writeFileSync(inTree(tree, 'z.txt'), 'z2\n');
+  const recorded = { ...tree, ...(await repo.worktrees.recordResult(tree, ANY_PATH)) };
+  const merge = await repo.worktrees.merge(recorded);
+  if (merge.kind === 'conflict') throw new Error('a conflict');
+  const before = ['a.txt', 'b.id', 'z.txt'].map(repo.read);
+  return { killable, repo, recorded, merge, before, readAll: () => ['a.txt', 'b.id', 'z.txt'].map(repo.read) };
+}
+
+test('a git command that is killed between two files is an obstacle by name, and the first goes back', async () => {
+  const { killable, repo, recorded, merge, before, readAll } = await mergeKillable();
+  // The first compares it before anything is written.
+  killable.kill('hash-object', 2);
+  expect(await repo.worktrees.write(recorded, merge)).toEqual({
+    changed_meanwhile: [],
+    obstacle: 'b.id cannot be written: git hash-object was stopped by SIGKILL',
+  });
+  expect(readAll()).toEqual(before);
+  expect(await repo.worktrees.write(recorded, merge)).toEqual({ changed_meanwhile: [], obstacle: null });
+  expect(repo.read('z.txt')).toBe('z2\n');
+});
+
+test('where a write that a process had begun cannot be finished, what that process wrote goes back too', async () => {
+  const { killable, repo, recorded, merge, before, readAll } = await mergeKillable();
+  const resumed = { ...merge, is_resumed: true };
+  repo.write('a.txt', 'a2\n');
+  killable.kill('hash-object', 2);
+  expect(await repo.worktrees.write(recorded, resumed)).toMatchObject({
+    obstacle: 'b.id cannot be written: git hash-object was stopped by SIGKILL',
+  });
+  expect(readAll()).toEqual(before);
+  repo.write('a.txt', 'a2\n');
+  repo.write('z.txt', 'saved\n');
+  expect(await repo.worktrees.write(recorded, resumed)).toEqual({ changed_meanwhile: ['z.txt'], obstacle: null });
+  expect(readAll()).toEqual([...before.slice(0, 2), 'saved\n']);
+  // Half of it may be there: it is to be tried again.
+  killable.kill('checkout-index');
+  await expect(repo.worktrees.write(recorded, resumed)).rejects.toThrow('git checkout-index was stopped by SIGKILL');
+});
+
+test('where git is killed while it looks for left conflict markers, none are taken to be absent', async () => {
+  const { killable, repo, recorded } = await mergeKillable();
+  killable.kill('rev-parse');
+  await expect(repo.worktrees.findLeftMarkers(recorded)).rejects.toThrow('git rev-parse was stopped by SIGKILL');
+  expect(await repo.worktrees.findLeftMarkers(recorded)).toEqual([]);
+});

@@ -1,7 +1,7 @@
 // The worktree of a worker with a check: what passed is written as it was checked, and never merged anew (20 §10).
 import type { DelegateOutcome } from '#core/policy/delegation/worker-outcome.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
-import { WorktreeError } from '#core/ports/worktrees.ts';
+import { type MergeToWrite, WorktreeError } from '#core/ports/worktrees.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import { type CheckReport, MAX_CHANGED_FILES, type WorktreeRecord } from '#protocol/file-change.ts';
 import type { Runtime, Storage } from '../state/engine.ts';
@@ -33,14 +33,14 @@ export async function finishWriting(engine: TreeEngine, worktree: WorktreeRecord
   if (from === null || tree === null) return false;
   return engine.worktrees.mergeExclusive(
     worktree.caller_path,
-    async () => (await endWriting(engine, worktree, { from, tree })) === null,
+    async () => (await endWriting(engine, worktree, { from, tree, is_resumed: true })) === null,
   );
 }
 
 async function endWriting(
   engine: TreeEngine,
   worktree: WorktreeRecord,
-  merge: CheckedMerge,
+  merge: MergeToWrite,
 ): Promise<readonly string[] | null> {
   const { changed_meanwhile, obstacle } = await engine.worktrees.write(worktree, merge);
   if (obstacle !== null) {

@@ -219,30 +219,33 @@ async function applyTrees(
       await storeTrees(engine, refused, await draftRefusals(engine, refused, find));
       return reportAll(false, find);
     };
+    const refuse = async (error: unknown): Promise<never> => {
+      if (error instanceof WorktreeError) await endUnapplied(() => []);
+      throw error;
+    };
     let merged = readStoredMerge(open[0]!);
-    const left = merged === null ? await collectLeftMarkers(engine, open) : new Map<SessionId, readonly string[]>();
+    let is_resumed = merged !== null;
+    const left = is_resumed ? new Map() : await collectLeftMarkers(engine, open).catch(refuse);
     if (left.size > 0) return endUnapplied((id) => left.get(id) ?? []);
     let changed: readonly string[] = [];
     for (let merges = 0; merges < MAX_MERGES; merges += 1) {
       if (merged === null) {
-        const merge = await engine.worktrees.mergeAll(open);
+        const merge = await engine.worktrees.mergeAll(open).catch(refuse);
         if (merge.kind === 'conflict') return endUnapplied((id) => merge.paths.get(id) ?? []);
         merged = { merged_from: merge.from, merged_tree: merge.tree };
         // From here on a restart finishes the writing.
         await storeAll({ ...merged, applied: null });
       }
       const { merged_from: from, merged_tree: tree } = merged;
-      const written = await engine.worktrees.write(open[0]!, { from, tree });
-      if (written.obstacle !== null) {
-        await endUnapplied(() => []);
-        throw new WorktreeError(written.obstacle);
-      }
+      const written = await engine.worktrees.write(open[0]!, { from, tree, is_resumed });
+      if (written.obstacle !== null) return refuse(new WorktreeError(written.obstacle));
       changed = written.changed_meanwhile;
       if (changed.length === 0) {
         await storeAll({ ...merged, applied: true });
         return reportAll(true, () => []);
       }
       merged = null;
+      is_resumed = false;
     }
     return endUnapplied(() => changed);
   });

@@ -163,28 +163,31 @@ it.each(['diff-tree', 'read-tree', 'checkout-index'])(
   },
 );
 
-it('a git merge-tree that is killed keeps the work, and a worker that continues begins with it', async () => {
-  const killable = makeKillableGit(tempFolder());
-  const t = await startInRepository(
-    { 'a.txt': 'one\n' },
-    {
-      env: killable.env,
-      scenario: scenario(
-        worker('go on', { text: 'nothing to do' }),
-        planner(step(isolated('job')), { text: 'ok' }),
-        worker('job', step(edit('a.txt', 'one', 'two')), { text: 'done' }),
-      ),
-    },
-  );
-  const session = await t.session();
-  killable.kill('merge-tree');
-  await t.run(session, 'go');
-  const id = closings(t)[0]!.worker_session_id;
-  expect(closings(t)).toMatchObject([{ applied: false, conflicts: [] }]);
-  expect(read(t, 'a.txt')).toBe('one\n');
-  const body = SubmitDelegationBody.parse({ tier: 'fast', task: 'go on', continue: id });
-  const { tool_use_id } = await submitDelegation(t.engine, session.id, body);
-  await waitForDelegation(t.engine, tool_use_id, 30_000, new AbortController().signal);
-  expect(closings(t)[1]).toMatchObject({ applied: true, changed_files: [{ path: 'a.txt', change: 'edited' }] });
-  expect(read(t, 'a.txt')).toBe('two\n');
-});
+it.each(['update-index', 'merge-tree'])(
+  'a git %s that is killed keeps the work, and a worker that continues begins with it',
+  async (command) => {
+    const killable = makeKillableGit(tempFolder());
+    const t = await startInRepository(
+      { 'a.txt': 'one\n' },
+      {
+        env: killable.env,
+        scenario: scenario(
+          worker('go on', { text: 'nothing to do' }),
+          planner(step(isolated('job')), { text: 'ok' }),
+          worker('job', step(edit('a.txt', 'one', 'two')), { text: 'done' }),
+        ),
+      },
+    );
+    const session = await t.session();
+    killable.kill(command);
+    await t.run(session, 'go');
+    const id = closings(t)[0]!.worker_session_id;
+    expect(closings(t)).toMatchObject([{ applied: false, conflicts: [] }]);
+    expect(read(t, 'a.txt')).toBe('one\n');
+    const body = SubmitDelegationBody.parse({ tier: 'fast', task: 'go on', continue: id });
+    const { tool_use_id } = await submitDelegation(t.engine, session.id, body);
+    await waitForDelegation(t.engine, tool_use_id, 30_000, new AbortController().signal);
+    expect(closings(t)[1]).toMatchObject({ applied: true, changed_files: [{ path: 'a.txt', change: 'edited' }] });
+    expect(read(t, 'a.txt')).toBe('two\n');
+  },
+);

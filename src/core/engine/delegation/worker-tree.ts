@@ -80,16 +80,22 @@ export async function placeInWorktree(
   return { session: { ...worker, tree_path: made.tree_path }, worktree };
 }
 
-/** What the continued worker left, where it was not applied to the same folder. */
-async function findUnapplied(
-  { store }: Pick<Storage, 'store'>,
-  { continues_session_id: id }: SessionRecord,
-  caller_path: string,
-) {
-  const earlier = id === null ? null : await store.worktrees.get(id);
-  if (earlier === null || earlier.applied !== false || earlier.caller_path !== caller_path) return null;
-  const { session_id, base_tree, result_tree } = earlier;
-  return result_tree === null ? null : { session_id, base_tree, result_tree };
+/** What the continued worker left, where it was not applied to the same folder. Throws `WorktreeError`. */
+async function findUnapplied(engine: TreeEngine, { continues_session_id: id }: SessionRecord, caller_path: string) {
+  const earlier = id === null ? null : await engine.store.worktrees.get(id);
+  if (earlier === null || earlier.applied === true || earlier.caller_path !== caller_path) return null;
+  // What is being written is in the workspace once the lock is free.
+  if (earlier.merged_tree !== null) return null;
+  const { session_id, base_tree } = earlier;
+  const result_tree = earlier.result_tree ?? (await recordLate(engine, earlier));
+  return { session_id, base_tree, result_tree };
+}
+
+/** Records what could not be recorded when the worker ended. Returns the id of the tree. */
+async function recordLate(engine: TreeEngine, earlier: WorktreeRecord): Promise<string> {
+  const { request } = (await engine.store.delegations.findByWorker(earlier.session_id))!;
+  const found = await withClosedTree(engine, earlier, () => recordTree(engine, earlier, request.check?.protect));
+  return found.worktree.result_tree!;
 }
 
 async function abandonTree(engine: Runtime & WorkspaceAccess, worktree: WorktreeRecord): Promise<void> {

@@ -56,7 +56,7 @@ export async function snapshot(own: OwnGit, options: SnapshotOptions): Promise<s
   await rm(`${own.dir}/${index}.lock`, { force: true });
   const scope = within === '' ? [] : ['--', readableName(within)];
   const [differing, untracked] = await awaitAll<[NameStatus[], string[]]>([
-    dropProtected(own, options).then(() => listDiffering(own, at, scope)),
+    prepareIndex(own, options).then(() => listDiffering(own, at, scope)),
     listUntracked(own, options, scope),
   ]);
   const isLinked = (name: string) => options.links.some((link) => name === link || name.startsWith(`${link}/`));
@@ -83,26 +83,44 @@ function isProtectedBelow(name: string, prefix: string): boolean {
   return name.startsWith(prefix) && isProtectedName(readableName(name.slice(prefix.length)));
 }
 
-/** Takes protected files out of the index, and the marks by which git would not look at files. */
-async function dropProtected(own: OwnGit, { tree, index }: SnapshotOptions): Promise<void> {
-  const { out } = await own.run(['ls-files', '-v', '-z'], { tree, index });
+/** Takes protected files out of the index, and the marks by which git would not look at files; ends conflicts as ours. */
+async function prepareIndex(own: OwnGit, { tree, index }: SnapshotOptions): Promise<void> {
+  const at = { tree, index };
+  const { out } = await own.run(['ls-files', '-v', '-z'], at);
   const dropped: string[] = [];
   const assumed: string[] = [];
+  let isMerging = false;
   for (const line of unpackNames(out)) {
     const [mark = '', name] = [line[0], line.slice(2)];
     if (mark === 'S' || mark === 's')
       throw new WorktreeError('the workspace is a sparse checkout, of which no worktree can be made');
     if (isProtectedBelow(name, own.repository.prefix)) dropped.push(name);
     else if (mark === 'h') assumed.push(name);
+    else if (mark === 'M') isMerging = true;
   }
   if (dropped.length > 0)
-    await own.run(['update-index', '--force-remove', '-z', '--stdin'], { tree, index, input: packNames(dropped) });
+    await own.run(['update-index', '--force-remove', '-z', '--stdin'], { ...at, input: packNames(dropped) });
   if (assumed.length > 0)
-    await own.run(['update-index', '--no-assume-unchanged', '-z', '--stdin'], {
-      tree,
-      index,
-      input: packNames(assumed),
-    });
+    await own.run(['update-index', '--no-assume-unchanged', '-z', '--stdin'], { ...at, input: packNames(assumed) });
+  if (isMerging) await endConflicts(own, at);
+}
+
+/** What lies on the disk is taken afterwards; a submodule, or a FIFO in the place of a file, stays as this entry. */
+async function endConflicts(own: OwnGit, at: { readonly tree: string; readonly index: string }): Promise<void> {
+  const chosen = new Map<string, { readonly stage: string; readonly entry: string }>();
+  for (const line of unpackNames((await own.run(['ls-files', '-u', '-z'], at)).out)) {
+    const tab = line.indexOf('\t');
+    const [mode = '', oid = '', stage = ''] = line.slice(0, tab).split(' ');
+    const name = line.slice(tab + 1);
+    // They come in the order base, ours, theirs.
+    if (chosen.get(name)?.stage !== '2') chosen.set(name, { stage, entry: `${mode} ${oid}` });
+  }
+  const lines = [...chosen].map(([name, { entry }]) => {
+    const none = entry.slice(7).replace(/./g, '0');
+    return `0 ${none}\t${name}\0${entry}\t${name}\0`;
+  });
+  const input = Buffer.from(lines.join(''), 'latin1');
+  await own.run(['update-index', '--replace', '-z', '--index-info'], { ...at, input });
 }
 
 interface NameStatus {
@@ -118,13 +136,9 @@ async function listDiffering(
   // Unlike `diff-files`, it compares the content of a file that is newer than its entry, and so needs no refreshed index.
   const args = ['diff', '-z', '--name-status', '--no-renames', '--no-ext-diff', '--ignore-submodules=all', ...scope];
   const fields = unpackNames((await own.run(args, at)).out);
-  const found = new Map<string, string>();
-  for (let i = 0; i + 1 < fields.length; i += 2) {
-    const name = fields[i + 1]!;
-    // A path in conflict is listed twice.
-    if (fields[i] !== 'U' || !found.has(name)) found.set(name, fields[i]!);
-  }
-  return [...found].map(([name, status]) => ({ name, status }));
+  const found: NameStatus[] = [];
+  for (let i = 0; i + 1 < fields.length; i += 2) found.push({ name: fields[i + 1]!, status: fields[i]! });
+  return found;
 }
 
 async function listUntracked(own: OwnGit, { tree, index, links }: SnapshotOptions, scope: string[]) {

@@ -1,5 +1,6 @@
 // Disks that refuse, and files that are none: nothing is left half written, nothing hangs, and all that was made goes (20 §2).
 import { execFileSync, spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -362,4 +363,37 @@ test('where git is killed while it looks for left conflict markers, none are tak
   killable.kill('rev-parse');
   await expect(repo.worktrees.findLeftMarkers(recorded)).rejects.toThrow('git rev-parse was stopped by SIGKILL');
   expect(await repo.worktrees.findLeftMarkers(recorded)).toEqual([]);
+});
+
+test('in the middle of a merge, files count as they lie on the disk, and a submodule in conflict does not stop a worker', async () => {
+  const repo = createRepository({ 'a.txt': 'a\n', 'b.txt': 'b\n', 'c.txt': 'c\n' });
+  const commitBoth = (side: string) => {
+    for (const name of ['a.txt', 'b.txt']) repo.write(name, `${side}\n`);
+    const link = createHash('sha1').update(side).digest('hex');
+    repo.git('add', 'a.txt', 'b.txt');
+    repo.git('update-index', '--add', '--cacheinfo', `160000,${link},sub`);
+    repo.git('commit', '-q', '-m', side);
+  };
+  repo.git('checkout', '-q', '-b', 'theirs');
+  commitBoth('theirs');
+  repo.git('checkout', '-q', 'main');
+  commitBoth('ours');
+  expect(() => repo.git('merge', '-q', 'theirs')).toThrow();
+  fs.mkdirSync(path.join(repo.root, 'sub'), { recursive: true });
+  fs.rmSync(path.join(repo.root, 'b.txt'));
+  makeFifo(path.join(repo.root, 'b.txt'));
+  const state = readUserState(repo.root);
+  const unmerged = repo.git('ls-files', '-u');
+  expect(unmerged.match(/\t(a\.txt|b\.txt|sub)$/gm)?.length).toBeGreaterThan(5);
+  const tree = await repo.create();
+  expect(fs.readFileSync(inTree(tree, 'a.txt'), 'utf8')).toMatch(
+    /^<<<<<<< HEAD\nours\n=======\ntheirs\n>>>>>>> theirs\n$/,
+  );
+  expect(fs.readFileSync(inTree(tree, 'b.txt'), 'utf8')).toBe('ours\n');
+  fs.writeFileSync(inTree(tree, 'a.txt'), 'solved\n');
+  fs.writeFileSync(inTree(tree, 'c.txt'), 'c2\n');
+  expect(await repo.apply(tree)).toEqual({ conflicts: [], changed: [] });
+  expect([repo.read('a.txt'), repo.read('c.txt'), repo.git('ls-files', '-u')]).toEqual(['solved\n', 'c2\n', unmerged]);
+  expect(fs.lstatSync(path.join(repo.root, 'b.txt')).isFIFO()).toBe(true);
+  expect(readUserState(repo.root)).toEqual(state);
 });

@@ -124,6 +124,29 @@ describe('requests that arrive at once', () => {
     expect(leftovers(t)).toEqual([]);
   });
 
+  it('apply a worker whose session is being purged: it is not found, and nothing is written', async () => {
+    const { t, id, door, session, apply } = await keepChanges();
+    const [purging, go] = [gate(), gate()];
+    const { purge } = t.engine.journal;
+    Object.assign(t.engine.journal, {
+      purge: async (...args: Parameters<typeof purge>) => {
+        purging.open();
+        await go.opened;
+        return purge.apply(t.engine.journal, args);
+      },
+    });
+    const purged = door.call('DELETE', `/sessions/${session}?purge=true`);
+    await purging.opened;
+    const applied = await apply();
+    go.open();
+    expect(applied).toMatchObject({ status: 404, body: { error: { code: 'not_found' } } });
+    expect(await purged).toMatchObject({ status: 200, body: { purged: true } });
+    expect(readFile(t, 'a.txt')).toBe('one\n');
+    expect(await t.engine.store.worktrees.list()).toEqual([]);
+    expect([git(t.workspace, 'for-each-ref', 'refs/metis'), leftovers(t)]).toEqual(['', []]);
+    expect(await apply(id)).toMatchObject({ status: 404 });
+  });
+
   it('apply a worker and continue it: its changes are in the workspace once, whichever is first', async () => {
     const more = worker('more', step(write('more.txt', 'more')), { text: 'more done' });
     const { t, id, door, session, apply } = await keepChanges(more);

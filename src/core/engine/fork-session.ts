@@ -336,8 +336,13 @@ export async function purgeSession(
   const end = endElsewhere ?? ((fork: SessionId) => endSession(engine, fork, actor));
   await endForeignForks(engine, session.id, end);
   const worktrees = await engine.store.worktrees.list(session.id);
-  // While the rows lead to them.
-  for (const worktree of worktrees) await withClosedTree(engine, worktree, () => discardTree(engine, worktree));
+  // While the rows lead to them. Each row goes with its worktree, so that a request that waited finds nothing to apply.
+  for (const worktree of worktrees)
+    await withClosedTree(engine, worktree, async () => {
+      await discardTree(engine, worktree);
+      const { session_id } = worktree;
+      await engine.journal.commit({ writes: [{ kind: 'worktree.remove', session_id }], emit: [] });
+    });
   await forgetStart(engine, session, await engine.store.cases.start(session.id));
   const { owner, share } = session;
   const noted = auditWrites(engine, actor, 'session.purged', { subject: session.id, details: { owner, share } });

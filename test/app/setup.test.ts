@@ -98,6 +98,17 @@ describe('metis doctor', () => {
     expect(none.match(/_API_KEY/g)).toHaveLength(3);
   });
 
+  it('names no key where the registry has scripted models alone', async () => {
+    const own = path.join(data, 'scripted.yaml');
+    fs.writeFileSync(
+      own,
+      'adapters: { scripted: { type: scripted } }\nmodels: { "scripted:fast": { tier: fast, capabilities: { max_context_tokens: 9000, max_output_tokens: 900 } } }\n',
+    );
+    const { stdout } = await doctor({}, '--data', data, '--set', `registry.path=${own}`);
+    expect(stdout).toMatch(/^warning +scripted models answer: the registry has no other adapter$/m);
+    expect(stdout).not.toContain('_API_KEY');
+  });
+
   it('takes the running server for what it is, not for a taken port', async () => {
     const server = start(['serve', '--port', '0', '--data', data], { home: home.path });
     try {

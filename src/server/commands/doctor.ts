@@ -222,6 +222,7 @@ function checkKeys({ adapters }: RegistryFile, { credentials, envFile }: Setting
   const usable = usableAdapters(adapters, (id, adapter) => credentials.forAdapter(id, adapter) !== null);
   if (usable.size === 0) return [...findings, problem('no adapter can be used, so every message would be refused')];
   if (!none) return findings;
+  if (real.length === 0) return [warning('scripted models answer: the registry has no other adapter')];
   // One hint for all of them: on a fresh machine nothing is wrong.
   const names = real.filter(({ adapter }) => adapter.base_url === null);
   const keys = names.map(({ id, adapter }) => credentials.keyName(id, adapter)).join(' or ');

@@ -11,9 +11,11 @@ import { migrate as migrateSqlite } from '#store/sqlite/connection/migrate.ts';
 import { ROOT, run, start } from '../app/metis.ts';
 import { MIGRATIONS as SQLITE_MIGRATIONS } from '../store/sqlite/world.ts';
 import { tempFolder } from '../support/engine.ts';
+import { startPostgres } from '../support/postgres.ts';
 import { type RealServer, startReal, startStrictFake } from '../support/real-server.ts';
 import { registryAt } from '../support/registry-at.ts';
 import { ownSchema, postgresService } from '../support/services.ts';
+import { until } from '../support/until.ts';
 
 const { url, missing } = await postgresService();
 const MODEL = 'anthropic:claude-opus-4-7';
@@ -162,6 +164,9 @@ describe.skipIf(url === null)(`metis migrate${missing && `, skipped: ${missing}`
     expect(rows[0].n).toBeGreaterThanOrEqual(4000);
     expect(rows[0].n).toBeLessThan(many);
     await expect(startNode()).rejects.toThrow(/migration_unfinished/);
+    const env = { METIS_DATABASE_URL: schema.url };
+    const doctor = await run(['doctor', '--port', '0'], { home: path.dirname(folder), env });
+    expect(doctor).toMatchObject({ code: 1, stdout: expect.stringMatching(/^error +migration_unfinished: /m) });
 
     const resumed = await metis(...shared, '--verify');
     expect(resumed).toMatchObject({ code: 0, stderr: '' });
@@ -209,6 +214,28 @@ describe.skipIf(url === null)(`metis migrate${missing && `, skipped: ${missing}`
   });
 
   // Promise 16.28: A turn that was open is taken up by a node, and identity columns go on behind the copied numbers.
+  test('an address without its password, or of a schema that is not there, is refused with the cure', async () => {
+    const { metis, shared, schema } = await filledFolder();
+    const nowhere = new URL(schema.url);
+    nowhere.searchParams.set('options', '-csearch_path=no_such_schema');
+    const lost = await metis(...shared, '--to', nowhere.href);
+    expect(lost).toMatchObject({ code: 1, stdout: '' });
+    expect(lost.stderr).toMatch(
+      /^metis: database_refused: .*no_such_schema exists; create it with CREATE SCHEMA, .*\n$/,
+    );
+
+    const server = await startPostgres();
+    const { rows } = await query(server.url, 'SHOW hba_file');
+    fs.writeFileSync(rows[0].hba_file, 'host all all 127.0.0.1/32 scram-sha-256\n');
+    await query(server.url, "ALTER ROLE postgres PASSWORD 'of the owner'");
+    await query(server.url, 'SELECT pg_reload_conf()');
+    const asks = /^metis: database_refused: .*it asks for a password, .*\n$/;
+    await until(async () => asks.test((await metis(...shared, '--to', server.url)).stderr));
+    const known = new URL(server.url);
+    known.password = 'of the owner';
+    expect(await metis(...shared, '--to', known.href, '--verify')).toMatchObject({ code: 0, stderr: '' });
+  });
+
   test('a turn that was open goes on at a node, and numbers go on behind those of the file', async () => {
     const { metis, shared, schema, sessions, startNode } = await filledFolder({ isOpen: true });
     expect((await metis(...shared, '--verify')).code).toBe(0);
@@ -352,7 +379,10 @@ describe.skipIf(url === null)(`metis migrate${missing && `, skipped: ${missing}`
       const { hostname, port, username, password } = new URL(url!);
       const server = { PGHOST: hostname, PGPORT: port, PGUSER: username, PGPASSWORD: password };
       const follow = (block: string, database: string) => {
-        const text = block.replaceAll('metis_restored', restored!).replaceAll('--owner metis ', `--owner ${username} `);
+        const text = block
+          .replaceAll('postgres://metis:PASSWORD@db.internal:5432/metis_restored', addressOf(restored!))
+          .replaceAll('metis_restored', restored!)
+          .replaceAll('--owner metis ', `--owner ${username} `);
         const metis = `metis() { "${process.execPath}" "${path.join(ROOT, 'dist/main.js')}" "$@"; }`;
         const env = { PATH: process.env.PATH, HOME: home, METIS_DATABASE_URL: addressOf(database), ...server };
         const { status, stdout, stderr } = spawnSync('sh', ['-ec', `${metis}\n${text}`], {
@@ -369,7 +399,8 @@ describe.skipIf(url === null)(`metis migrate${missing && `, skipped: ${missing}`
       expect(rest).toEqual([]);
       follow(save!, lost!);
       await query(url!, `DROP DATABASE ${lost} WITH (FORCE)`);
-      expect(follow(bring!, restored!)).toMatch(/rollups and ledger agree: [1-9]\d* calls/);
+      // The environment has the old address still: the page names the new one.
+      expect(follow(bring!, lost!)).toMatch(/rollups and ledger agree: [1-9]\d* calls/);
 
       const node = await startNode(addressOf(restored!));
       await node.event('turn.completed', (event) => event.session_id === sessions[1]);

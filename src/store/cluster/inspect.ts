@@ -2,7 +2,7 @@
 import type { NodeInfo } from '#core/ports/tree-ownership.ts';
 import { createSend } from '../postgres/connection/client.ts';
 import { connectClient, requireSessionMode } from '../postgres/connection/connect.ts';
-import { filesIn, knownVersion, serverVersion, startupFault } from '../postgres/connection/open.ts';
+import { filesIn, knownVersion, requireWholeCopy, serverVersion, startupFault } from '../postgres/connection/open.ts';
 import { listNodes } from './node-lease.ts';
 import { faultsOfRoots } from './shared-roots.ts';
 
@@ -46,6 +46,7 @@ export async function inspectCluster(
       const version = await serverVersion(send);
       const files = filesIn(migrationsDir);
       const known = await knownVersion(send, files.length);
+      if (known > 0) await requireWholeCopy(send);
       return {
         version,
         nodes: known < files.length ? [] : (await listNodes(send, {})).filter(({ draining }) => !draining),

@@ -96,7 +96,10 @@ async function isMarked(root: string, cluster: string | null, isFirst: boolean):
   const found = await readMark(root, file);
   if (found !== null) {
     if (found === cluster) return true;
-    throw mismatch(root, `${file} bears the id of another cluster; give each cluster roots and a database of its own`);
+    throw mismatch(
+      root,
+      `${file} bears the id of another cluster; give each cluster roots and a database of its own, or remove the file if that cluster is gone`,
+    );
   }
   if (!isFirst) {
     throw mismatch(root, `${file}, which the first node wrote, is not there; mount the same file system on each node`);

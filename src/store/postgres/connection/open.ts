@@ -75,13 +75,23 @@ async function requireNoOlderNodes(send: Send, known: number, compatibleFrom: nu
 
 const OLDEST = 14;
 
-/** Version of the server, such as `15.4`. Throws `StartupError('database_too_old')` (16 §1). */
+/** Null = no schema of the search path exists. */
+const SERVER = `SELECT current_setting('server_version') AS version, CAST(current_schema() AS text) AS "schema",
+  current_setting('search_path') AS path`;
+
+/** Version of the server, such as `15.4`. Throws `StartupError('database_too_old' | 'database_refused')` (16 §1). */
 export async function serverVersion(send: Send): Promise<string> {
-  const { rows } = await send<{ version: string }>("SELECT current_setting('server_version') AS version", []);
+  const { rows } = await send<{ version: string; schema: string | null; path: string }>(SERVER, []);
+  const { schema, path } = rows[0]!;
   const version = rows[0]!.version.split(' ')[0]!;
-  if (Number.parseInt(version, 10) >= OLDEST) return version;
-  throw new StartupError('database_too_old', [
-    `database_too_old: the server of database.url is PostgreSQL ${version}; use ${OLDEST} or newer`,
+  if (Number.parseInt(version, 10) < OLDEST) {
+    throw new StartupError('database_too_old', [
+      `database_too_old: the server of database.url is PostgreSQL ${version}; use ${OLDEST} or newer`,
+    ]);
+  }
+  if (schema !== null) return version;
+  throw new StartupError('database_refused', [
+    `database_refused: no schema of the search_path ${path} exists; create it with CREATE SCHEMA, or correct the address`,
   ]);
 }
 
@@ -216,8 +226,8 @@ export async function withMigrated<T>(
   }
 }
 
-/** Throws `StartupError('migration_unfinished')` for a database that holds a part of a copy. */
-async function requireWholeCopy(send: Send): Promise<void> {
+/** Throws `StartupError('migration_unfinished')` for a migrated database that holds a part of a copy. */
+export async function requireWholeCopy(send: Send): Promise<void> {
   const { rows } = await send<{ value: string }>(`SELECT value FROM meta WHERE key = '${COPY_MARK}'`, []);
   if (rows[0] === undefined || (JSON.parse(rows[0].value) as { readonly done: boolean }).done) return;
   throw new StartupError('migration_unfinished', [
@@ -266,7 +276,7 @@ function olderNodes({ message }: OlderNodesRunning): StartupError {
 /** A fault of the database while a command reads it as one line; any other error as it came. */
 export function readingFault(url: string, error: unknown): unknown {
   if (isTransient(error)) return unreachable(url, error, 0);
-  if (isRefusal(error)) return createRefusal(url, error);
+  if (isRefusal(error) || lacksPassword(error)) return createRefusal(url, error);
   return error;
 }
 
@@ -276,7 +286,13 @@ function hideCredentials(url: string): string {
   return `postgres://${username === '' ? '' : `${username}@`}${host}${pathname}`;
 }
 
+/** The server asks for a password that the client does not have; the driver has no code for it. */
+function lacksPassword(error: unknown): boolean {
+  return error instanceof Error && error.message.includes('client password must be a string');
+}
+
 function describeFault(error: unknown): string {
+  if (lacksPassword(error)) return 'it asks for a password, which neither the address nor PGPASSWORD nor ~/.pgpass has';
   if (error instanceof Error) return error.message || String((error as NodeJS.ErrnoException).code);
   return String(error);
 }

@@ -41,11 +41,11 @@ export interface MoveOptions extends Copying {
 export async function copyToPostgres(options: MoveOptions): Promise<Moved> {
   const { source, url, migrationsDir } = options;
   return withTarget(url, async (send) => {
+    await serverVersion(send);
     const { rows } = await send<{ got: number }>(TRY_TURN, ['copy of a file']);
     if (rows[0]?.got !== 1) {
       throw new StartupError('migration_running', ['migration_running: another program copies into this database']);
     }
-    await serverVersion(send);
     const tables = listCopiedTables(source);
     const reader = createSqliteReader(source);
     const own = await describeSource(reader, tables, newestId(source));

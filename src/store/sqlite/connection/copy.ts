@@ -45,7 +45,7 @@ export async function makeDatabase<T>(target: string, fill: (file: string) => T 
     for (const file of [target, `${target}-wal`, `${target}-journal`]) {
       if (fs.lstatSync(file, { throwIfNoEntry: false }) === undefined) continue;
       throw new StartupError('database_not_empty', [
-        `database_not_empty: ${file} exists; name a folder without a database with --data, or move metis.db and the files beside it away`,
+        `database_not_empty: ${file} exists; name a folder without a database, or move metis.db and the files beside it away`,
       ]);
     }
     const file = `${target}${UNFINISHED}`;

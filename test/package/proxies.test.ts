@@ -28,7 +28,8 @@ afterAll(() => home.remove());
 
 interface Ports {
   readonly outside: number;
-  readonly server: number;
+  /** As the site is to name them, such as `127.0.0.1:8420`. */
+  readonly servers: readonly string[];
 }
 
 /** The site as it is shipped, with this test's ports and certificate in place of a machine's. */
@@ -37,7 +38,7 @@ const PROXIES = {
     const site = fs
       .readFileSync(path.join(ROOT, 'examples/proxy/nginx.conf'), 'utf8')
       .replace('listen 443 ssl', `listen 127.0.0.1:${ports.outside} ssl`)
-      .replace('server 127.0.0.1:8420', `server 127.0.0.1:${ports.server}`)
+      .replace(/server 127\.0\.0\.1:8420(.*;)/, (_, rest) => ports.servers.map((at) => `server ${at}${rest}`).join(' '))
       .replace(/ssl_certificate .*;/, `ssl_certificate ${tls.certificate};`)
       .replace(/ssl_certificate_key .*;/, `ssl_certificate_key ${tls.key};`);
     const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'];
@@ -52,7 +53,11 @@ const PROXIES = {
     const site = fs
       .readFileSync(path.join(ROOT, 'examples/proxy/Caddyfile'), 'utf8')
       .replace(`${NAME} {`, `https://${NAME}:${ports.outside} {\n\tbind 127.0.0.1\n\ttls ${tls.certificate} ${tls.key}`)
-      .replace('127.0.0.1:8420', `127.0.0.1:${ports.server}`);
+      .replace('127.0.0.1:8420', ports.servers.join(' '))
+      // What it says of several nodes.
+      .replace(/(?<=name them all above.*\n)(?:\t+# .*\n)+?(?=\t+# Pieces)/, (lines) =>
+        ports.servers.length > 1 ? lines.replaceAll(/^\t+# /gm, '') : lines,
+      );
     fs.writeFileSync(path.join(folder, 'Caddyfile'), `{\n\tadmin off\n\tauto_https off\n}\n${site}`);
     return ['caddy', 'run', '--adapter', 'caddyfile', '--config', path.join(folder, 'Caddyfile')];
   },
@@ -60,12 +65,11 @@ const PROXIES = {
 
 async function startProxyProgram(
   name: keyof typeof PROXIES,
-  server: number,
+  servers: readonly string[],
 ): Promise<{ port: number; child: ChildProcess }> {
   const port = await freePort();
-  const folder = path.join(home.path, name);
-  fs.mkdirSync(folder);
-  const [program, ...args] = PROXIES[name](folder, { outside: port, server });
+  const folder = fs.mkdtempSync(path.join(home.path, name));
+  const [program, ...args] = PROXIES[name](folder, { outside: port, servers });
   const env = { PATH: process.env.PATH, HOME: folder };
   const child = spawn(program!, args, { env, stdio: ['ignore', 'ignore', 'pipe'] });
   let said = '';
@@ -91,7 +95,7 @@ describe.each([
         registry: registryAt(fake),
         config: { server: { allowed_hosts: [NAME] } },
       });
-      const { port, child } = await startProxyProgram(name, Number(new URL(server.url).port));
+      const { port, child } = await startProxyProgram(name, [new URL(server.url).host]);
       try {
         const headers = { host: NAME, 'content-type': 'application/json' };
         const options = { host: '127.0.0.1', port, servername: NAME, ca: fs.readFileSync(tls.authority), headers };
@@ -141,6 +145,67 @@ describe.each([
         await until(() => frames.includes('turn.cancelled') && lines.includes('turn.cancelled'));
         socket.terminate();
         events.destroy();
+      } finally {
+        const ended = once(child, 'exit');
+        child.kill('SIGKILL');
+        await ended;
+      }
+    },
+  );
+
+  it.skipIf(!isInstalled(program, flag))(
+    'passes what comes while a node stops to another one, and asks each under a name that it serves',
+    async () => {
+      const fake = await startStrictFake(() => ({ text: 'The quick brown fox.', delta: 4, after: 5, ending: 'stall' }));
+      const token = 'a'.repeat(40);
+      const nodes = await Promise.all(
+        ['one', 'two'].map((part) =>
+          startReal({
+            folder: path.join(home.path, `${name}-${part}`),
+            registry: registryAt(fake),
+            config: {
+              shutdown: { drain_seconds: 10 },
+              server: { host: '0.0.0.0', auth_tokens: [token], workspace_roots: [home.path], allowed_hosts: [NAME] },
+            },
+          }),
+        ),
+      );
+      // An address that the server answers to no client: only the name of the site is listed.
+      const { port, child } = await startProxyProgram(
+        name,
+        nodes.map(({ url }) => `127.0.0.2:${new URL(url).port}`),
+      );
+      const headers = { authorization: `Bearer ${token}` };
+      const target = {
+        host: '127.0.0.1',
+        port,
+        servername: NAME,
+        ca: fs.readFileSync(tls.authority),
+        path: '/sessions',
+      };
+      const ask = async () => {
+        const sent = https.get({ ...target, headers: { ...headers, host: NAME } });
+        const [response] = (await once(sent, 'response')) as [import('node:http').IncomingMessage];
+        response.resume();
+        return response.statusCode;
+      };
+      try {
+        await until(async () => (await ask().catch(() => 0)) === 200);
+        const stopping = nodes[1]!;
+        const model = 'anthropic:claude-opus-4-7';
+        const body = { workspace_path: home.path, initial_active_model: model };
+        const { id } = (await stopping.call('POST', '/sessions', body, headers)).body;
+        await stopping.call('POST', `/sessions/${id}/turns`, { content: 'hello' }, headers);
+        await stopping.event('llm.call_started');
+        const stopped = stopping.close();
+        const direct = async () => (await stopping.call('GET', '/sessions', undefined, headers)).status;
+        await until(async () => (await direct()) === 503);
+        await until(async () => {
+          for (let i = 0; i < 20; i++) if ((await ask()) !== 200) return false;
+          return true;
+        });
+        expect(await direct()).toBe(503);
+        await stopped;
       } finally {
         const ended = once(child, 'exit');
         child.kill('SIGKILL');

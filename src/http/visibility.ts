@@ -89,8 +89,14 @@ export function installVisibility(app: HttpApp, engine: Engine): void {
     if (session === null) return;
     const role = getOperationRole(request);
     if (role === 'owner' && !canWrite(person, session)) throw forbidden('owner', person.role);
+    if (opensWorkspace(request)) await requireWorkspace(engine, person, session.workspace_path);
     noted(person, session);
   });
+}
+
+/** Whether the request opens a session in the workspace of the session that it names: a fork, unless it has none. */
+function opensWorkspace({ routeOptions, body }: FastifyRequest): boolean {
+  return routeOptions.url === '/sessions/:session_id/fork' && asFields(body).workspace !== 'none';
 }
 
 /**

@@ -121,6 +121,23 @@ test('at /v1 a token with workspaces opens those and no others', async () => {
   ]);
 });
 
+// Promise 23.1: `workspaces` of a token holds for a fork, which opens a session in the workspace of its original.
+test('a token with workspaces makes no fork in another workspace, also of a session that is shared for writing', async () => {
+  const tokens = { ...TOKENS, bob: { ...TOKENS.bob, workspaces: ['/nowhere'] } };
+  const { ann, bob } = await startPeople({ scenario: ANSWERS }, { server: { tokens } });
+  const origin = await ann.open({ share: 'write' });
+  await runTurn(bob, origin, 'go');
+  const body = { at_message_id: await lastMessage(ann, origin), workspace: 'current' };
+  const forkBy = (who: Someone, over: object) => who.call('POST', `/sessions/${origin.id}/fork`, { ...body, ...over });
+  for (const over of [{}, { dry_run: true }, { workspace: 'worktree' }]) {
+    const { status, body: answer } = await forkBy(bob, over);
+    expect([status, answer.error.code]).toEqual([403, 'workspace_not_allowed']);
+  }
+  expect((await bob.call('GET', '/sessions?owner=me')).body.sessions).toEqual([]);
+  expect((await forkBy(bob, { workspace: 'none' })).status).toBe(201);
+  expect((await forkBy(ann, {})).status).toBe(201);
+});
+
 // Promise 23.1: a token that is refused in a WebSocket frame is in the audit.
 test('a wrong token in the first frame of a socket is recorded as a refused login', async () => {
   const { server, ann, root } = await startPeople();

@@ -1,6 +1,7 @@
 // `metis serve` as a person starts it: what it says, what it refuses, how it stops.
 
 import { execFileSync, spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import fs from 'node:fs';
 import http from 'node:http';
@@ -369,6 +370,35 @@ it('a reachable address with a token of the database alone is served, to callers
     expect([at, await statusWith({}, at)]).toEqual([at, 401]);
   expect(await statusWith({ authorization: `Bearer ${secret}x` })).toBe(401);
   expect(await statusWith({ authorization: `Bearer ${secret}` })).toBe(200);
+});
+
+// Promise 23.1: one token has one name and one role: the configuration lists it once.
+it('a token that the configuration lists twice is refused at the start, with both places', async () => {
+  const token = 't'.repeat(32);
+  const token_sha256 = createHash('sha256').update(token).digest('hex');
+  const file = path.join(home.path, 'server.yaml');
+  const entry = { token_sha256, role: 'viewer' };
+  for (const [first, second, config] of [
+    [
+      'server.tokens.ann',
+      'server.tokens.bob',
+      { server: { tokens: { ann: entry, bob: { ...entry, role: 'admin' } } } },
+    ],
+    ['server.auth_tokens[0]', 'server.tokens.ann', { server: { auth_tokens: [token], tokens: { ann: entry } } }],
+    [
+      'server.tokens.ann',
+      'gateway.keys.ci',
+      { server: { tokens: { ann: entry } }, gateway: { keys: { ci: { token_sha256 } } } },
+    ],
+  ] as const) {
+    fs.writeFileSync(file, JSON.stringify(config));
+    const start = await refused(['serve', '--port', '0', '--config', file]);
+    expect([start.code, start.stderr]).toEqual([
+      1,
+      expect.stringContaining(`${first} and ${second} are the same token`),
+    ]);
+    expect(start.stderr).not.toContain(token_sha256);
+  }
 });
 
 it('a reachable server says at its start which names it serves and how to add one, and then serves that one', async () => {

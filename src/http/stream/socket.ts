@@ -78,7 +78,7 @@ export function serveSocket(hub: StreamHub, socket: WebSocket, request: SocketRe
       caller ??= token === null ? null : await hub.people.recognize(token);
       if (caller === null) {
         if (token !== null) request.noteRefusal();
-        throw new AppError('unauthorized', 'subscribe with a valid token');
+        throw refusedTokenError();
       }
       return wanted;
     });
@@ -104,14 +104,20 @@ export function serveSocket(hub: StreamHub, socket: WebSocket, request: SocketRe
     const subscription = await wanted();
     if (closed || caller === null) return;
     if (subscribed) throw validationError([{ path: 'type', message: 'this connection is subscribed already' }]);
+    const { person, digest } = caller;
+    // The token of the upgrade may have ended since.
+    if (digest !== '' && !hub.people.isAccepted(digest)) throw refusedTokenError();
     subscribed = true;
     deadline.cancel();
-    const { person, digest } = caller;
     if (digest !== '') unguard = hub.guard({ person, digest, sessionId: request.sessionId, end: sink.close });
     stream = await openSessionStream(hub, request.sessionId, { ...subscription, person });
     if (closed) return stream.leave();
     await stream.run(sink);
   }
+}
+
+function refusedTokenError(): AppError {
+  return new AppError('unauthorized', 'subscribe with a valid token');
 }
 
 /** Null for anything but a JSON object with a string `type`. */

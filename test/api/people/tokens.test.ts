@@ -1,4 +1,5 @@
 // Tokens made at run time: their secrets, their names, their end (23 §2).
+import { once } from 'node:events';
 import fs from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
@@ -79,6 +80,20 @@ test('a revoked token is refused at once, its streams end, and its running turn 
   expect(entries.map((e: { action: string }) => e.action)).toEqual(
     expect.arrayContaining(['token.created', 'token.revoked']),
   );
+});
+
+// Promise 23.3: a WebSocket whose token was revoked between its upgrade and its subscription gets nothing.
+test('a socket that subscribes after its token was revoked gets no frame of the session', async () => {
+  const { server, root } = await startPeople();
+  const { secret } = (await root.call('POST', '/tokens', { name: 'carl', role: 'member' })).body;
+  const carl = someone(server, 'carl', secret);
+  const session = await carl.open();
+  const socket = server.connect(`/sessions/${session.id}/stream`, carl.headers);
+  await once(socket.ws, 'open');
+  expect((await root.call('DELETE', '/tokens/carl')).status).toBe(200);
+  socket.send({ type: 'subscribe', snapshot: true });
+  expect((await socket.closed).code).toBe(1008);
+  expect(socket.frames).toMatchObject([{ type: 'subscribe_error', code: 'unauthorized' }]);
 });
 
 // Promise 23.3: an expired token is 401 and its streams are closed within 5 s.

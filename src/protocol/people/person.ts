@@ -1,6 +1,14 @@
 // People of a server: their roles, their tokens, and who sees a session (23 §1).
 import { z } from 'zod';
-import { CountSchema, Sha256Schema, TimeSchema, UlidSchema, UsdLimitSchema, UsdSchema } from '../scalars.ts';
+import {
+  CountSchema,
+  Sha256Schema,
+  TimeSchema,
+  UlidSchema,
+  UsdLimitSchema,
+  UsdSchema,
+  WorkspacePathSchema,
+} from '../scalars.ts';
 
 export const RoleSchema = z.enum(['viewer', 'member', 'admin']);
 export type Role = z.infer<typeof RoleSchema>;
@@ -15,7 +23,6 @@ export const TokenNameSchema = z
   .regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be a name of 1 to 64 letters, digits, _ and -');
 
 const MAX_FOLDERS = 100;
-const MAX_PATH = 4096;
 
 /** A token in the operator's file. */
 export const FileTokenSchema = z.strictObject({
@@ -24,7 +31,7 @@ export const FileTokenSchema = z.strictObject({
   daily_usd: UsdLimitSchema.nullable().default(null),
   monthly_usd: UsdLimitSchema.nullable().default(null),
   /** Folders of which the token may open workspaces; null = all that the server may use. */
-  workspaces: z.array(z.string().min(1).max(MAX_PATH)).max(MAX_FOLDERS).nullable().default(null),
+  workspaces: z.array(WorkspacePathSchema).max(MAX_FOLDERS).nullable().default(null),
   expires_at: z.iso
     .datetime({ offset: true, error: 'must be an RFC 3339 time with an offset' })
     .nullable()

@@ -52,6 +52,8 @@ test('a name is given out once: of tokens, revoked tokens, the file and keys of 
   expect([inFile.status, inFile.body.error.code]).toEqual([409, 'token_in_file']);
   expect((await root.call('DELETE', '/tokens/nobody-known')).status).toBe(404);
   expect((await root.call('POST', '/tokens', { name: 'not a name', role: 'viewer' })).status).toBe(400);
+  const relative = await root.call('POST', '/tokens', { name: 'fred', role: 'member', workspaces: ['team/app'] });
+  expect([relative.status, relative.body.error.message]).toEqual([400, expect.stringMatching(/^workspaces.*absolute/)]);
 });
 
 // Promise 23.3: a revoked token is 401, its streams are closed, its running turn ends well.

@@ -4,6 +4,7 @@ import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createMetisClient, type MetisClient, type Session } from '#client/client.ts';
 import { exactUsd } from '../../src/dashboard/format/format.ts';
+import { call, planner, scenario } from '../support/scenario.ts';
 import { until } from '../support/until.ts';
 import { browserEndpoint, expectWhole, openTab, type Tab } from './page.ts';
 import { type BrowserServer, REAL_MODELS, startBrowserServer } from './server.ts';
@@ -246,6 +247,40 @@ describe.skipIf(browserEndpoint === null)('a server of a team', () => {
     expect([...ann.errors, ...root.errors]).toEqual([]);
   });
 });
+
+// Promise 23.1: with `approvals.own` off the dashboard offers a member no answer to calls of its own sessions.
+test.skipIf(browserEndpoint === null)(
+  'a member who may not approve its own calls sees them without buttons',
+  async () => {
+    server = await startBrowserServer({
+      config: {
+      server: { tokens: { ann: fileToken('ann'), bob: fileToken('bob') } },
+      approvals: { own: false },
+      tool_confirmation: {
+        default: { none: 'auto', read: 'auto', write: 'prompt', execute: 'prompt', network: 'prompt' },
+      },
+    },
+      scenario: scenario(
+        planner({ tool_calls: [call('write_file', { path: 'a.txt', content: 'x' })] }, { text: 'ok' }),
+      ),
+    });
+    asAnn = clientOf('ann');
+    const session = await asAnn.createSession({ workspace_path: server.workspace, share: 'write' });
+    await asAnn.submitTurn(session.id, { content: 'go' });
+    await until(async () => (await asAnn.listConfirmations()).confirmations.length === 1);
+    const { page, errors } = await openAs('ann', 'approvals');
+    await page.locator('.approval').getByText('a.txt').first().waitFor();
+    await page.locator('.approval').getByText('Another member or an admin answers').waitFor();
+    expect(await page.getByRole('button', { name: 'Approve' }).count()).toBe(0);
+    await page.locator('.approval').press('a');
+    expect(await page.locator('.nav-count').count()).toBe(0);
+    await expectWhole(page, 'own approval');
+    const other = await openAs('bob', 'approvals');
+    await other.page.getByRole('button', { name: 'Approve' }).click();
+    await other.page.getByRole('heading', { name: 'No open approvals' }).waitFor();
+    expect([...errors, ...other.errors]).toEqual([]);
+  },
+);
 
 // Promise 23.9: one person on loopback sees nothing of people in any view.
 test.skipIf(browserEndpoint === null)('a server without tokens shows nothing of people', async () => {

@@ -5,6 +5,7 @@ import { AppError, validationError } from '#protocol/errors.ts';
 import type { ConfirmationId } from '#protocol/ids.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
 import { NAMELESS_ADMIN, type Person, type PersonRef } from '#protocol/people/person.ts';
+import { canApprove } from '#protocol/people/rights.ts';
 import type { ConfirmationRow } from '../ports/journal-writer.ts';
 import { storeAnswer } from './approval/approve-call.ts';
 import type { Engine, Runtime, Storage, WorkspaceAccess } from './state/engine.ts';
@@ -83,11 +84,10 @@ interface Asked {
 async function requireApprover(
   { config, store }: Pick<Engine, 'config' | 'store'>,
   { root_session_id }: ConfirmationRow,
-  { id, role }: Person,
+  actor: Person,
 ): Promise<void> {
-  if (config.approvals.own || role === 'admin') return;
   const session = await store.sessions.record(root_session_id);
-  if (session?.owner !== id) return;
+  if (session === null || canApprove(actor, session, config.approvals.own)) return;
   throw new AppError('forbidden', 'approvals.own is off: another member or an admin answers calls of your sessions', {
     required_role: 'owner',
   });

@@ -28,7 +28,10 @@ export function ApprovalCard(props: {
 }) {
   const { confirmation } = props;
   const { client, reportFailure } = useApi();
-  const mayAnswer = useMay()('answerConfirmation');
+  const may = useMay();
+  const mayAnswer = may('answerConfirmation');
+  // Who may work in the session and not answer is its owner, on a server with `approvals.own: false`.
+  const isOwnCall = !mayAnswer && may('submitTurn');
   const id = confirmation.confirmation_request_id;
   const [detail, setDetail] = useState<ConfirmationDetail | null>(null);
   const [scope, setScope] = useState<Scope>('once');
@@ -143,6 +146,7 @@ export function ApprovalCard(props: {
           ))}
         </div>
       )}
+      {isOwnCall && <p class="quiet">Another member or an admin answers the calls of your sessions.</p>}
       {mayAnswer && draft === null && (
         <div class="approval-actions">
           <button

@@ -11,7 +11,7 @@ import {
   type StreamItem,
 } from '#client/client.ts';
 import type { Ownership, Person } from '#protocol/people/person.ts';
-import { canCall, type OperationId } from '#protocol/people/rights.ts';
+import { canApprove, canCall, type OperationId } from '#protocol/people/rights.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 
 export interface Api {
@@ -98,9 +98,15 @@ export function InSession(props: { readonly session: Owned | null; readonly chil
 
 /** Asks whether the person may call an operation: in the given session, else in the one around the component. */
 export function useMay(): (operation: OperationId, session?: Owned | null) => boolean {
-  const person = toPerson(useOwnToken());
+  const own = useOwnToken();
+  const person = toPerson(own);
   const around = useContext(SessionContext);
-  return (operation, session) => canCall(person, operation, session ? readOwnership(session) : around);
+  return (operation, session) => {
+    const ownership = session ? readOwnership(session) : around;
+    if (operation === 'answerConfirmation' && ownership !== null && !canApprove(person, ownership, own.approves_own))
+      return false;
+    return canCall(person, operation, ownership);
+  };
 }
 
 /** Draws its children where the person may call the operation. */

@@ -31,7 +31,8 @@ export function peopleRoutes(app: HttpApp, { engine, hub, makeSecret }: RouteDep
       const known = person.id === null ? null : engine.people.find(person.id);
       const token =
         known === null ? null : await describeToken(engine, known, await engine.store.people.openSessions());
-      return reply.send({ token, role: person.role, required: engine.people.isRequired() });
+      const { own: approves_own } = engine.config.approvals;
+      return reply.send({ token, role: person.role, required: engine.people.isRequired(), approves_own });
     },
   );
 

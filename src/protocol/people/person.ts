@@ -162,6 +162,8 @@ export const OwnTokenReply = z.object({
   role: RoleSchema,
   /** Whether the server requires a token. */
   required: z.boolean(),
+  /** Whether members may answer approvals of their own sessions. */
+  approves_own: z.boolean(),
 });
 
 /** An entry of the audit (23 §4). */

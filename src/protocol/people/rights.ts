@@ -114,6 +114,14 @@ export function canWrite({ id, role }: Person, { owner, share }: Ownership): boo
   return share === 'write' || (owner !== null && owner === id);
 }
 
+/**
+ * Whether the person may answer approvals of a session that it may write in.
+ * @param own whether members answer those of their own sessions (`approvals.own`)
+ */
+export function canApprove({ id, role }: Person, { owner }: Pick<Ownership, 'owner'>, own: boolean): boolean {
+  return own || role === 'admin' || owner !== id;
+}
+
 /** Whether the person may set who else sees the session. Only an admin may give it to another owner. */
 export function canShare({ id, role }: Person, { owner }: Pick<Ownership, 'owner'>): boolean {
   if (role !== 'member') return role === 'admin';

@@ -201,6 +201,7 @@ test('with approvals.own off a member does not approve calls of its own sessions
     confirmation_request_id: string;
   };
   expect((await ann.call('POST', `/confirmations/${id}`, { decision: 'approve' })).status).toBe(403);
+  expect((await ann.call('GET', '/tokens/self')).body.approves_own).toBe(false);
   expect((await bob.call('POST', `/confirmations/${id}`, { decision: 'approve' })).status).toBe(200);
 });
 

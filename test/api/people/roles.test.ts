@@ -152,7 +152,12 @@ test('without tokens no answer and no event has a field of people', async () => 
     seen.push((await server.call('GET', path)).body);
   seen.push((await server.call('PATCH', base, { max_cost_usd: '2' })).body);
   expect(JSON.stringify(seen)).not.toMatch(/"(owner|share|submitted_by|answered_by)"/);
-  expect((await server.call('GET', '/tokens/self')).body).toEqual({ token: null, role: 'admin', required: false });
+  expect((await server.call('GET', '/tokens/self')).body).toEqual({
+    token: null,
+    role: 'admin',
+    required: false,
+    approves_own: true,
+  });
   expect((await server.call('DELETE', base)).status).toBe(200);
   expect((await server.call('GET', '/audit')).body.entries).toEqual([]);
 });

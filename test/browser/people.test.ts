@@ -254,12 +254,12 @@ test.skipIf(browserEndpoint === null)(
   async () => {
     server = await startBrowserServer({
       config: {
-      server: { tokens: { ann: fileToken('ann'), bob: fileToken('bob') } },
-      approvals: { own: false },
-      tool_confirmation: {
-        default: { none: 'auto', read: 'auto', write: 'prompt', execute: 'prompt', network: 'prompt' },
+        server: { tokens: { ann: fileToken('ann'), bob: fileToken('bob') } },
+        approvals: { own: false },
+        tool_confirmation: {
+          default: { none: 'auto', read: 'auto', write: 'prompt', execute: 'prompt', network: 'prompt' },
+        },
       },
-    },
       scenario: scenario(
         planner({ tool_calls: [call('write_file', { path: 'a.txt', content: 'x' })] }, { text: 'ok' }),
       ),

@@ -39,7 +39,7 @@ export function addCopyCommands(
         'migrate',
         'Copy the database of a data folder into an empty PostgreSQL database, or back into a new folder.',
         'metis migrate --to postgres://metis@db.internal/metis --verify',
-        'METIS_DATABASE_URL=postgres://metis@db/metis metis migrate --to sqlite:./copy',
+        'METIS_DATABASE_URL=postgres://db/metis metis migrate --to sqlite:./copy',
       ),
     )
       .requiredOption('--to <address>', 'address of the empty database, or sqlite:FOLDER')

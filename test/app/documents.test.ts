@@ -304,6 +304,9 @@ describe('the commands', () => {
   });
 
   it('of the page on what would have happened otherwise', async () => {
+    // Its figures are of the sessions of this page alone.
+    await stopServer();
+    fs.rmSync(path.join(checkout.env.HOME!, '.metis'), { recursive: true, force: true });
     const printed = await follow('docs/what-if.md');
     expect(printed.get('metis case run cases/files --junit report.xml')).toMatch(/^ok +requests$/m);
     const changed = [...printed].find(([command]) => command.includes('exit code'))?.[1];

@@ -87,6 +87,7 @@ interface StatefulSet {
       readonly metadata: { readonly labels: object };
       readonly spec: {
         readonly terminationGracePeriodSeconds: number;
+        readonly enableServiceLinks?: boolean;
         readonly containers: readonly {
           readonly args: readonly string[];
           readonly env: readonly { readonly name: string; readonly value?: string }[];
@@ -161,7 +162,12 @@ describe('examples/kubernetes', () => {
     const set = { METIS_CLUSTER_ADVERTISE_URL: env.METIS_CLUSTER_ADVERTISE_URL!.replace('$(POD_IP)', '10.0.0.7') };
     const loaded = loadConfig({
       flags: { config: file, data: home.path },
-      env: { ...set, METIS_CLUSTER_NODE_NAME: env.METIS_CLUSTER_NODE_NAME, METIS_DATABASE_URL: 'postgres://db/metis' },
+      env: {
+        ...linksOfServices(),
+        ...set,
+        METIS_CLUSTER_NODE_NAME: env.METIS_CLUSTER_NODE_NAME,
+        METIS_DATABASE_URL: 'postgres://db/metis',
+      },
       cwd: home.path,
       home: home.path,
       packageDir: ROOT,
@@ -178,6 +184,25 @@ describe('examples/kubernetes', () => {
     expect([server.workspace_roots, cluster.shared_roots]).toEqual([[workspaces], [workspaces]]);
   });
 });
+
+/** What Kubernetes sets in the pods of a namespace for its Services, unless they refuse it. */
+function linksOfServices(): Readonly<Record<string, string>> {
+  const services = manifests.filter(({ kind }) => kind === 'Service') as (Manifest & {
+    spec: { clusterIP?: string };
+  })[];
+  expect(services.length).toBeGreaterThan(0);
+  if (pod.enableServiceLinks === false) return {};
+  const linked = services.filter(({ spec: { clusterIP } }) => clusterIP !== 'None');
+  return Object.fromEntries(
+    linked.flatMap(({ metadata }) => {
+      const name = metadata.name.replaceAll('-', '_').toUpperCase();
+      return [
+        [`${name}_SERVICE_HOST`, '10.0.0.9'],
+        [`${name}_PORT`, 'tcp://10.0.0.9:8420'],
+      ];
+    }),
+  );
+}
 
 describe('the compose files', () => {
   const validate = new Ajv({ strict: false, validateFormats: false }).compile(withoutDraft(composeSchema));

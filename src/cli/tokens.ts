@@ -51,11 +51,12 @@ export async function revokeToken(terminal: TokenTerminal, server: ServerAddress
 }
 
 function describeToken(token: Token): string {
-  const { name, role, origin, daily_usd, monthly_usd, spent_today_usd, spent_this_month_usd } = token;
+  const { name, role, origin, workspaces, daily_usd, monthly_usd, spent_today_usd, spent_this_month_usd } = token;
   const parts = [`${name} ${role}`];
   if (origin === 'file') parts.push('of the configuration');
   parts.push(`today $${spent_today_usd}${daily_usd === null ? '' : ` of $${daily_usd}`}`);
   parts.push(`this month $${spent_this_month_usd}${monthly_usd === null ? '' : ` of $${monthly_usd}`}`);
+  if (workspaces !== null) parts.push(`in ${workspaces.join(' and ') || 'no workspace'}`);
   if (token.revoked_at !== null) parts.push(`revoked ${token.revoked_at}`);
   else if (token.expires_at !== null) parts.push(`expires ${token.expires_at}`);
   return parts.join(', ');

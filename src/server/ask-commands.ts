@@ -1,4 +1,5 @@
 // The commands that ask a running server, each with its flags and its help (17 §2).
+import { setTimeout } from 'node:timers/promises';
 import { type Command, Option } from 'commander';
 import type { CostFlags } from '#cli/cost.ts';
 import type { EventsFlags } from '#cli/events.ts';
@@ -10,7 +11,6 @@ import type { WhatIfFlags } from '#cli/what-if.ts';
 import type { WorkersFlags } from '#cli/worker-definitions.ts';
 import type { PruneFlags } from '#cli/worktrees.ts';
 import type { ServerAddress } from '#client/request.ts';
-import { sleep, systemClock } from '#protocol/clock.ts';
 import type { ReconcileFlags } from './commands/reconcile.ts';
 import type { NewTokenFlags } from './commands/token.ts';
 import type { CommandContext } from './context.ts';
@@ -391,7 +391,8 @@ export function createAuditCommand(context: CommandContext, ask: Ask): Command {
       const follow = {
         ...flags,
         signal: stopped.signal,
-        sleep: (ms: number, signal: AbortSignal) => sleep(systemClock, ms, signal),
+        // A timer of the system clock would let the process end.
+        sleep: (ms: number, signal: AbortSignal) => setTimeout(ms, undefined, { signal }),
       };
       return ask(flags, async (server) => (await import('#cli/tokens.ts')).showAudit(context, server, follow));
     });

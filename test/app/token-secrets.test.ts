@@ -1,11 +1,12 @@
 // A token's secret is shown once: in no file, no line of the log, no event and no other answer of a real process (23 §2).
+import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import fs from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { WebSocket } from 'ws';
-import { address, run, start, temporaryHome } from './metis.ts';
+import { address, MAIN, run, start, temporaryHome } from './metis.ts';
 
 /** Texts of all files below a folder, as bytes. */
 function readAll(folder: string): { readonly file: string; readonly bytes: Buffer }[] {
@@ -86,4 +87,46 @@ test('a secret is in one answer and nowhere else, at log level trace and through
     expect(files.some(({ file }) => file.endsWith('metis.db'))).toBe(true);
     expect(files.filter(({ bytes }) => bytes.includes(secret)).map(({ file }) => file)).toEqual([]);
   }
+});
+
+// Promise 23.7: `metis token` makes, lists and revokes, a name that was revoked is refused; `metis audit` prints what was done, new entries too.
+test('the commands of tokens and of the audit do over the terminal what the server answers', async () => {
+  const home = temporaryHome();
+  onTestFinished(home.remove);
+  const data = path.join(home.path, 'data');
+  const admin = (await run(['token', 'create', 'root', '--role', 'admin', '--data', data], { home: home.path })).stdout;
+  const server = start(['serve', '--port', '0', '--data', data], { home: home.path });
+  onTestFinished(async () => void (await server.stop('SIGKILL')));
+  const env = { METIS_TOKEN: admin.trim() };
+  const on = ['--server', await address(server)];
+  const metis = (...args: string[]) => run([...args, ...on], { home: home.path, env });
+  const following = start(['audit', '--follow', '--json', ...on], { home: home.path, env });
+  onTestFinished(async () => void (await following.stop('SIGKILL')));
+  await following.line(/"token\.created".*"root"/);
+
+  const limits = ['--daily', '5', '--monthly', '50', '--expires', '90d', '--workspace', 'app'];
+  const made = await metis('token', 'create', 'ann', '--role', 'member', ...limits);
+  expect([made.code, made.stderr]).toEqual([0, 'metis: this is the token of ann; it is shown this once\n']);
+  const secret = made.stdout.trim();
+  const digest = createHash('sha256').update(secret).digest('hex');
+  const hashed = spawnSync(process.execPath, [MAIN, 'token', 'hash'], { input: made.stdout, encoding: 'utf8' });
+  expect(hashed.stdout).toBe(`${digest}\n`);
+  const listed = (await metis('token', 'list')).stdout.split('\n');
+  expect(listed[0]).toMatch(/^ann member, today \$0 of \$5, this month \$0 of \$50, in \S*\/app, expires 20/);
+  expect(listed[1]).toBe('root admin, today $0, this month $0');
+  const asAnn = await run(['token', 'list', ...on], { home: home.path, env: { METIS_TOKEN: secret } });
+  expect([asAnn.code, asAnn.stderr]).toEqual([1, expect.stringContaining('only an admin may do this')]);
+
+  expect((await metis('token', 'revoke', 'ann')).code).toBe(0);
+  expect((await metis('token', 'list')).stdout).toMatch(/^ann member.*, revoked 20/);
+  expect((await metis('token', 'create', 'ann', '--role', 'member')).stderr).toContain('choose another');
+  const last = await metis('token', 'revoke', 'root');
+  expect([last.code, last.stderr]).toEqual([1, expect.stringContaining('is the last token of an admin')]);
+  await following.line(/"token\.revoked".*"ann"/);
+  const lines = (await metis('audit')).stdout.trim().split('\n');
+  expect(lines.map((line) => line.split(' ').slice(1, 5).join(' '))).toEqual([
+    expect.stringMatching(/^token\.created root/),
+    'token.created by root ann',
+    'token.revoked by root ann',
+  ]);
 });

@@ -4,7 +4,8 @@ import { AppError } from '#protocol/errors.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
 import { fromPusd } from '#protocol/money.ts';
 import type { AuditAction, NewToken, Person, Token, TokenRecord } from '#protocol/people/person.ts';
-import { auditWrites } from './state/audit-writes.ts';
+import type { Write } from '../ports/journal-writer.ts';
+import { auditWrite, auditWrites } from './state/audit-writes.ts';
 import type { Runtime, Storage } from './state/engine.ts';
 import { hashToken, type KnownToken } from './state/people.ts';
 
@@ -12,8 +13,20 @@ export { type Caller, hashToken, type People } from './state/people.ts';
 
 type PeopleEngine = Runtime & Storage;
 
-/** The record of a new token; its secret is in the digest alone. */
-export function buildTokenRecord(
+/** The row of a new token with its entry in the audit; the secret is in the digest alone. */
+export function makeTokenWrites(
+  runtime: Pick<Runtime, 'ids' | 'clock' | 'config'>,
+  order: NewToken,
+  made: Pick<TokenRecord, 'token_sha256' | 'created_by'>,
+): { readonly token: TokenRecord; readonly writes: readonly Write[] } {
+  const token = buildTokenRecord(runtime, order, made);
+  const { id, name, role, daily_usd, monthly_usd } = token;
+  const about = { subject: name, details: { id, role, daily_usd, monthly_usd } };
+  const entry = auditWrite(runtime, { id: made.created_by }, 'token.created', about);
+  return { token, writes: [{ kind: 'token.insert', token }, entry] };
+}
+
+function buildTokenRecord(
   { ids, clock }: Pick<Runtime, 'ids' | 'clock'>,
   { name, role, daily_usd, monthly_usd, workspaces, expires_at }: NewToken,
   { token_sha256, created_by }: Pick<TokenRecord, 'token_sha256' | 'created_by'>,
@@ -43,13 +56,9 @@ export async function createToken(
   await engine.people.refresh();
   if (engine.people.findId(body.name) !== null) throw nameTakenError(body.name);
   const token_sha256 = hashToken(secret).toString('hex');
-  const token = buildTokenRecord(engine, body, { token_sha256, created_by: actor.id });
-  const { role, daily_usd, monthly_usd } = token;
-  const { id } = token;
-  const details = { id, role, daily_usd, monthly_usd };
-  const entry = auditWrites(engine, actor, 'token.created', { subject: token.name, details });
+  const { token, writes } = makeTokenWrites(engine, body, { token_sha256, created_by: actor.id });
   try {
-    await engine.journal.commit({ writes: [{ kind: 'token.insert', token }, ...entry], emit: [] });
+    await engine.journal.commit({ writes, emit: [] });
   } catch (error) {
     if (error instanceof JournalConflict && error.code === 'name_taken') throw nameTakenError(body.name);
     throw error;

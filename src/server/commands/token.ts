@@ -4,7 +4,7 @@ import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import { orderToken, printSecret } from '#cli/tokens.ts';
 import type { ServerAddress } from '#client/request.ts';
-import { buildTokenRecord } from '#core/engine/manage-people.ts';
+import { makeTokenWrites } from '#core/engine/manage-people.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { createIdGenerator } from '#protocol/ids.ts';
@@ -80,12 +80,10 @@ async function storeToken(context: CommandContext, { settings, order, flags }: S
     try {
       const journal = createJournal({ db, ids, clock: systemClock, bus: createBus(log), log });
       const secret = makeSecret();
-      const token = buildTokenRecord({ ids, clock: systemClock }, order, {
-        token_sha256: hashSecret(secret),
-        created_by: null,
-      });
-      await journal.commit({ writes: [{ kind: 'token.insert', token }], emit: [] });
-      printSecret(context, { name: token.name, secret }, flags);
+      const runtime = { ids, clock: systemClock, config: settings.config };
+      const { writes } = makeTokenWrites(runtime, order, { token_sha256: hashSecret(secret), created_by: null });
+      await journal.commit({ writes, emit: [] });
+      printSecret(context, { name: order.name, secret }, flags);
       return 0;
     } finally {
       db.close();

@@ -14,15 +14,25 @@ const DAY_MS = 86_400_000;
 
 /** Nothing on a server that requires no token: one person needs no audit. */
 export function auditWrites(
-  { ids, clock, config, people }: Pick<Runtime, 'ids' | 'clock' | 'config' | 'people'>,
+  engine: Pick<Runtime, 'ids' | 'clock' | 'config' | 'people'>,
+  actor: Pick<Person, 'id'> | null,
+  action: AuditAction,
+  about: AuditSubject,
+): readonly Write[] {
+  if (!engine.people.isRequired()) return [];
+  return [auditWrite(engine, actor, action, about)];
+}
+
+/** The entry, also where no token is required yet: the first token is made there. */
+export function auditWrite(
+  { ids, clock, config }: Pick<Runtime, 'ids' | 'clock' | 'config'>,
   actor: Pick<Person, 'id'> | null,
   action: AuditAction,
   { subject, details = {} }: AuditSubject,
-): readonly Write[] {
-  if (!people.isRequired()) return [];
+): Write {
   const at = clock.now();
   const { audit_days } = config.retention;
   const drop_before = audit_days === null ? null : at - audit_days * DAY_MS;
   const entry = { id: ids.next(), at, actor: actor?.id ?? null, action, subject, details };
-  return [{ kind: 'audit.insert', entry, drop_before }];
+  return { kind: 'audit.insert', entry, drop_before };
 }

@@ -50,7 +50,7 @@ export function createClientGate({ config: { gateway }, people, noteRefusal }: C
     if (caller === null) {
       if (token !== null) noteRefusal(request);
       const where = own ? 'x-metis-token' : 'Authorization: Bearer or x-api-key';
-      throw new AppError('unauthorized', `send a token of server.auth_tokens or gateway.keys as ${where}`);
+      throw new AppError('unauthorized', `send a token of a member or an admin, or a key of gateway.keys, as ${where}`);
     }
     request.tokenHash = caller.digest;
     request.person = caller.person;

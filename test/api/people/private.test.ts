@@ -168,7 +168,7 @@ test('shared for reading it is read and not written; shared for writing it is bo
 
 // Promise 23.5: the same decision by two approvers is 200 with the first's name, another one 409 with it.
 test('the first answer to an approval has a name, and later ones are given it', async () => {
-  const { server, ann, bob, session, asked } = await openPrivate();
+  const { server, ann, bob, root, session, asked } = await openPrivate();
   await ann.call('PATCH', `/sessions/${session.id}`, { share: 'write' });
   const path = `/confirmations/${asked.confirmation_request_id}`;
   const first = await bob.call('POST', path, { decision: 'approve' });
@@ -183,6 +183,20 @@ test('the first answer to an approval has a name, and later ones are given it', 
   expect(third.body.error.message).toContain('by bob');
   expect((await server.event('tool.confirmation_resolved')).payload).toMatchObject({ answered_by: { name: 'bob' } });
   expect((await ann.call('GET', path)).body.answered_by).toEqual({ id: 'file:bob', name: 'bob' });
+  const { entries } = (await root.call('GET', '/audit')).body;
+  const answered = entries.filter(({ action }: { action: string }) => action === 'approval.answered');
+  expect(answered).toMatchObject([{ actor: { name: 'bob' }, details: { decision: 'approve' } }]);
+});
+
+// Promise 23.2: what `server.default_share` makes private is seen by its owner and admins alone; a request may say otherwise.
+test('a new session is shared as the configuration says, or as its request', async () => {
+  const { ann, bob, root } = await startPeople({}, { server: { default_share: 'private' } });
+  const closed = await ann.open();
+  const open = await ann.open({ share: 'read' });
+  expect([closed.share, open.share]).toEqual(['private', 'read']);
+  const readBy = async (who: Someone, { id }: { id: string }) => (await who.call('GET', `/sessions/${id}`)).status;
+  expect([await readBy(ann, closed), await readBy(root, closed), await readBy(bob, closed)]).toEqual([200, 200, 404]);
+  expect(await readBy(bob, open)).toBe(200);
 });
 
 test('with approvals.own off a member does not approve calls of its own sessions', async () => {

@@ -192,6 +192,25 @@ describe('a receiver', () => {
   });
 });
 
+// Promise 23.2: webhooks carry events of a private session without text.
+describe('of a private session', () => {
+  it('a receiver gets the same events with no word of what was said or run', async () => {
+    const t = await startEngine({
+      config: { tool_confirmation: { mode: 'strict' }, server: { default_share: 'private' } },
+      scenario: scenario(planner({ tool_calls: [call('shell', { command: 'echo harvest' })] }, { text: 'harvest' })),
+    });
+    const hook = await receiver();
+    tell(t, hook.url, { events: ['tool.confirmation_requested', 'turn.completed'] });
+    const session = await t.session();
+    await t.run(session, 'harvest');
+    await until(() => hook.told.length === 2);
+    expect(hook.told.map(({ event }) => event.type)).toEqual(['tool.confirmation_requested', 'turn.completed']);
+    expect(hook.told.filter(({ body }) => body.includes('harvest'))).toEqual([]);
+    const stored = t.events.find(({ type }) => type === 'tool.confirmation_requested');
+    expect(JSON.stringify(stored)).toContain('harvest');
+  });
+});
+
 describe('the list of receivers', () => {
   const issues = (value: unknown) => NotifySchema.safeParse(value).error?.issues.map((i) => i.message) ?? [];
   const one = { url: 'https://example.org/hook', events: ['turn.failed'] };

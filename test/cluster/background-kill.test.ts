@@ -60,7 +60,7 @@ describe.skipIf(url === null)(
       expect(account).toMatchObject({ unended: [], strayWorkers: [], paidTwice: [] });
       expect(account.unpaid).toBeLessThanOrEqual(run.openAtLosses);
       const results = await run.nodes.rows(`
-      SELECT d.worker_session_id AS worker, d.status, p.status AS turn,
+      SELECT d.worker_session_id AS worker, d.status, d.failure_mode, d.error_message, p.status AS turn,
         (SELECT max(t.resume_attempts) FROM turns t WHERE t.session_id = d.worker_session_id) AS attempts,
         (SELECT count(*) FROM messages m WHERE m.turn_id = d.parent_turn_id
           AND (m.content_json LIKE '%[worker ' || d.worker_session_id || ' completed]%'

@@ -1,6 +1,7 @@
 // A process that dies between two commits: the next one ends what was open, and gives nothing twice (04 §13).
 import fs from 'node:fs';
 import path from 'node:path';
+import Database from 'better-sqlite3';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { answerConfirmation } from '#core/engine/answer-approval.ts';
 import { cancelTurn } from '#core/engine/control-turn.ts';
@@ -45,6 +46,28 @@ describe('a crash', () => {
     await first.submit(session, 'go');
     const begun = await first.event('llm.call_started', (e) => e.actor === 'worker');
     const second = await restart(first, { scenario: said, clock: manualClock(START + 3_600_000), config: hold });
+    const delegation = await second.engine.store.delegations.findByWorker(begun.session_id as never);
+    expect(delegation).toMatchObject({ status: 'interrupted', active_seconds: 0 });
+  });
+
+  it('costs a worker none of the time between two clocks before its first turn', async () => {
+    const said = scenario(planner({ tool_calls: [delegate('job')] }), worker('job', { hang: true }));
+    const first = await startEngine({ scenario: said, clock: manualClock(), config: hold });
+    const session = await first.session();
+    await first.submit(session, 'go');
+    const begun = await first.event('llm.call_started', (e) => e.actor === 'worker');
+    first.abandon();
+    // As if a node whose clock is an hour behind had opened the worker, and this one its turn.
+    const db = new Database(path.join(first.folder, 'metis.db'));
+    const moved = db
+      .prepare(
+        `UPDATE event_rows SET timestamp_ms = timestamp_ms - 3600000 WHERE type = 1
+         AND session_key = (SELECT session_key FROM event_sessions WHERE session_id = ?)`,
+      )
+      .run(begun.session_id);
+    db.close();
+    expect(moved.changes).toBe(1);
+    const second = await restart(first, { scenario: said, clock: manualClock(START), config: hold });
     const delegation = await second.engine.store.delegations.findByWorker(begun.session_id as never);
     expect(delegation).toMatchObject({ status: 'interrupted', active_seconds: 0 });
   });

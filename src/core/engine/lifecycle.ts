@@ -142,8 +142,12 @@ async function interruptDelegation(engine: Storage, delegation: DelegationRecord
     0,
     rows.findLastIndex((e) => e.type === 'turn.resumed'),
   );
-  let since = parseTime(rows[begun]?.timestamp ?? '');
-  if (Number.isNaN(since)) since = delegation.created_at;
+  // What is before the start of a turn may be of another node, whose clock may be another.
+  let used = 0;
+  for (let i = begun + 1; i < rows.length; i++) {
+    const { type, timestamp } = rows[i]!;
+    if (type !== 'turn.started') used += Math.max(0, parseTime(timestamp) - parseTime(rows[i - 1]!.timestamp));
+  }
   let paused = 0;
   let asked: number | null = null;
   for (const event of rows.slice(begun)) {
@@ -153,14 +157,13 @@ async function interruptDelegation(engine: Storage, delegation: DelegationRecord
       asked = null;
     }
   }
-  const last = parseTime(rows.at(-1)?.timestamp ?? '') || since;
-  if (asked !== null) paused += last - asked;
+  if (asked !== null) paused += parseTime(rows.at(-1)!.timestamp) - asked;
   await engine.journal.commit({
     writes: [
       {
         kind: 'delegation.interrupt',
         tool_use_id: delegation.tool_use_id,
-        active_seconds: delegation.active_seconds + Math.max(0, last - since - paused) / 1000,
+        active_seconds: delegation.active_seconds + Math.max(0, used - paused) / 1000,
       },
     ],
     emit: [],

@@ -53,10 +53,8 @@ export function mcpRoutes(app: HttpApp, { mcp, turnBodyLimit, owners, hub }: Rou
       const gone = new AbortController();
       reply.raw.once('close', () => gone.abort());
       const { person, tokenHash: digest } = request;
-      if (digest !== '') {
-        const unguard = hub.guard({ person, digest, sessionId: null, end: () => reply.raw.destroy() });
-        reply.raw.once('close', unguard);
-      }
+      const unguard = hub.guard({ person, digest, sessionId: null, end: () => reply.raw.destroy() });
+      reply.raw.once('close', unguard);
       const answer = await mcp(
         asWebRequest(request, gone.signal),
         parseBearer(request.headers.authorization),

@@ -44,8 +44,9 @@ export interface Connection {
   shutdown(): unknown;
 }
 
-/** A connection that is open as long as its token may see the session. */
+/** A connection that is open as long as its token may see the session, or, without a token, as long as none is required. */
 export interface Guarded {
+  /** Of the token, empty without one. */
   readonly digest: string;
   readonly person: Person;
   /** Null = of no session. */
@@ -54,9 +55,12 @@ export interface Guarded {
 }
 
 export interface StreamHub extends HubPorts {
-  /** @returns a function that removes it. A caller without a token needs no guard. */
+  /** @returns a function that removes it */
   guard(connection: Guarded): () => void;
-  /** Ends the connections of tokens that are not accepted any more, and of sessions that were made private. */
+  /**
+   * Ends the connections of tokens that are not accepted any more, those without a token once one is required, and those
+   * of sessions that were made private.
+   */
   checkRights(): Promise<void>;
   /** The caller checks `isFull` first. After `close` the connection is shut down at once. @returns a function that removes it */
   connect(connection: Connection): () => void;
@@ -162,7 +166,7 @@ export function createStreamHub(ports: HubPorts): StreamHub {
       for (const one of [...guarded]) if (!people.isAccepted(one.digest)) one.end('unauthorized');
     };
     // A token expires on a node without its database too.
-    await people.refresh().finally(endUnaccepted);
+    await (people.isRequired() ? people.refresh() : people.keepCurrent()).finally(endUnaccepted);
     for (const one of [...guarded])
       if (one.sessionId !== null && (await isHiddenFrom(one.person, one.sessionId))) one.end('not_found');
   }

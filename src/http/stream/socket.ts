@@ -106,10 +106,10 @@ export function serveSocket(hub: StreamHub, socket: WebSocket, request: SocketRe
     if (subscribed) throw validationError([{ path: 'type', message: 'this connection is subscribed already' }]);
     const { person, digest } = caller;
     // The token of the upgrade may have ended since.
-    if (digest !== '' && !hub.people.isAccepted(digest)) throw refusedTokenError();
+    if (!hub.people.isAccepted(digest)) throw refusedTokenError();
     subscribed = true;
     deadline.cancel();
-    if (digest !== '') unguard = hub.guard({ person, digest, sessionId: request.sessionId, end: sink.close });
+    unguard = hub.guard({ person, digest, sessionId: request.sessionId, end: sink.close });
     stream = await openSessionStream(hub, request.sessionId, { ...subscription, person });
     if (closed) return stream.leave();
     await stream.run(sink);

@@ -55,10 +55,8 @@ export async function serveEventStream(
     },
     shutdown: () => (response.headersSent ? sink.close('server_shutdown') : response.destroy()),
   });
-  if (digest !== '') {
-    const end = (reason: CloseReason) => (response.headersSent ? sink.close(reason) : response.destroy());
-    unguard = hub.guard({ person, digest, sessionId: target.sessionId, end });
-  }
+  const end = (reason: CloseReason) => (response.headersSent ? sink.close(reason) : response.destroy());
+  unguard = hub.guard({ person, digest, sessionId: target.sessionId, end });
   if (await stream.isIdle()) return reply.status(204).send();
   if (response.destroyed) return reply.hijack();
   reply.hijack();

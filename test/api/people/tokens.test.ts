@@ -98,6 +98,25 @@ test('a socket that subscribes after its token was revoked gets no frame of the 
   expect(socket.frames).toMatchObject([{ type: 'subscribe_error', code: 'unauthorized' }]);
 });
 
+// Promise 23.3: streams of callers without a token end once a token is required.
+test('streams that were opened before the first token was made end within five seconds', async () => {
+  const clock = manualClock();
+  const server = await startServer({ clock });
+  const session = (await server.call('POST', '/sessions', { workspace_path: server.workspace })).body;
+  const socket = server.connect(`/sessions/${session.id}/stream?snapshot=true`);
+  await socket.frame(({ type }) => type === 'snapshot');
+  const late = server.connect(`/sessions/${session.id}/stream`);
+  await once(late.ws, 'open');
+  const sse = await fetch(`${server.base}/sessions/${session.id}/events`, { headers: { accept: 'text/event-stream' } });
+  expect((await server.call('POST', '/tokens', { name: 'root', role: 'admin' })).status).toBe(201);
+  late.send({ type: 'subscribe', snapshot: true });
+  expect((await late.closed).code).toBe(1008);
+  expect(late.frames).toMatchObject([{ type: 'subscribe_error', code: 'unauthorized' }]);
+  clock.advance(5000);
+  expect((await socket.closed).code).toBe(1008);
+  await sse.text();
+});
+
 // Promise 23.3: an expired token is 401 and its streams are closed within 5 s.
 test('an expired token is refused, and a stream of it ends within five seconds', async () => {
   const clock = manualClock();

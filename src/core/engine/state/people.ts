@@ -32,7 +32,10 @@ export interface People {
   isRequired(): boolean;
   /** Null for a token that is none of ours, revoked or expired. One of another node is looked up. */
   recognize(token: string): Promise<Caller | null>;
-  /** Whether the token of this digest would be recognized, as far as this node knows. */
+  /**
+   * Whether a caller would be let in, as far as this node knows.
+   * @param digest of the token; empty = of a caller without one, who is let in as long as no token is required
+   */
   isAccepted(digest: string): boolean;
   /** By name or id; of a key of the gateway as well. */
   findId(nameOrId: string): string | null;
@@ -86,6 +89,7 @@ export function createPeople({ config, store, clock, several }: PeopleParts): Pe
   const isUsable = ({ token }: Entry) =>
     token === null || (token.revoked_at === null && (token.expires_at === null || token.expires_at > clock.now()));
   const all = () => [...ofFile, ...made];
+  const isRequired = () => ofFile.length + made.length > 0;
 
   /** A revoked or an expired one too. */
   function findToken(digest: Buffer): Entry | null {
@@ -130,7 +134,7 @@ export function createPeople({ config, store, clock, several }: PeopleParts): Pe
     listNamed().find(({ id, name }) => id === nameOrId || name === nameOrId) ?? null;
 
   return {
-    isRequired: () => ofFile.length + made.length > 0,
+    isRequired,
     async recognize(token) {
       await keepCurrent();
       const digest = hashToken(token);
@@ -143,6 +147,7 @@ export function createPeople({ config, store, clock, several }: PeopleParts): Pe
       return { person: found.token === null ? NAMELESS_ADMIN : found.token, digest: digest.toString('hex') };
     },
     isAccepted(digest) {
+      if (digest === '') return !isRequired();
       const found = findToken(Buffer.from(digest, 'hex'));
       return found !== null && isUsable(found);
     },

@@ -1,5 +1,6 @@
 // Sessions as real models make them: 200 ms to the first piece of an answer, then one every 50 ms, and the next turn at
 // once. How many of them one process carries before its streams lag, beside the bare relay with as many requests.
+// Turns of 100 pieces show the pieces; turns of 20 end every 1.2 s, so that their begin and end show as well.
 import { createHash, randomBytes } from 'node:crypto';
 import net from 'node:net';
 import { performance } from 'node:perf_hooks';
@@ -9,29 +10,36 @@ import { percentile } from '../stats.mjs';
 
 export const name = 'paced-sessions';
 
-const CROWDS = [128, 512, 1000];
-const PACE = { chunks: 100, rate: 20, first: 200 };
-const TURN_MS = PACE.first + ((PACE.chunks - 1) * 1000) / PACE.rate;
+const LONG = { chunks: 100, rate: 20, first: 200 };
+const SHORT = { ...LONG, chunks: 20 };
+const CROWDS = [
+  { sessions: 128, name: '128 sessions', pace: LONG },
+  { sessions: 512, name: '512 sessions', pace: LONG },
+  { sessions: 1000, name: '1000 sessions', pace: LONG },
+  { sessions: 512, name: '512 sessions of 20 pieces', pace: SHORT },
+  { sessions: 1000, name: '1000 sessions of 20 pieces', pace: SHORT },
+];
+const turnMs = ({ first, chunks, rate }) => first + ((chunks - 1) * 1000) / rate;
 /** Until every lane is at work; they start one after the other, so that their pieces do not come all at once. */
-const RAMP_MS = TURN_MS;
-const WINDOW_MS = 2 * TURN_MS;
-const QUICK_WINDOW_MS = TURN_MS / 4;
+const RAMP_MS = turnMs(LONG);
+const WINDOW_MS = 2 * turnMs(LONG);
+const QUICK_WINDOW_MS = turnMs(LONG) / 4;
 const MOST_ROUNDS = 3;
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export async function measure(bench) {
   const rows = [];
-  for (const sessions of bench.quick ? CROWDS.slice(0, 1) : CROWDS) {
-    bench.note(`${sessions} paced sessions`);
+  for (const { sessions, name: about, pace } of bench.quick ? CROWDS.slice(0, 1) : CROWDS) {
+    bench.note(`${about}, paced`);
     const rounds = await bench.rounds(
       {
-        relay: () => crowd(bench, bench.bare, sessions, relayLane(bench)),
-        metis: () => crowd(bench, bench.server, sessions, sessionLane(bench)),
+        relay: () => crowd(bench, bench.bare, { sessions, pace, open: relayLane(bench, marker(pace)) }),
+        metis: () => crowd(bench, bench.server, { sessions, pace, open: sessionLane(bench, marker(pace)) }),
       },
       MOST_ROUNDS,
     );
     const of = (figure) => ({ metis: rounds.metis.map((r) => r[figure]), relay: rounds.relay.map((r) => r[figure]) });
-    const beside = `${sessions} sessions, beside node:http`;
+    const beside = `${about}, beside node:http`;
     rows.push(
       { row: `share of the ideal, ${beside}`, unit: '%', better: 'higher', ...of('share') },
       { row: `chunk p50, ${beside}`, unit: 'ms', better: 'lower', ...of('chunkP50') },
@@ -49,9 +57,10 @@ export async function measure(bench) {
 
 /**
  * Lanes at work for a while, and the figures of a window in which all of them are.
- * @param open makes a lane: `{turn, close}`; `turn(seen)` resolves with the milliseconds its submission took
+ * @param of `open` makes a lane: `{turn, close}`; `turn(seen)` resolves with the milliseconds its submission took
  */
-async function crowd(bench, process, lanes, open) {
+async function crowd(bench, process, of) {
+  const { sessions: lanes, pace, open } = of;
   const seen = { counting: false, chunks: [], submissions: [] };
   const all = await Promise.all(Array.from({ length: lanes }, open));
   let over = false;
@@ -79,7 +88,7 @@ async function crowd(bench, process, lanes, open) {
   const resident = residentMib(process.pid);
   over = true;
   await Promise.all(working);
-  const ideal = (lanes * PACE.chunks * ms) / TURN_MS;
+  const ideal = (lanes * pace.chunks * ms) / turnMs(pace);
   return {
     share: (seen.chunks.length / ideal) * 100,
     chunkP50: percentile(seen.chunks, 50) / 1e6,
@@ -91,8 +100,7 @@ async function crowd(bench, process, lanes, open) {
 }
 
 /** One request a turn; it is taken when the head of its answer is here. */
-function relayLane({ bareClient }) {
-  const say = marker(PACE);
+function relayLane({ bareClient }, say) {
   return () => ({
     async turn(onChunk) {
       const began = performance.now();
@@ -112,8 +120,7 @@ function relayLane({ bareClient }) {
   });
 }
 
-function sessionLane({ client, workspace, model }) {
-  const content = marker(PACE);
+function sessionLane({ client, workspace, model }, content) {
   return async () => {
     const session = await client.post('/sessions', { workspace_path: workspace, initial_active_model: model }, 201);
     const stream = await lightStream(client.origin, session.id);

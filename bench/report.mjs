@@ -2,7 +2,9 @@
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { median } from './stats.mjs';
+import { describe, judge } from './limits.mjs';
+import { WIDE } from './rounds.mjs';
+import { median, spread } from './stats.mjs';
 
 const baselineFile = path.join(import.meta.dirname, 'baseline.json');
 const resultFile = path.join(import.meta.dirname, 'results', 'latest.json');
@@ -11,22 +13,37 @@ const TOLERANCE = 0.1;
 
 /**
  * One row as it is reported.
- * @param measured `{row, unit, better: 'higher' | 'lower', metis: number[], relay: number[]}`, one number a round
+ * @param measured `{row, unit, better: 'higher' | 'lower', metis: number[], relay: number[], limit}`, one number a round;
+ *   the limit is of `limits.mjs`, and missing where the row has none
  */
-export function summarise(measure, { row, unit, better, metis, relay }) {
+export function summarise(measure, { row, unit, better, metis, relay, limit }) {
   const own = median(metis);
   const bare = median(relay);
+  const figures = { metis: own, relay: bare, ratio: own === bare ? 1 : own / bare };
   return {
     key: `${measure}: ${row}`,
     measure,
     row,
     unit,
     better,
-    metis: own,
-    relay: bare,
-    ratio: own === bare ? 1 : own / bare,
+    ...figures,
+    spread: widest([spread(metis), spread(relay)]),
+    limit: limit === undefined ? null : judge(limit, figures),
     runs: { metis, relay },
   };
+}
+
+/** A side of one value is a constant, or was measured once. */
+function widest(spreads) {
+  const known = spreads.filter((one) => one !== null);
+  return known.length === 0 ? null : Math.max(...known);
+}
+
+/** How many rows are within their limits, and how many are not. */
+export function countLimits(rows) {
+  const limited = rows.filter(({ limit }) => limit !== null);
+  const met = limited.filter(({ limit }) => limit.met).length;
+  return { met, missed: limited.length - met };
 }
 
 export function readBaseline() {
@@ -51,9 +68,11 @@ export function saveResult(rows, about) {
   return resultFile;
 }
 
-/** Aligned text; the last columns compare with the committed ratios where there is one. */
+/**
+ * Aligned text. A spread above 10 % is marked `!`; the last columns compare with the committed ratios where there is one.
+ */
 export function table(rows, baseline) {
-  const lines = [['', 'unit', 'metis', 'relay', 'ratio', 'was', '']];
+  const lines = [['', 'unit', 'metis', 'relay', 'ratio', 'spread', 'limit', '', 'was', '']];
   let measure = null;
   for (const r of rows) {
     if (r.measure !== measure) lines.push([r.measure]);
@@ -65,6 +84,9 @@ export function table(rows, baseline) {
       figure(r.metis),
       figure(r.relay),
       figure(r.ratio),
+      r.spread === null ? '-' : `${Math.round(r.spread * 100)} %${r.spread > WIDE ? ' !' : '  '}`,
+      r.limit === null ? '' : describe(r.limit, r.unit),
+      r.limit === null ? '' : r.limit.met ? 'met' : 'missed',
       was === undefined ? '-' : figure(was),
       was === undefined ? '' : verdict(r, was),
     ]);

@@ -11,6 +11,7 @@ import { createStore } from '#store/read/store.ts';
 import { openDatabase } from '#store/sqlite/connection/open.ts';
 import { createReadDatabase } from '#store/sqlite/connection/reads.ts';
 import { createClient, load, marker, openSession } from '../client.mjs';
+import { atMost, ratioAtMost } from '../limits.mjs';
 import { cpuMs, startServer } from '../processes.mjs';
 import { percentile } from '../stats.mjs';
 
@@ -22,6 +23,7 @@ const MODELS = ['messages:planner', 'messages:worker'];
 const INTENTS = ['commit', 'refactor', 'architecture', 'debug', 'doc', 'test'];
 const ASKED = 2000;
 const LIMIT_MS = 5;
+const COST_RATIO = 1.05;
 const LANES = 16;
 const POLL_MS = 50;
 /** Short rounds, and many: the machine is not the same from one minute to the next. */
@@ -41,15 +43,15 @@ export async function measure(bench) {
   const count = bench.quick ? TURNS / 4 : TURNS;
   try {
     for (const { client } of [deaf, learning]) await bench.warmServer(client);
-    const rounds = { relay: [], metis: [] };
-    for (let pass = 0; pass < PASSES; pass += 1) {
-      const some = await bench.rounds({
-        relay: () => turns(deaf, bench, count),
-        metis: () => turns(learning, bench, count),
-      });
-      for (const [name, results] of Object.entries(some)) rounds[name].push(...results);
-    }
-    rows.push({ row: 'CPU per turn, beside one that learns nothing', unit: 'ms', better: 'lower', ...rounds });
+    const sides = { relay: () => turns(deaf, bench, count), metis: () => turns(learning, bench, count) };
+    const rounds = await bench.rounds(sides, { times: PASSES });
+    rows.push({
+      row: 'CPU per turn, beside one that learns nothing',
+      unit: 'ms',
+      better: 'lower',
+      ...rounds,
+      limit: ratioAtMost(COST_RATIO),
+    });
   } finally {
     for (const { client, server } of [deaf, learning]) {
       client.close();
@@ -91,7 +93,8 @@ async function recommendation(bench) {
         return percentile(all, 99);
       },
     });
-    return { row: 'recommendation p99 of CPU, 10,000 of 100,000 outcomes', unit: 'ms', better: 'lower', ...rounds };
+    const row = { row: 'recommendation p99 of CPU, 10,000 of 100,000 outcomes', unit: 'ms', better: 'lower' };
+    return { ...row, ...rounds, limit: atMost(LIMIT_MS) };
   } finally {
     db.close();
   }

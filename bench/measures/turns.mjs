@@ -1,21 +1,22 @@
 // Turns a second, latency and processor time of one turn with 1, 16 and 64 sessions at work at once.
 import { load, marker, openSession } from '../client.mjs';
+import { ratioAtLeast, ratioAtMost } from '../limits.mjs';
 import { cpuMs } from '../processes.mjs';
 import { percentile } from '../stats.mjs';
 
 export const name = 'turns';
 
 const LANES = [
-  { lanes: 1, turns: 200 },
-  { lanes: 16, turns: 480 },
-  { lanes: 64, turns: 960 },
+  { lanes: 1, turns: 200, limits: { p50: ratioAtMost(1.8) } },
+  { lanes: 16, turns: 480, limits: { perSecond: ratioAtLeast(0.45), bare: ratioAtLeast(0.33), cpu: ratioAtMost(4) } },
+  { lanes: 64, turns: 960, limits: { perSecond: ratioAtLeast(0.45), bare: ratioAtLeast(0.33), cpu: ratioAtMost(4) } },
 ];
 /** Then a lane goes on with a fresh session, so that the length of the history plays no part. */
 const TURNS_PER_SESSION = 10;
 
 export async function measure(bench) {
   const rows = [];
-  for (const { lanes, turns } of LANES) {
+  for (const { lanes, turns, limits } of LANES) {
     const count = bench.quick ? Math.ceil(turns / 4) : turns;
     const rounds = await bench.rounds({
       relay: () => figures(bench.relay, lanes, count, () => bench.relayClient.relay(marker({ chunks: 20 }))),
@@ -29,8 +30,8 @@ export async function measure(bench) {
     const of = (figure) => beside('relay', figure);
     const sessions = lanes === 1 ? '1 session' : `${lanes} sessions`;
     rows.push(
-      { row: `turns/s, ${sessions}`, unit: '/s', better: 'higher', ...of('perSecond') },
-      { row: `turn p50, ${sessions}`, unit: 'ms', better: 'lower', ...of('p50') },
+      { row: `turns/s, ${sessions}`, unit: '/s', better: 'higher', ...of('perSecond'), limit: limits.perSecond },
+      { row: `turn p50, ${sessions}`, unit: 'ms', better: 'lower', ...of('p50'), limit: limits.p50 },
       { row: `turn p99, ${sessions}`, unit: 'ms', better: 'lower', ...of('p99') },
     );
     rows.push({
@@ -38,11 +39,18 @@ export async function measure(bench) {
       unit: '/s',
       better: 'higher',
       ...beside('bare', 'perSecond'),
+      limit: limits.bare,
     });
     if (cpuMs(bench.server.pid) !== null) {
       rows.push(
         { row: `CPU per turn, ${sessions}`, unit: 'ms', better: 'lower', ...of('cpu') },
-        { row: `CPU per turn, ${sessions}, beside node:http`, unit: 'ms', better: 'lower', ...beside('bare', 'cpu') },
+        {
+          row: `CPU per turn, ${sessions}, beside node:http`,
+          unit: 'ms',
+          better: 'lower',
+          ...beside('bare', 'cpu'),
+          limit: limits.cpu,
+        },
       );
     }
   }

@@ -7,6 +7,7 @@ import { silentLogger } from '#core/ports/logger.ts';
 import { createIdGenerator } from '#protocol/ids.ts';
 import { createWorktrees } from '#tools/worktree/worktrees.ts';
 import { timed } from '../client.mjs';
+import { aboveAtMost } from '../limits.mjs';
 import { median } from '../stats.mjs';
 
 export const name = 'worktree';
@@ -15,6 +16,7 @@ const FOLDERS = 100;
 const FILES = 100;
 /** A round. */
 const TIMES = 3;
+const MORE_MS = 300;
 const run = promisify(execFile);
 
 export async function measure(bench) {
@@ -41,7 +43,7 @@ export async function measure(bench) {
     metis: () => several(() => worktrees.create(ids.session(), root)),
   });
   const row = `worktree of ${(FOLDERS * FILES).toLocaleString('en')} files`;
-  return [{ row, unit: 'ms', better: 'lower', ...rounds }];
+  return [{ row, unit: 'ms', better: 'lower', ...rounds, limit: aboveAtMost(MORE_MS) }];
 }
 
 /** Some files differ from the commit, and some are new. */

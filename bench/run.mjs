@@ -8,6 +8,7 @@ import { createClient, load, marker, openSession } from './client.mjs';
 import * as chunkCost from './measures/chunk-cost.mjs';
 import * as chunkLatency from './measures/chunk-latency.mjs';
 import * as cluster from './measures/cluster.mjs';
+import * as command from './measures/command.mjs';
 import * as connects from './measures/connects.mjs';
 import * as database from './measures/database.mjs';
 import * as doors from './measures/doors.mjs';
@@ -45,6 +46,7 @@ const MEASURES = [
   learning,
   pages,
   storedSessions,
+  command,
   database,
   reports,
   gateway,

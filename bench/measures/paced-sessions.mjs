@@ -1,71 +1,88 @@
 // Sessions as real models make them: 200 ms to the first piece of an answer, then one every 50 ms, and the next turn at
-// once. How many of them one process carries before its streams lag, beside the bare relay with as many requests.
-// Turns of 100 pieces show the pieces; turns of 20 end every 1.2 s, so that their begin and end show as well.
+// once. How many of them one process carries before its streams lag, beside the bare relay with as many requests. Answers
+// are of 100 pieces or of 20: with these, turns begin and end more than four times as often.
 import { createHash, randomBytes } from 'node:crypto';
 import net from 'node:net';
 import { performance } from 'node:perf_hooks';
 import { delays, marker } from '../client.mjs';
+import { atLeast, atMost, ratioAtMost } from '../limits.mjs';
 import { cpuMs, residentMib } from '../processes.mjs';
 import { percentile } from '../stats.mjs';
 
 export const name = 'paced-sessions';
 
-const LONG = { chunks: 100, rate: 20, first: 200 };
-const SHORT = { ...LONG, chunks: 20 };
-const CROWDS = [
-  { sessions: 128, name: '128 sessions', pace: LONG },
-  { sessions: 512, name: '512 sessions', pace: LONG },
-  { sessions: 1000, name: '1000 sessions', pace: LONG },
-  { sessions: 512, name: '512 sessions of 20 pieces', pace: SHORT },
-  { sessions: 1000, name: '1000 sessions of 20 pieces', pace: SHORT },
+const ANSWERS = [
+  {
+    chunks: 100,
+    words: '',
+    crowds: [
+      { sessions: 128, limits: { cpu: ratioAtMost(1.5) } },
+      { sessions: 512, limits: { share: atLeast(97), chunkP99: atMost(50), submissionP99: atMost(50) } },
+      { sessions: 1000, limits: { share: atLeast(90), chunkP99: atMost(100), resident: atMost(350) } },
+    ],
+  },
+  {
+    chunks: 20,
+    words: ' of 20 pieces a turn',
+    crowds: [
+      { sessions: 128, limits: {} },
+      { sessions: 512, limits: { share: atLeast(97), chunkP99: atMost(50) } },
+      { sessions: 1000, limits: { share: atLeast(90) } },
+    ],
+  },
 ];
-const turnMs = ({ first, chunks, rate }) => first + ((chunks - 1) * 1000) / rate;
-/** Until every lane is at work; they start one after the other, so that their pieces do not come all at once. */
-const RAMP_MS = turnMs(LONG);
-const WINDOW_MS = 2 * turnMs(LONG);
-const QUICK_WINDOW_MS = turnMs(LONG) / 4;
+const WINDOW_MS = 10_300;
+const QUICK_WINDOW_MS = 1300;
 const MOST_ROUNDS = 3;
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export async function measure(bench) {
   const rows = [];
-  for (const { sessions, name: about, pace } of bench.quick ? CROWDS.slice(0, 1) : CROWDS) {
-    bench.note(`${about}, paced`);
-    const rounds = await bench.rounds(
-      {
-        relay: () => crowd(bench, bench.bare, { sessions, pace, open: relayLane(bench, marker(pace)) }),
-        metis: () => crowd(bench, bench.server, { sessions, pace, open: sessionLane(bench, marker(pace)) }),
-      },
-      MOST_ROUNDS,
-    );
-    const of = (figure) => ({ metis: rounds.metis.map((r) => r[figure]), relay: rounds.relay.map((r) => r[figure]) });
-    const beside = `${about}, beside node:http`;
-    rows.push(
-      { row: `share of the ideal, ${beside}`, unit: '%', better: 'higher', ...of('share') },
-      { row: `chunk p50, ${beside}`, unit: 'ms', better: 'lower', ...of('chunkP50') },
-      { row: `chunk p99, ${beside}`, unit: 'ms', better: 'lower', ...of('chunkP99') },
-      { row: `submission p99, ${beside}`, unit: 'ms', better: 'lower', ...of('submissionP99') },
-    );
-    if (cpuMs(bench.server.pid) === null) continue;
-    rows.push(
-      { row: `CPU per chunk, ${beside}`, unit: 'us', better: 'lower', ...of('cpu') },
-      { row: `resident, ${beside}`, unit: 'MiB', better: 'lower', ...of('resident') },
-    );
+  for (const { chunks, words, crowds } of ANSWERS) {
+    const pace = { chunks, rate: 20, first: 200 };
+    for (const { sessions, limits } of bench.quick ? crowds.slice(0, 1) : crowds) {
+      bench.note(`${sessions} paced sessions${words}`);
+      const rounds = await bench.rounds(
+        {
+          relay: () => crowd(bench, bench.bare, { sessions, pace }, relayLane(bench, marker(pace))),
+          metis: () => crowd(bench, bench.server, { sessions, pace }, sessionLane(bench, marker(pace))),
+        },
+        { most: MOST_ROUNDS },
+      );
+      const beside = `${sessions} sessions${words}, beside node:http`;
+      const row = (name, unit, figure) => ({
+        row: `${name}, ${beside}`,
+        unit,
+        better: figure === 'share' ? 'higher' : 'lower',
+        metis: rounds.metis.map((r) => r[figure]),
+        relay: rounds.relay.map((r) => r[figure]),
+        limit: limits[figure],
+      });
+      rows.push(
+        row('share of the ideal', '%', 'share'),
+        row('chunk p50', 'ms', 'chunkP50'),
+        row('chunk p99', 'ms', 'chunkP99'),
+        row('submission p99', 'ms', 'submissionP99'),
+      );
+      if (cpuMs(bench.server.pid) === null) continue;
+      rows.push(row('CPU per chunk', 'us', 'cpu'), row('resident', 'MiB', 'resident'));
+    }
   }
   return rows;
 }
 
 /**
- * Lanes at work for a while, and the figures of a window in which all of them are.
- * @param of `open` makes a lane: `{turn, close}`; `turn(seen)` resolves with the milliseconds its submission took
+ * Lanes at work for a while, and the figures of a window in which all of them are. They start one after the other within
+ * the time of a turn, so that their pieces do not come all at once.
+ * @param open makes a lane: `{turn, close}`; `turn(seen)` resolves with the milliseconds its submission took
  */
-async function crowd(bench, process, of) {
-  const { sessions: lanes, pace, open } = of;
+async function crowd(bench, process, { sessions, pace }, open) {
+  const turnMs = pace.first + ((pace.chunks - 1) * 1000) / pace.rate;
   const seen = { counting: false, chunks: [], submissions: [] };
-  const all = await Promise.all(Array.from({ length: lanes }, open));
+  const all = await Promise.all(Array.from({ length: sessions }, open));
   let over = false;
   const working = all.map(async (lane, i) => {
-    await pause((RAMP_MS * i) / lanes);
+    await pause((turnMs * i) / sessions);
     while (!over) {
       const took = await lane.turn((delay) => {
         if (seen.counting) seen.chunks.push(delay);
@@ -77,7 +94,7 @@ async function crowd(bench, process, of) {
   // A lane that fails ends the measure at once.
   const failed = Promise.all(working).then(() => new Promise(() => {}));
   const window = bench.quick ? QUICK_WINDOW_MS : WINDOW_MS;
-  await Promise.race([failed, pause(RAMP_MS + 1000)]);
+  await Promise.race([failed, pause(turnMs + 1000)]);
   seen.counting = true;
   const cpu = cpuMs(process.pid);
   const began = performance.now();
@@ -88,7 +105,7 @@ async function crowd(bench, process, of) {
   const resident = residentMib(process.pid);
   over = true;
   await Promise.all(working);
-  const ideal = (lanes * pace.chunks * ms) / turnMs(pace);
+  const ideal = (sessions * pace.chunks * ms) / turnMs;
   return {
     share: (seen.chunks.length / ideal) * 100,
     chunkP50: percentile(seen.chunks, 50) / 1e6,

@@ -1,4 +1,6 @@
 // What a command gets from its process, and its first steps: keys file, configuration, credentials, the server to ask.
+import type { Writable } from 'node:stream';
+import type { DestinationStream } from 'pino';
 import { toPrintable } from '#cli/printable-text.ts';
 import type { ServerAddress } from '#client/request.ts';
 import { bracketIpv6 } from '#http/access.ts';
@@ -22,8 +24,10 @@ export interface CommandContext {
   readonly packageDir: string;
   readonly version: string;
   readonly stdin: NodeJS.ReadStream;
-  readonly stdout: Output;
+  readonly stdout: Output & Writable;
   readonly stderr: Output & NodeJS.WritableStream;
+  /** Takes the lines of the log; the descriptor of stderr when absent. */
+  readonly logOutput?: DestinationStream;
   /** Resolves when stdout is closed: later writes are lost. */
   readonly outputClosed: Promise<void>;
   /** Resolves with the first SIGINT or SIGTERM; the second ends the process, with this code or 1. npm's copy of a signal is none. */

@@ -115,9 +115,9 @@ export function createLogger(
  * only when `log.level` asks for them.
  */
 export function startLog(
-  { stderr }: CommandContext,
+  { stderr, logOutput }: CommandContext,
   { config, credentials, given }: Settings,
-  destination?: DestinationStream,
+  destination: DestinationStream | undefined = logOutput,
 ): Logger {
   const level = stderr.isTTY === true && !given.has('log.level') ? 'error' : config.log.level;
   return createLogger(level, () => [...credentials.secrets, ...config.server.auth_tokens], destination);

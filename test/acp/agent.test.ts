@@ -7,7 +7,7 @@ import type { RequestPermissionRequest } from '@agentclientprotocol/sdk';
 import { describe, expect, test } from 'vitest';
 import { listOptions } from '#acp/session-options.ts';
 import type { Model } from '#client/client.ts';
-import { acpIn, clientOf, doorHome, serveIn, shown, usage } from '../support/doors.ts';
+import { acpIn, clientOf, doorHome, serveIn, serveProcessIn, shown, usage } from '../support/doors.ts';
 import { gate } from '../support/moments.ts';
 import { until } from '../support/until.ts';
 
@@ -370,7 +370,7 @@ test('a server that is killed and started again in mid-prompt: nothing is told t
       { text: 'Second.', usage, delay_ms: 3000 },
     ),
   );
-  const first = await serveIn(home);
+  const first = await serveProcessIn(home);
   const port = new URL(first.url).port;
   const editor = await acpIn(home, { args: ['--server', first.url] });
   const { sessionId } = await editor.open();

@@ -3,8 +3,20 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
 import path from 'node:path';
-import { describe, expect, onTestFinished, test } from 'vitest';
-import { acpIn, clientOf, doorHome, type Home, mcpOverHttp, mcpOverStdio, serveIn, usage } from '../support/doors.ts';
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import {
+  acpIn,
+  acpProcess,
+  atSuiteEnd,
+  clientOf,
+  doorHome,
+  type Home,
+  mcpOverHttp,
+  mcpOverStdio,
+  serveIn,
+  serveProcessIn,
+  usage,
+} from '../support/doors.ts';
 import { until } from '../support/until.ts';
 import { MAIN, NODE_FLAGS } from './metis.ts';
 
@@ -20,7 +32,7 @@ describe('several doors on one data folder', () => {
   // Promise 19.23: three at once end with one server, and outlive its owner.
   test('three at once end with one server, and when its owner ends the others go on', async () => {
     const home = doorHome(ALWAYS);
-    const editors = await Promise.all([acpIn(home), acpIn(home), acpIn(home)]);
+    const editors = await Promise.all([acpProcess(home), acpProcess(home), acpProcess(home)]);
     const sessions = await Promise.all(editors.map((editor) => editor.open()));
     const { pid } = owner(home);
     const at = editors.findIndex(({ child }) => child.pid === pid);
@@ -41,7 +53,7 @@ describe('several doors on one data folder', () => {
   // Promise 19.23: whoever takes over resumes what ran.
   test('a turn of another editor is resumed by whoever takes over', async () => {
     const home = doorHome([{ match: {}, times: 'inf', respond: { text: 'done', usage, delay_ms: 3000 } }]);
-    const first = await acpIn(home);
+    const first = await acpProcess(home);
     const second = await acpIn(home);
     const { sessionId } = await second.open();
     const prompt = second.say(sessionId, 'go');
@@ -109,6 +121,8 @@ describe('stdout', () => {
     ['acp', [...ACP_HELLO, request(2, 'session/new', { cwd: '.', mcpServers: [] })]],
   ])('of metis %s is frames only, at log.level trace too', async (door, lines) => {
     const home = doorHome(ALWAYS);
+    // To make one is what the log tells.
+    fs.rmSync(path.join(home.data, 'metis.db'));
     const said = lines.map((line) => line.replace('"cwd":"."', `"cwd":${JSON.stringify(home.workspace)}`));
     const { code, lines: out, stderr } = await talk(home, [door, '--set', 'log.level=trace'], said, saw(2));
     expect(code).toBe(0);
@@ -119,11 +133,18 @@ describe('stdout', () => {
 });
 
 describe('stdin', () => {
+  const atEnd = atSuiteEnd();
+  let home: Home;
+  beforeAll(async () => {
+    home = doorHome(ALWAYS, {}, atEnd);
+    await serveIn(home);
+  });
+
   test.each([
     ['mcp', [...MCP_HELLO, ...GARBAGE, request(9, 'tools/list', {})]],
     ['acp', [...ACP_HELLO, ...GARBAGE, request(9, 'session/list', {})]],
   ])('garbage before a request of metis %s is no end of it', async (door, lines) => {
-    const { code, lines: out, stderr } = await talk(doorHome(ALWAYS), [door], lines, saw(9));
+    const { code, lines: out, stderr } = await talk(home, [door], lines, saw(9));
     expect(code).toBe(0);
     // A line for each complaint, and no dump of a schema.
     expect(stderr.split('\n').filter((line) => /^[\s\]]/.test(line))).toEqual([]);
@@ -139,7 +160,7 @@ describe('stdin', () => {
   ])('a message of 11 MiB ends metis %s', async (door, hello) => {
     const large = request(2, 'x'.repeat(11 * 1024 * 1024), {});
     // Never enough: only the door itself ends this.
-    const { code, lines } = await talk(doorHome(ALWAYS), [door], [...hello, large], () => false);
+    const { code, lines } = await talk(home, [door], [...hello, large], () => false);
     expect(code).toBe(0);
     expect(lines.filter((line) => line.includes('"id":2'))).toEqual([]);
   });
@@ -148,7 +169,6 @@ describe('stdin', () => {
     ['mcp', MCP_HELLO],
     ['acp', ACP_HELLO],
   ])('a line without end of metis %s is not read to its end', async (door, hello) => {
-    const home = doorHome(ALWAYS);
     const child = spawn(process.execPath, [...NODE_FLAGS, MAIN, door], { cwd: home.path, env: home.env });
     onTestFinished(() => void child.kill('SIGKILL'));
     child.stdin.on('error', () => {});
@@ -192,7 +212,7 @@ test('a server that dies in mid-call finishes it after its restart, and the call
   const home = doorHome([
     { match: { role: 'worker' }, times: 'inf', respond: { text: 'at last', usage, delay_ms: 2000 } },
   ]);
-  const first = await serveIn(home);
+  const first = await serveProcessIn(home);
   const { client } = await mcpOverStdio(home);
   const call = client.callTool(DELEGATE);
   const worker = await until(() => running(first.client));

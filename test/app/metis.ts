@@ -39,6 +39,28 @@ export function temporaryHome(): { readonly path: string; remove(): void } {
   return { path: home, remove: () => fs.rmSync(home, { recursive: true, force: true }) };
 }
 
+/** Waits for what is written to an output, which tells with `look` when it grew. */
+export function watchLines(output: { readonly stdout: string; readonly stderr: string }) {
+  const watchers = new Set<() => void>();
+  return {
+    look() {
+      for (const watch of [...watchers]) watch();
+    },
+    line: (pattern: RegExp, finished: Promise<unknown>) =>
+      new Promise<RegExpExecArray>((resolve, reject) => {
+        const look = () => {
+          const match = pattern.exec(output.stdout);
+          if (match === null) return;
+          watchers.delete(look);
+          resolve(match);
+        };
+        watchers.add(look);
+        look();
+        void finished.then(() => reject(new Error(`ended without ${pattern}:\n${output.stdout}${output.stderr}`)));
+      }),
+  };
+}
+
 export function start(
   args: readonly string[],
   options: { home: string; env?: Readonly<Record<string, string>>; main?: string },
@@ -49,10 +71,10 @@ export function start(
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const output = { stdout: '', stderr: '' };
-  const watchers = new Set<() => void>();
+  const watched = watchLines(output);
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
     output.stdout += text;
-    for (const watch of [...watchers]) watch();
+    watched.look();
   });
   child.stderr.setEncoding('utf8').on('data', (text: string) => {
     output.stderr += text;
@@ -65,18 +87,7 @@ export function start(
     child,
     output,
     finished,
-    line: (pattern) =>
-      new Promise((resolve, reject) => {
-        const look = () => {
-          const match = pattern.exec(output.stdout);
-          if (match === null) return;
-          watchers.delete(look);
-          resolve(match);
-        };
-        watchers.add(look);
-        look();
-        void finished.then(() => reject(new Error(`ended without ${pattern}:\n${output.stdout}${output.stderr}`)));
-      }),
+    line: (pattern) => watched.line(pattern, finished),
     stop(signal = 'SIGTERM') {
       child.kill(signal);
       return finished;
@@ -160,7 +171,7 @@ export function run(
 }
 
 /** Waits for the line a server prints when it listens and returns its address. */
-export async function address(server: Started): Promise<string> {
+export async function address(server: Pick<Started, 'line'>): Promise<string> {
   return (await server.line(/listens on (http:\S+?),/))[1]!;
 }
 

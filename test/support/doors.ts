@@ -1,4 +1,4 @@
-// A home folder whose models answer by rules, and the doors of the built command in it as real processes.
+// A home folder whose models answer by rules, and the doors of the command in it: in this process, or as processes of their own.
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -10,11 +10,14 @@ import {
   type RequestPermissionResponse,
   type SessionNotification,
 } from '@agentclientprotocol/sdk';
-import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { Client, StreamableHTTPClientTransport, type Transport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
+import { StdioServerTransport } from '@modelcontextprotocol/server/stdio';
 import { afterAll, onTestFinished } from 'vitest';
 import { createMetisClient, type MetisClient } from '#client/client.ts';
+import { type StartedHere, startHere } from '../app/here.ts';
 import { address, MAIN, NODE_FLAGS, PASSED_ON, type Started, start, temporaryHome } from '../app/metis.ts';
+import { newDatabase } from './new-database.ts';
 import { until } from './until.ts';
 
 /** The revisions that clients speak: with a connection, and stateless. */
@@ -73,18 +76,33 @@ export function doorHome(
   });
   write('server.yaml', {
     ...config,
+    shutdown: { drain_seconds: 0, ...(config.shutdown as object) },
     server: { port: 1, ...(config.server as object) },
     routing: { global_default_model: 'scripted:balanced', ...(config.routing as object) },
   });
+  newDatabase(path.join(data, 'metis.db'));
   return { path: home.path, data, workspace, env: { ...PASSED_ON, HOME: home.path }, atEnd };
 }
 
-/** `metis serve` on the home's data. */
-export async function serveIn(
-  home: Home,
-  ...args: string[]
-): Promise<{ url: string; client: MetisClient; server: Started }> {
-  const server = start(['serve', '--port', '0', ...args], { home: home.path });
+interface Served<Server> {
+  readonly url: string;
+  readonly client: MetisClient;
+  readonly server: Server;
+}
+
+/** `metis serve` on the home's data, in this process. */
+export function serveIn(home: Home, ...args: string[]): Promise<Served<StartedHere>> {
+  return served(home, startHere(serveWords(args), { home: home.path }));
+}
+
+/** The same as a process of its own, for a test that kills it. */
+export function serveProcessIn(home: Home, ...args: string[]): Promise<Served<Started>> {
+  return served(home, start(serveWords(args), { home: home.path }));
+}
+
+const serveWords = (args: readonly string[]) => ['serve', '--port', '0', ...args];
+
+async function served<Server extends Pick<Started, 'line' | 'stop'>>(home: Home, server: Server) {
   home.atEnd(async () => void (await server.stop('SIGKILL')));
   const url = await address(server);
   return { url, client: createMetisClient({ baseUrl: url }), server };
@@ -124,12 +142,27 @@ function mcpClient(home: Home, { protocol = '2025-11-25', capabilities, prepare 
   return client;
 }
 
-/** `metis mcp`, started by the official client. */
+const mcpWords = (home: Home, { args = [] }: McpOptions) => ['mcp', '--workspace', home.workspace, ...args];
+
+/** `metis mcp` in this process behind the official client: frames pass over its stdin and stdout. */
 export async function mcpOverStdio(home: Home, options: McpOptions = {}) {
+  const door = startHere(mcpWords(home, options), { home: home.path, env: { ...options.env } });
+  home.atEnd(async () => {
+    door.stdin.end();
+    await door.finished;
+  });
+  const client = mcpClient(home, options);
+  // Frames of both sides are the same.
+  await client.connect(new StdioServerTransport(door.written, door.stdin) as unknown as Transport);
+  return { client, stderr: () => door.output.stderr };
+}
+
+/** `metis mcp` as a process of its own, started by the official client. */
+export async function mcpProcess(home: Home, options: McpOptions = {}) {
   const client = mcpClient(home, options);
   const transport = new StdioClientTransport({
     command: process.execPath,
-    args: [...NODE_FLAGS, MAIN, 'mcp', '--workspace', home.workspace, ...(options.args ?? [])],
+    args: [...NODE_FLAGS, MAIN, ...mcpWords(home, options)],
     env: { ...home.env, ...options.env },
     cwd: home.path,
     stderr: 'pipe',
@@ -151,7 +184,7 @@ export async function mcpOverHttp(url: string, home: Home, options: McpOptions &
   return { client, transport };
 }
 
-/** Over either road; the server is the door's own process, or one that serves. */
+/** Over either road; the server is the door's own, or one that serves. */
 export async function mcpOver(road: Road, home: Home, options: McpOptions = {}) {
   if (road === 'stdio') {
     const { client } = await mcpOverStdio(home, { ...options, args: ['--budget', '5', ...(options.args ?? [])] });
@@ -169,29 +202,49 @@ export interface AcpOptions {
   ) => RequestPermissionResponse | Promise<RequestPermissionResponse>;
 }
 
-/** `metis acp` behind the official client; what it was told so far, in order. */
-export async function acpIn(home: Home, { args = [], permission }: AcpOptions = {}) {
-  const child = spawn(process.execPath, [...NODE_FLAGS, MAIN, 'acp', ...args], { cwd: home.path, env: home.env });
-  const updates: SessionNotification[] = [];
-  let stdout = '';
-  let stderr = '';
-  child.stdout.on('data', (chunk) => {
-    stdout += chunk;
-  });
-  child.stderr.on('data', (chunk) => {
-    stderr += chunk;
-  });
+/** `metis acp` in this process behind the official client; what it was told so far, in order. */
+export async function acpIn(home: Home, options: AcpOptions = {}) {
+  const door = startHere(['acp', ...(options.args ?? [])], { home: home.path });
+  const end = async () => {
+    door.stdin.end();
+    return (await door.finished).code;
+  };
+  home.atEnd(async () => void (await end()));
+  return editor(home, options, { stdin: door.stdin, stdout: door.written, end });
+}
+
+/** `metis acp` as a process of its own. */
+export async function acpProcess(home: Home, options: AcpOptions = {}) {
+  const words = [...NODE_FLAGS, MAIN, 'acp', ...(options.args ?? [])];
+  const child = spawn(process.execPath, words, { cwd: home.path, env: home.env });
   const gone = new Promise<number | null>((resolve) => child.once('close', resolve));
+  child.stderr.resume();
   home.atEnd(async () => {
     child.kill('SIGKILL');
     await gone;
   });
+  const end = () => {
+    child.stdin.end();
+    return gone;
+  };
+  return { child, ...(await editor(home, options, { stdin: child.stdin, stdout: child.stdout, end })) };
+}
+
+interface DoorProcess {
+  readonly stdin: Writable;
+  readonly stdout: Readable;
+  /** The end of stdin, as when an editor closes; resolves with the exit code. */
+  end(): Promise<number | null>;
+}
+
+async function editor(home: Home, { permission }: AcpOptions, { stdin, stdout, end }: DoorProcess) {
+  const updates: SessionNotification[] = [];
   const app = client({ name: 'test' })
     .onNotification('session/update', ({ params }) => void updates.push(params))
     .onRequest('session/request_permission', ({ params }) =>
       permission ? permission(params) : { outcome: { outcome: 'cancelled' } },
     );
-  const connection = app.connect(ndJsonStream(Writable.toWeb(child.stdin), Readable.toWeb(child.stdout) as never));
+  const connection = app.connect(ndJsonStream(Writable.toWeb(stdin), Readable.toWeb(stdout) as never));
   const { agent } = connection;
   const about = await agent.request('initialize', {
     protocolVersion: 1,
@@ -202,15 +255,7 @@ export async function acpIn(home: Home, { args = [], permission }: AcpOptions = 
     agent,
     about,
     updates,
-    child,
-    stdout: () => stdout,
-    stderr: () => stderr,
-    gone,
-    /** The end of stdin, as when an editor closes. */
-    end: () => {
-      child.stdin.end();
-      return gone;
-    },
+    end,
     open: (cwd = home.workspace) => agent.request('session/new', { cwd, mcpServers: [] }),
     say: (sessionId: string, text: string) =>
       agent.request('session/prompt', { sessionId, prompt: [{ type: 'text', text }] }),

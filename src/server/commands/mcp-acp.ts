@@ -173,7 +173,7 @@ export async function serveMcp(context: CommandContext, flags: McpFlags): Promis
         client_ref:
           context.env.CLAUDE_CODE_SESSION_ID ?? makeClientRef(server.token ?? null, workspace_path, world.uuid()),
       });
-      const transport = new StdioServerTransport();
+      const transport = new StdioServerTransport(context.stdin, context.stdout);
       const closeTransport = transport.close.bind(transport);
       // It closes by itself at the end of stdin, and at a line that is too long.
       const ended = new Promise<void>((resolve) => {

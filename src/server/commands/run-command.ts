@@ -90,10 +90,11 @@ async function withOwnServer(
   if (config.database.url === null) config.recovery.on_start = 'hold';
   // This process starts the server, so its flag decides.
   if (approve && !given.has('workers.allow_approve_all')) config.workers.allow_approve_all = true;
-  const log = createLogger(given.has('log.level') ? config.log.level : 'error', () => [
-    ...credentials.secrets,
-    ...config.server.auth_tokens,
-  ]);
+  const log = createLogger(
+    given.has('log.level') ? config.log.level : 'error',
+    () => [...credentials.secrets, ...config.server.auth_tokens],
+    context.logOutput,
+  );
   const { packageDir, version, env, stderr } = context;
   const server: RunningServer = await createServer({
     config,

@@ -1,7 +1,7 @@
 // `metis serve`: the server, until a signal ends it.
 import v8 from 'node:v8';
 import { isLoopback, servedNames } from '#http/access.ts';
-import { systemClock } from '#protocol/clock.ts';
+import { systemClock, type Timer } from '#protocol/clock.ts';
 import { getDrainSeconds } from '#protocol/config.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { createServer } from '../compose.ts';
@@ -28,7 +28,7 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
   const settings = loadSettings(context, flags);
   if (!settings.ok) return refuse(context, settings.error);
   const { config, credentials, envFile, dataDir } = settings.value;
-  const output = holdOutput(createLogOutput());
+  const output = holdOutput(context.logOutput ?? createLogOutput());
   const log = startLog(context, settings.value, output);
   const forgetOutput = context.onExit(output.release);
   v8.setFlagsFromString(HEAP_GROWTH);
@@ -49,6 +49,7 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
   const leave = new AbortController();
   void signal.then(() => leave.abort());
   let forget = () => {};
+  let limit: Timer | null = null;
   try {
     const server = await createServer({
       config,
@@ -91,10 +92,11 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
       }
       if (isRoot()) log.warn({}, RUNS_AS_ROOT);
       log.info({ signal: await signal }, 'stopping');
-      systemClock.after(getDrainSeconds(config) * 1000 + SHUTDOWN_LIMIT_MS, () => process.exit(1));
+      limit = systemClock.after(getDrainSeconds(config) * 1000 + SHUTDOWN_LIMIT_MS, () => context.exit(1));
     } finally {
       forget();
       await server.close();
+      limit?.cancel();
     }
     // What a library leaves running, as the next try for a collector that is away, would hold the process for seconds more.
     return context.exit(0);

@@ -104,7 +104,8 @@ export interface OnTerminal {
   type(keys: string): void;
   /** Exit code. */
   readonly ended: Promise<number | null>;
-  stop(): void;
+  /** SIGTERM ends what runs in it before it closes; SIGKILL closes it at once. */
+  stop(signal?: NodeJS.Signals): void;
 }
 
 /** A terminal of its own for the command: util-linux's script(1), which is part of every Debian. */
@@ -154,7 +155,7 @@ export function programOnTerminal(program: readonly string[], options: TerminalO
       }),
     type: (keys) => void child.stdin.write(keys),
     ended,
-    stop: () => void child.kill('SIGKILL'),
+    stop: (signal = 'SIGKILL') => void child.kill(signal),
   };
 }
 

@@ -6,7 +6,18 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { until } from '../support/until.ts';
 import { runHere } from './here.ts';
-import { address, getJson, HAS_TERMINAL, ROOT, run, start, startOnTerminal, temporaryHome } from './metis.ts';
+import {
+  address,
+  getJson,
+  HAS_TERMINAL,
+  MAIN,
+  NODE_FLAGS,
+  programOnTerminal,
+  ROOT,
+  run,
+  start,
+  temporaryHome,
+} from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
 beforeEach(() => {
@@ -389,11 +400,16 @@ describe('a running server', () => {
     expect((await getJson(`${url}/pricing`)).active_version).toBe(active_version);
   });
 
-  it.skipIf(!HAS_TERMINAL)('ends where its terminal is closed', async () => {
-    const terminal = startOnTerminal(['serve', '--port', '0'], { home: home.path });
+  const words = [process.execPath, ...NODE_FLAGS, MAIN, 'serve', '--port', '0'];
+  it.skipIf(!HAS_TERMINAL).each([
+    ['its terminal is closed', words, 'SIGKILL'],
+    // A shell that has more to do does not become what it starts; it ends first.
+    ['the shell ends that started it, and the terminal behind it', ['sh', '-c', '"$@"; :', 'sh', ...words], 'SIGTERM'],
+  ] as const)('ends where %s', async (_, program, signal) => {
+    const terminal = programOnTerminal(program, { home: home.path });
     await terminal.seen(/listens on/);
     const { pid } = JSON.parse(fs.readFileSync(dataFile('server.json'), 'utf8'));
-    terminal.stop();
+    terminal.stop(signal);
     await until(() => {
       try {
         return !process.kill(pid, 0);

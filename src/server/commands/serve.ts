@@ -1,4 +1,5 @@
 // `metis serve`: the server, until a signal ends it.
+import fs from 'node:fs';
 import v8 from 'node:v8';
 import { isLoopback, servedNames } from '#http/access.ts';
 import { systemClock, type Timer } from '#protocol/clock.ts';
@@ -45,7 +46,8 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
   const hungUp = context.outputClosed.then((): NodeJS.Signals | Promise<never> =>
     context.stdout.isTTY === true ? 'SIGHUP' : new Promise(() => {}),
   );
-  const signal = Promise.race([context.stopSignal(), hungUp]);
+  const terminal = watchTerminal(context);
+  const signal = Promise.race([context.stopSignal(), hungUp, terminal.closed]);
   const leave = new AbortController();
   void signal.then(() => leave.abort());
   let forget = () => {};
@@ -70,6 +72,7 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
       context.onHangup(() => {
         // At a terminal that is gone this write fails, and ends the server.
         if (context.stdout.isTTY === true) context.stdout.write('Prices and models are read again.\n');
+        terminal.checkSoon();
         server.reload().catch((err: unknown) => log.error({ err }, 'prices and models could not be read again'));
       });
       const { url } = await server.listen();
@@ -108,5 +111,33 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
     throw error;
   } finally {
     forgetOutput();
+  }
+}
+
+/** The kernel takes a terminal from its processes right after their SIGHUP. */
+const TERMINAL_MS = 1000;
+
+/**
+ * Where the shell of a terminal ends before the terminal does, the shell's end sends the SIGHUP, output can still be written,
+ * and the close that follows sends nothing. `checkSoon` finds out that the process has lost its terminal.
+ */
+function watchTerminal({ stdout }: CommandContext): { readonly closed: Promise<NodeJS.Signals>; checkSoon(): void } {
+  const isAttached = stdout.isTTY === true && hasTerminal();
+  let close = () => {};
+  const closed = new Promise<NodeJS.Signals>((resolve) => {
+    close = () => resolve('SIGHUP');
+  });
+  const check = () => {
+    if (!hasTerminal()) close();
+  };
+  return { closed, checkSoon: () => void (isAttached && systemClock.after(TERMINAL_MS, check)) };
+}
+
+function hasTerminal(): boolean {
+  try {
+    fs.closeSync(fs.openSync('/dev/tty', 'r'));
+    return true;
+  } catch {
+    return false;
   }
 }

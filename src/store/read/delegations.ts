@@ -12,7 +12,7 @@ import {
   isoOrNull,
   LIMIT_AS_TEXT,
 } from '../schema/rows.ts';
-import { TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
+import { TURN_T_IS_OPEN, WITH_TREE } from '../schema/words.ts';
 import { type Reads, toPage } from './read-database.ts';
 import type { LastCall, Spend } from './spend.ts';
 
@@ -33,7 +33,7 @@ export const OPEN_OF_TURN = `${SELECT} ${IS_OPEN} AND parent_turn_id = ? ORDER B
 export const OF_TURN = `${SELECT} WHERE parent_session_id = ? AND tool_use_id > ? AND parent_turn_id = ? ORDER BY tool_use_id`;
 /** Results that open turns wait for, of the whole database. */
 export const COUNT_DELIVERIES = `SELECT count(*) AS deliveries FROM deliveries d JOIN turns t ON t.id = d.turn_id
-  WHERE d.delivered_at IS NULL AND t.${TURN_IS_OPEN}`;
+  WHERE d.delivered_at IS NULL AND ${TURN_T_IS_OPEN}`;
 export const UNDELIVERED = 'SELECT * FROM deliveries WHERE turn_id = ? AND delivered_at IS NULL ORDER BY id';
 export const CHANGED = `${WITH_TREE}
   SELECT changed_json FROM tool_calls WHERE session_id IN (SELECT id FROM tree) AND changed_json IS NOT NULL

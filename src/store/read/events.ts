@@ -1,7 +1,7 @@
 // Events: replay, lists and the lookups of recovery, always by id (02 §5).
 import type { EventQuery, EventReader } from '#core/ports/store-reader.ts';
 import { type EventRow, rawEvent, storedEvent } from '../schema/rows.ts';
-import { BEHIND_ALL, EVENTS_OF_TURN, TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
+import { BEHIND_ALL, EVENTS_OF_TURN, TURN_T_IS_OPEN, WITH_TREE } from '../schema/words.ts';
 import { type Reads, toPage } from './read-database.ts';
 
 const TYPE_IN = 'type {in_list}';
@@ -18,7 +18,7 @@ const openCalls = (turns: string) => `
       AND {json_field(o.payload_json, request_id)} = {json_field(e.payload_json, request_id)})
   ORDER BY e.id`;
 export const OPEN_CALLS_OF_TURN = openCalls('t.id = ?');
-export const ALL_OPEN_CALLS = openCalls(`t.${TURN_IS_OPEN}`);
+export const ALL_OPEN_CALLS = openCalls(TURN_T_IS_OPEN);
 
 /**
  * Gateway calls belong to no turn. A gateway session ends after its last call, so open calls are found

@@ -4,7 +4,7 @@ import type { SessionQuery } from '#core/ports/store-reader.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { SessionStatus } from '#protocol/session.ts';
 import { LIMIT_AS_TEXT, type SessionRow, selectPersonName } from '../schema/rows.ts';
-import { TURN_IS_OPEN } from '../schema/words.ts';
+import { TURN_IS_OPEN, TURN_T_IS_OPEN } from '../schema/words.ts';
 import { whereSeen } from './people.ts';
 import type { Reads } from './read-database.ts';
 
@@ -28,7 +28,7 @@ function statusIs(statuses: readonly SessionStatus[]): string {
   if (statuses.length === 0 || open.length < statuses.length)
     return `(${statuses.map((status) => `(${STATUS_IS[status]})`).join(' OR ') || 'FALSE'})`;
   const which = open.map((is) => `t.status ${is}`).join(' OR ');
-  return `s.ended_at IS NULL AND s.id IN (SELECT t.session_id FROM turns t WHERE t.${TURN_IS_OPEN} AND (${which}))`;
+  return `s.ended_at IS NULL AND s.id IN (SELECT t.session_id FROM turns t WHERE ${TURN_T_IS_OPEN} AND (${which}))`;
 }
 
 /** Begins at the turns that failed, which are few, as their index is written. */

@@ -12,7 +12,7 @@ import { compareText } from '#protocol/text/compare-text.ts';
 import type { TurnRecord, TurnStatus } from '#protocol/turn.ts';
 import { OPEN_FOREIGN_FORKS } from '../schema/fork-prefix.ts';
 import { LIMIT_AS_TEXT, pusdOrNull, type SessionRow, sessionRecord } from '../schema/rows.ts';
-import { EVENTS_OF_TURN, TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
+import { EVENTS_OF_TURN, TURN_IS_OPEN, TURN_T_IS_OPEN, WITH_TREE } from '../schema/words.ts';
 import type { CachedSession, ReadCaches } from './caches.ts';
 import { type ReadDatabase, type Reads, toPage } from './read-database.ts';
 import { findSessions, SELECT_SESSIONS } from './session-search.ts';
@@ -49,8 +49,8 @@ export interface PendingCall extends Since {
 
 const OPEN = 'SELECT t.id, t.session_id, t.status, t.interrupted_reason FROM';
 
-export const OF_ROOT = `${OPEN} sessions s JOIN turns t ON t.session_id = s.id AND t.${TURN_IS_OPEN} WHERE s.root_session_id = ?`;
-export const BELOW = `${WITH_TREE} ${OPEN} tree {join_in_order} turns t ON t.session_id = tree.id AND t.${TURN_IS_OPEN}`;
+export const OF_ROOT = `${OPEN} sessions s JOIN turns t ON t.session_id = s.id AND ${TURN_T_IS_OPEN} WHERE s.root_session_id = ?`;
+export const BELOW = `${WITH_TREE} ${OPEN} tree {join_in_order} turns t ON t.session_id = tree.id AND ${TURN_T_IS_OPEN}`;
 export const ASKED =
   'SELECT id, requested_at AS since FROM confirmations WHERE decision IS NULL AND {no_index}turn_id = ?';
 export const NEWEST_EVENT = `SELECT e.timestamp_ms AS since FROM ${EVENTS_OF_TURN} WHERE t.id = ? ORDER BY e.id DESC LIMIT 1`;

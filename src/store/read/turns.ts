@@ -30,13 +30,13 @@ import {
   userScore,
   wireMessage,
 } from '../schema/rows.ts';
-import { BEHIND_ALL, TURN_IS_OPEN } from '../schema/words.ts';
+import { BEHIND_ALL, TURN_IS_OPEN, TURN_T_IS_OPEN } from '../schema/words.ts';
 import { createHistoryCache, type ReadCaches } from './caches.ts';
 import { LAST_OF_TURN } from './events.ts';
 import { type Reads, toPage } from './read-database.ts';
 import type { Spend } from './spend.ts';
 
-const OPEN_WITH_SESSION = `SELECT t.* FROM turns t JOIN sessions s ON s.id = t.session_id WHERE t.${TURN_IS_OPEN}`;
+const OPEN_WITH_SESSION = `SELECT t.* FROM turns t JOIN sessions s ON s.id = t.session_id WHERE ${TURN_T_IS_OPEN}`;
 const DEEPEST_FIRST = 'ORDER BY s.delegation_depth DESC, t.id';
 
 const SHOWN = `SELECT turns.*, ${selectPersonName('turns.submitted_by')} FROM turns`;

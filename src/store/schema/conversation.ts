@@ -32,10 +32,15 @@ import {
   TurnStatusSchema,
   TurnStopReasonSchema,
 } from '#protocol/turn.ts';
+import { isOneOf, quoteWords, TURN_IS_OPEN } from './words.ts';
 
 /** CHECK that a column holds one of these values; a NULL passes. */
 function checkValues(table: string, column: string, values: readonly string[]) {
-  return check(`${table}_${column}`, sql.raw(`${column} IN (${values.map((v) => `'${v}'`).join(', ')})`));
+  return check(`${table}_${column}`, sql.raw(`${column} IN (${quoteWords(values).join(', ')})`));
+}
+/** The same for the tables that turns write. */
+function compareValues(table: string, column: string, values: readonly string[]) {
+  return check(`${table}_${column}`, sql.raw(isOneOf(column, quoteWords(values))));
 }
 function flag(table: string, column: string) {
   return check(`${table}_${column}`, sql.raw(`${column} IN (0, 1)`));
@@ -158,14 +163,14 @@ export const turns = sqliteTable(
   (t) => [
     index('turns_session').on(t.session_id, t.id),
     index('turns_failed').on(t.session_id).where(sql`status = 'failed'`),
-    uniqueIndex('turns_open').on(t.session_id).where(sql`status IN ('in_flight','cancelling','interrupted')`),
-    checkValues('turns', 'status', TurnStatusSchema.options),
-    checkValues('turns', 'routing_mode', RoutingModeSchema.options),
-    checkValues('turns', 'stop_reason', TurnStopReasonSchema.options),
-    checkValues('turns', 'cancel_reason', CancelReasonSchema.options),
+    uniqueIndex('turns_open').on(t.session_id).where(sql.raw(TURN_IS_OPEN)),
+    compareValues('turns', 'status', TurnStatusSchema.options),
+    compareValues('turns', 'routing_mode', RoutingModeSchema.options),
+    compareValues('turns', 'stop_reason', TurnStopReasonSchema.options),
+    compareValues('turns', 'cancel_reason', CancelReasonSchema.options),
     checkValues('turns', 'interrupted_reason', InterruptedReasonSchema.options),
-    checkValues('turns', 'error_code', TurnErrorCodeSchema.options),
-    checkValues('turns', 'error_class', ErrorClassSchema.options),
+    compareValues('turns', 'error_code', TurnErrorCodeSchema.options),
+    compareValues('turns', 'error_class', ErrorClassSchema.options),
     flag('turns', 'retryable'),
   ],
 );
@@ -205,8 +210,8 @@ export const messages = sqliteTable(
   (t) => [
     index('messages_session').on(t.session_id, t.id),
     index('messages_turn').on(t.turn_id, t.id),
-    checkValues('messages', 'role', RoleSchema.options),
-    checkValues('messages', 'status', MessageStatusSchema.exclude(['partial']).options),
+    compareValues('messages', 'role', RoleSchema.options),
+    compareValues('messages', 'status', MessageStatusSchema.exclude(['partial']).options),
   ],
 );
 
@@ -260,7 +265,7 @@ export const tool_calls = sqliteTable(
     index('tool_calls_session').on(t.session_id, t.status),
     index('tool_calls_turn').on(t.turn_id),
     index('tool_calls_message').on(t.message_id),
-    checkValues('tool_calls', 'status', ToolCallStatusSchema.options),
+    compareValues('tool_calls', 'status', ToolCallStatusSchema.options),
   ],
 );
 

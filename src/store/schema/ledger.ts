@@ -2,14 +2,7 @@
 import { sql } from 'drizzle-orm';
 import { check, index, integer, primaryKey, sqliteTable, text } from 'drizzle-orm/sqlite-core';
 import { PurposeSchema } from '#protocol/event/turn-events.ts';
-import { ACTOR_NUMBERS, REPORTED_TYPES, SENSITIVITY_NUMBERS } from './words.ts';
-
-function list(values: readonly string[]) {
-  return sql.raw(values.map((v) => `'${v}'`).join(', '));
-}
-function numbers(words: Readonly<Record<string, number>>) {
-  return sql.raw(Object.values(words).join(', '));
-}
+import { ACTOR_NUMBERS, isOneOf, quoteWords, REPORTED_TYPES, SENSITIVITY_NUMBERS } from './words.ts';
 
 /**
  * Events, with numbers in place of repeated words, which saves 0.6 kB per turn. `events` is the view with the words;
@@ -42,8 +35,8 @@ export const event_rows = sqliteTable(
         ),
       ),
     index('event_rows_time').on(t.timestamp_ms),
-    check('event_rows_actor', sql`actor IN (${numbers(ACTOR_NUMBERS)})`),
-    check('event_rows_sensitivity', sql`sensitivity IN (${numbers(SENSITIVITY_NUMBERS)})`),
+    check('event_rows_actor', sql.raw(isOneOf('actor', Object.values(ACTOR_NUMBERS)))),
+    check('event_rows_sensitivity', sql.raw(`sensitivity IN (${Object.values(SENSITIVITY_NUMBERS).join(', ')})`)),
   ],
 );
 
@@ -135,7 +128,7 @@ export const ledger_calls = sqliteTable(
     index('ledger_calls_billed').on(t.ts_ms).where(sql`bill_json IS NOT NULL`),
     index('ledger_calls_session').on(t.session_key, t.ts_ms),
     index('ledger_calls_turn').on(t.turn_id),
-    check('ledger_calls_purpose', sql`purpose IN (${list(PurposeSchema.options)})`),
+    check('ledger_calls_purpose', sql.raw(isOneOf('purpose', quoteWords(PurposeSchema.options)))),
     check('ledger_calls_flags', sql`usage_estimated IN (0, 1) AND priced IN (0, 1) AND cancelled IN (0, 1)`),
   ],
 );

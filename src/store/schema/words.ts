@@ -17,8 +17,23 @@ export function typeIs(type: ReportedType): string {
   return `type = ${REPORTED_TYPES[type]}`;
 }
 
+/**
+ * True where a column has one of the values, which are written as SQL. In place of `IN`, for which SQLite builds a table
+ * in memory whenever such a statement runs: an insert of a turn, with seven of them, took three times as long.
+ */
+export function isOneOf(column: string, values: readonly (string | number)[]): string {
+  return `(${values.map((value) => `${column} = ${value}`).join(' OR ')})`;
+}
+
+/** Words as SQL. */
+export function quoteWords(words: readonly string[]): readonly string[] {
+  return words.map((word) => `'${word}'`);
+}
+
 /** Written exactly as in the unique index of open turns, so that SQLite uses it. */
-export const TURN_IS_OPEN = `status IN (${OPEN_TURN_STATUSES.map((s) => `'${s}'`).join(',')})`;
+export const TURN_IS_OPEN = isOneOf('status', quoteWords(OPEN_TURN_STATUSES));
+/** The same of the table or alias `t`. */
+export const TURN_T_IS_OPEN = isOneOf('t.status', quoteWords(OPEN_TURN_STATUSES));
 
 /**
  * Turns `t` and their events `e`, which have greater ids than the turn. There is no index of events by turn: it took a

@@ -2,7 +2,7 @@
 import { JournalConflict } from '#core/ports/journal-writer.ts';
 import { AppError } from '#protocol/errors.ts';
 import { COPY_CHECKPOINTS, COPY_MESSAGES, OPEN_FOREIGN_FORKS } from '../schema/fork-prefix.ts';
-import { LAST_PURGE, SET_META, TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
+import { LAST_PURGE, SET_META, TURN_IS_OPEN, TURN_T_IS_OPEN, WITH_TREE } from '../schema/words.ts';
 import { unlearnTurns } from './patterns.ts';
 import type { Tx } from './transaction.ts';
 
@@ -77,7 +77,7 @@ export interface OldEvent {
 }
 
 const BUSY_KEYS = `SELECT k.session_key FROM sessions s JOIN event_sessions k ON k.session_id = s.id WHERE s.root_session_id IN (
-  SELECT r.root_session_id FROM turns t JOIN sessions r ON r.id = t.session_id WHERE t.${TURN_IS_OPEN})`;
+  SELECT r.root_session_id FROM turns t JOIN sessions r ON r.id = t.session_id WHERE ${TURN_T_IS_OPEN})`;
 export const OLD = `
   SELECT id, timestamp_ms FROM event_rows
   WHERE timestamp_ms < ? AND (timestamp_ms, id) > (?, ?) AND session_key NOT IN (${BUSY_KEYS})

@@ -77,6 +77,26 @@ test('a migrated database has the tables, columns, keys and indices of the schem
   }
 });
 
+test('a row of a turn is checked without a table in memory, and a word that no check lists is refused', () => {
+  const { db } = openWorld().handle;
+  for (const name of ['turns', 'messages', 'tool_calls', 'event_rows', 'ledger_calls']) {
+    const steps = db.prepare<[], { opcode: string }>(`EXPLAIN INSERT INTO ${name} DEFAULT VALUES`).all();
+    expect(
+      steps.map((step) => step.opcode),
+      name,
+    ).not.toContain('OpenEphemeral');
+  }
+  const insert = db.prepare<[string, number]>(`INSERT INTO event_rows
+    VALUES (?, 5, 1, NULL, NULL, 9, ?, 0, '{}')`);
+  insert.run('01KR3ZH48KGGGGGGGGGGGGGGGH', 4);
+  expect(() => insert.run('01KR3ZH48KGGGGGGGGGGGGGGGJ', 5)).toThrow('CHECK constraint failed: event_rows_actor');
+  const turn =
+    'INSERT INTO turns (id, session_id, user_message_id, started_at, tools_json, status, error_class) VALUES';
+  expect(() => db.exec(`${turn} ('t', 's', 'm', 5, '[]', 'asleep', NULL)`)).toThrow('failed: turns_status');
+  expect(() => db.exec(`${turn} ('t', 's', 'm', 5, '[]', 'failed', 'luck')`)).toThrow('failed: turns_error_class');
+  expect(() => db.exec(`${turn} ('t', 's', 'm', 5, '[]', 'failed', NULL)`)).toThrow('FOREIGN KEY');
+});
+
 /** A database as the first of the migrations left it. */
 function firstSchema(): { readonly path: string; readonly migrations: number } {
   const first = join(tempFolder(), 'first');

@@ -13,7 +13,7 @@ import {
   serverVersion,
 } from '#store/postgres/connection/open.ts';
 import { TRY_TURN } from '#store/postgres/connection/pool.ts';
-import { PRUNED_THROUGH, TURN_IS_OPEN } from '#store/schema/words.ts';
+import { PRUNED_THROUGH, TURN_T_IS_OPEN } from '#store/schema/words.ts';
 import { newestId } from '#store/sqlite/connection/id-seed.ts';
 import {
   beginProgress,
@@ -140,7 +140,7 @@ interface RootRow {
 }
 
 /** A turn that is open is taken up by a node, but not one that waits for money. */
-const ROOTS = `SELECT s.id, s.workspace_path, EXISTS (SELECT 1 FROM turns t WHERE t.session_id = s.id AND t.${TURN_IS_OPEN}
+const ROOTS = `SELECT s.id, s.workspace_path, EXISTS (SELECT 1 FROM turns t WHERE t.session_id = s.id AND ${TURN_T_IS_OPEN}
     AND NOT (t.status = 'interrupted' AND t.interrupted_reason IS 'budget')) AS wanted
   FROM sessions s WHERE s.id = s.root_session_id ORDER BY s.id`;
 /** The next commit of a tree has the number 2: the first one makes the row. */

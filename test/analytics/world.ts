@@ -131,7 +131,7 @@ export function openWorld(): SqliteWorld {
     count: async (table) => Number(asked(`SELECT count(*) AS n FROM ${table}`)[0]?.n),
     typesOf: async (table, column) =>
       asked(`SELECT DISTINCT typeof(${column}) AS type FROM ${table}`).map(({ type }) => String(type)),
-    project: async (call, stamp) => createLedger(db.db, createTx(db.db)).project(call, stamp),
+    project: async (call, stamp) => createLedger(db.db, createTx(db.db), () => true).project(call, stamp),
     differences: async () => verifySqliteRollups(db.reader),
     rebuildRollups: async () => rebuildRollups(db.db),
   };

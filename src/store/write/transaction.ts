@@ -58,6 +58,8 @@ export interface Step {
   readonly log: Logger;
   /** The statement that deletes request keys which expired before `?`. */
   readonly dropExpiredKeys: string;
+  /** Whether inputs, workers or their results may wait for an open turn; where not, they are not looked for. */
+  readonly mayBeJoined: (turn: string) => boolean;
 }
 
 type WriteOf<K extends Write['kind']> = Extract<Write, { readonly kind: K }>;

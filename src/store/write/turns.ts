@@ -194,12 +194,14 @@ export const turnWrites: Appliers<Kinds> = {
     effects.sessions.push({ id: turn.session_id, values: { updated_at: turn.started_at } });
     insertTurn(tx, turnRow(turn, fingerprint));
   },
-  'turn.end': ({ turn_id, session_id, outcome, unread_inputs }, { tx, effects }) => {
-    tx.run(LEFT_OPEN, { turn_id }, (answer) => {
-      const isFree = outcome.status !== 'completed' || Number(answer.rows[0]?.workers ?? 0) === 0;
-      if (isFree && countInputs(answer) === unread_inputs) return;
-      throw new JournalConflict('inputs_waiting', `turn ${turn_id} has got an input or has an open worker`);
-    });
+  'turn.end': ({ turn_id, session_id, outcome, unread_inputs }, { tx, effects, mayBeJoined }) => {
+    if (unread_inputs > 0 || mayBeJoined(turn_id)) {
+      tx.run(LEFT_OPEN, { turn_id }, (answer) => {
+        const isFree = outcome.status !== 'completed' || Number(answer.rows[0]?.workers ?? 0) === 0;
+        if (isFree && countInputs(answer) === unread_inputs) return;
+        throw new JournalConflict('inputs_waiting', `turn ${turn_id} has got an input or has an open worker`);
+      });
+    }
     const { retryable, ...values } = outcome;
     changeTurn(tx, END_TURN, turn_id, { ...values, session_id, retryable: bit(retryable) });
     const completed = bit(outcome.status === 'completed');

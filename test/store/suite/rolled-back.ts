@@ -16,6 +16,13 @@ const refused = (world: World, session: SessionRecord): Batch => ({
   ],
 });
 
+const countEvents = async (world: World, { id }: SessionRecord) =>
+  Number(
+    (
+      await world.rows("SELECT count(*) AS n FROM events WHERE session_id = ? AND type = 'routing.policy_invalid'", id)
+    )[0]?.n,
+  );
+
 export function rollbackSuite(openWorld: OpenStore): void {
   describe('rolled back', () => {
     for (const beside of ['alone', 'beside others', 'with its whole transaction'] as const)
@@ -50,6 +57,28 @@ export function rollbackSuite(openWorld: OpenStore): void {
           { workspace_hash: 'new', root_session_id: planner.id },
         ]);
       });
+
+    test('events are those of their own sessions after the first one of a session was rolled back, or the session purged', async () => {
+      const world = await openWorld();
+      const { journal } = world;
+      const gone = sessionRecord(world);
+      await expect(journal.commit(refused(world, gone))).rejects.toThrow();
+      const other = await storedSession(world);
+      const say = (session: SessionRecord) =>
+        journal.commit({ emit: [systemEvent('said', { session_id: session.id })] });
+      await say(other);
+      await journal.commit({ writes: [{ kind: 'session.insert', session: gone }], emit: [] });
+      await say(gone);
+      await say(other);
+      expect(await countEvents(world, other)).toBe(2);
+      expect(await countEvents(world, gone)).toBe(1);
+      await journal.purge(gone.id);
+      const last = await storedSession(world);
+      await say(last);
+      await say(other);
+      expect(await countEvents(world, other)).toBe(3);
+      expect(await countEvents(world, last)).toBe(1);
+    });
 
     test('a session whose end was rolled back goes on; one that has ended stays ended', async () => {
       const world = await openWorld();

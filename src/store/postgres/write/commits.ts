@@ -307,7 +307,7 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
     async function apply({ batch, drawn }: QueuedBatch, tx: PoolTx, collected: Collected): Promise<Outcome> {
       const effects: Effects = { messages: [], ended: [], sessions: [], trees: [] };
       findings.guard(batch, tx);
-      const step = { tx, effects, clock, log, dropExpiredKeys: DROP_EXPIRED_KEYS };
+      const step = { tx, effects, clock, log, dropExpiredKeys: DROP_EXPIRED_KEYS, mayBeJoined: () => true };
       for (const change of batch.writes) {
         applyWrite(change, step);
         if (change.kind === 'session.set_workspace')

@@ -21,11 +21,39 @@ import {
   ROUND_COLUMNS,
 } from '#store/write/events.ts';
 import { insertRow, type Tx } from '#store/write/transaction.ts';
-import type { LiveSessions } from './live-sessions.ts';
+import type { LiveSessions, LiveTurns } from './live-sessions.ts';
+
+/** The numbers that stand for sessions. */
+interface Keys {
+  find(session: string): number | undefined;
+  keep(session: string, key: number): void;
+  clear(): void;
+}
+
+/** Maximum entries, as many as a busy server has open; others are looked up again. */
+const MAX_KEYS = 4096;
+
+function createKeys(read: Database.Statement<[string], number>): Keys {
+  const known = new Map<string, number>();
+  function keep(session: string, key: number): void {
+    if (known.size >= MAX_KEYS) known.clear();
+    known.set(session, key);
+  }
+  return {
+    find(session) {
+      const key = known.get(session) ?? read.get(session);
+      if (key !== undefined) keep(session, key);
+      return key;
+    },
+    keep,
+    clear: () => known.clear(),
+  };
+}
 
 // The ledger and its rollups: one cost fact per finished call, projected in the transaction of its event (07 §9.3).
 
 interface Ledger {
+  readonly keys: Keys;
   /**
    * Inserts the fact and adds it to the rollups; an event that is already there changes nothing.
    * Throws when a money sum would leave 64 bits: the caller's transaction must fail as a whole.
@@ -45,17 +73,17 @@ const upserts = ROLLUP_UPSERTS.map(({ table, columns, conflict, apart }) => ({
   add: insertRow(table, columns, conflict),
 }));
 
-export function createLedger(db: Database.Database, tx: Tx): Ledger {
-  const readKey = db.prepare<[string], number>(LEDGER_SESSION_KEY).pluck();
+export function createLedger(db: Database.Database, tx: Tx, mayHaveSubmitter: LiveTurns['mayHaveSubmitter']): Ledger {
+  const keys = createKeys(db.prepare<[string], number>(LEDGER_SESSION_KEY).pluck());
 
-  /** Not remembered: a key that is rolled back is given to another session. */
   function sessionKey(fact: ReturnType<typeof costFact>): number {
-    const known = readKey.get(fact.session_id);
+    const known = keys.find(fact.session_id);
     if (known !== undefined) return known;
     insertSession(tx, fact);
-    return readKey.get(fact.session_id)!;
+    return keys.find(fact.session_id)!;
   }
   return {
+    keys,
     project(call, stamp) {
       const fact = costFact(call, stamp);
       const row = { ...fact, session_key: sessionKey(fact) };
@@ -64,7 +92,8 @@ export function createLedger(db: Database.Database, tx: Tx): Ledger {
         const isApart = fact.bill_json !== null;
         for (const { apart, add } of upserts) if (isApart || !apart) add(tx, row);
         for (const round of roundRows(call)) insertRound(tx, round);
-        if (fact.provider !== SIMULATED_PROVIDER) tx.run(ADD_OWNER_SPEND, fact);
+        const isOwned = fact.owner !== '' || (fact.turn_id !== null && mayHaveSubmitter(fact.turn_id));
+        if (isOwned && fact.provider !== SIMULATED_PROVIDER) tx.run(ADD_OWNER_SPEND, fact);
       });
     },
   };
@@ -73,6 +102,8 @@ export function createLedger(db: Database.Database, tx: Tx): Ledger {
 export interface EventLog {
   /** Returns the items to publish, events and deltas in order. A finished call is also written to the ledger. */
   append(emit: PreparedBatch['emit']): readonly Published[];
+  /** Looks the keys of all sessions up again: one that was rolled back or purged is given to another session. */
+  forgetKeys(): void;
 }
 
 const insertEvent = insertRow('event_rows', EVENT_COLUMNS);
@@ -83,15 +114,16 @@ interface EventLogOptions {
   readonly ids: IdGenerator;
   readonly clock: Clock;
   readonly sessions: LiveSessions;
+  readonly turns: LiveTurns;
 }
 
 export function createEventLog(
   db: Database.Database,
-  { tx, typeNumbers, ids, clock, sessions }: EventLogOptions,
+  { tx, typeNumbers, ids, clock, sessions, turns }: EventLogOptions,
 ): EventLog {
-  const readKey = db.prepare<[string], number>(EVENT_SESSION_KEY).pluck();
-  const insertSession = db.prepare<[string]>('INSERT INTO event_sessions (session_id) VALUES (?)');
-  const ledger = createLedger(db, tx);
+  const keys = createKeys(db.prepare<[string], number>(EVENT_SESSION_KEY).pluck());
+  const insertKey = db.prepare<[string]>('INSERT INTO event_sessions (session_id) VALUES (?)');
+  const ledger = createLedger(db, tx, turns.mayHaveSubmitter);
 
   function requireStamp(sessionId: string): SessionStamp | null {
     if (sessionId === SYSTEM_SESSION) return null;
@@ -100,18 +132,19 @@ export function createEventLog(
     return stamp;
   }
 
-  const findKey = (id: string) => readKey.get(id) ?? Number(insertSession.run(id).lastInsertRowid);
+  function requireKey(session: string): number {
+    const known = keys.find(session);
+    if (known !== undefined) return known;
+    const added = Number(insertKey.run(session).lastInsertRowid);
+    keys.keep(session, added);
+    return added;
+  }
 
-  /** @param keys of the sessions of this batch so far */
-  function appendOne(draft: EventDraft, parent: Event['parent_event_id'], keys: Map<string, number>): Event {
+  function appendOne(draft: EventDraft, parent: Event['parent_event_id']): Event {
     const at = clock.now();
     const stamp = requireStamp(draft.session_id);
     const event = stampedEvent(draft, { id: ids.event(), at, parent, stamp });
-    const row = eventRow(event, at, typeNumbers);
-    const session_key = keys.get(row.session_id) ?? findKey(row.session_id);
-    // Remembered for the batch alone: a key that is rolled back is given to another session.
-    keys.set(row.session_id, session_key);
-    insertEvent(tx, { ...row, session_key });
+    insertEvent(tx, { ...eventRow(event, at, typeNumbers), session_key: requireKey(event.session_id) });
     if (draft.type === 'llm.call_completed' && stamp !== null) {
       const payload = draft.payload as PayloadOf<'llm.call_completed'>;
       ledger.project({ id: event.id, at, session_id: event.session_id, turn_id: event.turn_id, payload }, stamp);
@@ -122,7 +155,6 @@ export function createEventLog(
   return {
     append(emit) {
       const published: Published[] = [];
-      const keys = new Map<string, number>();
       for (const item of emit) {
         if (item.kind === 'transient') {
           published.push(item);
@@ -130,9 +162,13 @@ export function createEventLog(
         }
         const { draft, payload_json } = item;
         const parent = typeof draft.parent === 'number' ? idAt(published, draft.parent) : draft.parent;
-        published.push({ kind: 'event', event: appendOne(draft, parent, keys), payload_json });
+        published.push({ kind: 'event', event: appendOne(draft, parent), payload_json });
       }
       return published;
+    },
+    forgetKeys() {
+      keys.clear();
+      ledger.keys.clear();
     },
   };
 }

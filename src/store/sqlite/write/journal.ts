@@ -12,7 +12,7 @@ import type { SqliteStoreHandle } from '../connection/open.ts';
 import { createTx } from '../connection/reads.ts';
 import { journalFault } from './conflict.ts';
 import { createEventLog } from './event-log.ts';
-import { createGuard, createLiveSessions } from './live-sessions.ts';
+import { createLiveSessions, createLiveTurns } from './live-sessions.ts';
 import { createPruner, createPurger } from './sqlite-maintenance.ts';
 import { type Attempt, createTransaction, UNTRIED } from './transaction.ts';
 
@@ -50,12 +50,12 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
   const { db, checkpoints } = handle;
   const { histories, sessions } = handle.caches;
   const live = createLiveSessions(db);
-  const guard = createGuard(db, live);
+  const turns = createLiveTurns(db, live);
   const tx = createTx(db);
-  const events = createEventLog(db, { tx, typeNumbers: handle.typeNumbers, ids, clock, sessions: live });
+  const events = createEventLog(db, { tx, typeNumbers: handle.typeNumbers, ids, clock, sessions: live, turns });
   const writeTogether = createTransaction(db, {
     live,
-    guard,
+    turns,
     step: { tx, clock, log, dropExpiredKeys: DROP_EXPIRED_KEYS },
     events,
     log,
@@ -153,6 +153,7 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
     },
     async purge(sessionId) {
       const gone = await enqueueTask(() => purgeTree(sessionId));
+      if (gone.length > 0) events.forgetKeys();
       for (const id of gone) {
         live.forget(id);
         histories.drop(id);

@@ -8,7 +8,7 @@ import { applyWrite } from '#store/write/appliers.ts';
 import type { Effects, Step } from '#store/write/transaction.ts';
 import { journalFault } from './conflict.ts';
 import type { EventLog } from './event-log.ts';
-import type { Guard, LiveSessions } from './live-sessions.ts';
+import type { LiveSessions, LiveTurns } from './live-sessions.ts';
 
 /** A batch and its outcome. */
 export interface Attempt {
@@ -22,8 +22,8 @@ export const UNTRIED: Attempt['outcome'] = { ok: false, error: null };
 
 export interface TransactionParts {
   readonly live: LiveSessions;
-  readonly guard: Guard;
-  readonly step: Omit<Step, 'effects'>;
+  readonly turns: LiveTurns;
+  readonly step: Omit<Step, 'effects' | 'mayBeJoined'>;
   readonly events: EventLog;
   readonly log: Logger;
 }
@@ -31,7 +31,7 @@ export interface TransactionParts {
 /** Returns the function that writes batches and sets the outcome of each; it never throws. */
 export function createTransaction(
   db: Database.Database,
-  { live, guard, step, events, log }: TransactionParts,
+  { live, turns, step, events, log }: TransactionParts,
 ): (batches: readonly Attempt[]) => void {
   const begin = db.prepare('BEGIN IMMEDIATE');
   const commitAll = db.prepare('COMMIT');
@@ -53,7 +53,7 @@ export function createTransaction(
       if (db.inTransaction) rollbackAll.run();
       for (const item of batches) {
         item.outcome = UNTRIED;
-        forgetInserted(item);
+        forgetWritten(item);
       }
       return false;
     }
@@ -61,9 +61,11 @@ export function createTransaction(
 
   function writeAttempt(item: Attempt): void {
     const effects: Effects = { messages: [], ended: [], sessions: [], trees: [] };
-    guard(item.batch);
-    for (const change of item.batch.writes) applyWrite(change, { ...step, effects });
+    turns.guard(item.batch);
+    const applied = { ...step, mayBeJoined: turns.mayBeJoined, effects };
+    for (const change of item.batch.writes) applyWrite(change, applied);
     item.outcome = { ok: true, published: events.append(item.batch.emit), effects };
+    turns.settle(item.batch);
   }
 
   function writeUnderSavepoint(item: Attempt): void {
@@ -82,7 +84,7 @@ export function createTransaction(
   function failAttempt(item: Attempt, cause: unknown): void {
     // A batch that failed alone keeps its own reason when the rest of the transaction fails later.
     if (!item.outcome.ok && item.outcome.error !== null) return;
-    forgetInserted(item);
+    forgetWritten(item);
     const error = journalFault(cause);
     if (!(error instanceof JournalConflict || error instanceof InvalidMessageError)) {
       const types = item.batch.emit.map((e) => (e.kind === 'event' ? e.draft.type : e.transient.delta.type));
@@ -91,8 +93,12 @@ export function createTransaction(
     item.outcome = { ok: false, error };
   }
 
-  function forgetInserted({ batch }: Attempt): void {
-    for (const change of batch.writes) if (change.kind === 'session.insert') live.forget(change.session.id);
+  function forgetWritten({ batch }: Attempt): void {
+    for (const change of batch.writes) {
+      if (change.kind === 'session.insert') live.forget(change.session.id);
+      else if (change.kind === 'turn.insert') turns.forget(change.turn.id);
+    }
+    events.forgetKeys();
   }
 
   return (batches) => {

@@ -40,6 +40,33 @@ export function insertRow(
   return (tx, row, check) => tx.run(sql, row, check);
 }
 
+/** Rows of one statement; a longer list is inserted in several. */
+const MAX_ROWS = 8;
+
+/** Inserts rows given by the names of their columns, several in one statement. */
+export function insertRows(table: string, columns: readonly string[]): (tx: Tx, rows: readonly object[]) => void {
+  const places = `(${columns.map(() => '?').join(', ')})`;
+  const statements = Array.from({ length: MAX_ROWS }, (_, i) => {
+    const rows = Array.from({ length: i + 1 }, () => places);
+    return `INSERT INTO ${table} (${columns.join(', ')}) VALUES ${rows.join(', ')}`;
+  });
+  return (tx, rows) => {
+    for (let from = 0; from < rows.length; from += MAX_ROWS) {
+      const part = rows.slice(from, from + MAX_ROWS);
+      const values: unknown[] = [];
+      for (const row of part) for (const column of columns) values.push(readValue(row, column));
+      tx.run(statements[part.length - 1]!, values);
+    }
+  };
+}
+
+/** The value of a column or name. Throws where it is missing: the driver would store it as NULL. */
+export function readValue(row: object, name: string): unknown {
+  const value = (row as Record<string, unknown>)[name];
+  if (value === undefined) throw new RangeError(`no value for ${name}`);
+  return value;
+}
+
 /** Effects of a write that the journal applies after the commit. */
 export interface Effects {
   readonly messages: { readonly message: StoredMessage; readonly bytes: number }[];

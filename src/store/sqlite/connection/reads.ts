@@ -3,7 +3,7 @@ import type Database from 'better-sqlite3';
 import type { EventId } from '#protocol/ids.ts';
 import type { ReadDatabase, Reads } from '#store/read/read-database.ts';
 import { PRUNED_THROUGH } from '#store/schema/words.ts';
-import type { Answer, Tx, Values } from '#store/write/transaction.ts';
+import { type Answer, readValue, type Tx, type Values } from '#store/write/transaction.ts';
 import { journalFault } from '../write/conflict.ts';
 
 // Statements of a connection to SQLite, each prepared once, with their values by position.
@@ -43,10 +43,10 @@ export function createTx(db: Database.Database): Tx {
       const { statement, names } = prepare(sql);
       const bound = bindValues(names, values);
       if (statement.reader) {
-        const rows = statement.all(...bound);
+        const rows = statement.all(bound);
         check?.({ rows, changes: rows.length });
       } else {
-        const { changes } = statement.run(...bound);
+        const { changes } = statement.run(bound);
         check?.({ rows: NO_ROWS, changes });
       }
     },
@@ -65,12 +65,7 @@ function placeByPosition(sql: string): { readonly text: string; readonly names: 
 
 function bindValues(names: readonly string[], values: Values): readonly unknown[] {
   if (Array.isArray(values)) return values;
-  return names.map((name) => {
-    const value = (values as Record<string, unknown>)[name];
-    // The driver would store it as NULL.
-    if (value === undefined) throw new RangeError(`no value for ${name}`);
-    return value;
-  });
+  return names.map((name) => readValue(values, name));
 }
 
 /**

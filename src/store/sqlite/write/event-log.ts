@@ -20,7 +20,7 @@ import {
   ROLLUP_UPSERTS,
   ROUND_COLUMNS,
 } from '#store/write/events.ts';
-import { insertRow, type Tx } from '#store/write/transaction.ts';
+import { insertRow, insertRows, type Tx } from '#store/write/transaction.ts';
 import type { LiveSessions, LiveTurns } from './live-sessions.ts';
 
 /** The numbers that stand for sessions. */
@@ -106,7 +106,7 @@ export interface EventLog {
   forgetKeys(): void;
 }
 
-const insertEvent = insertRow('event_rows', EVENT_COLUMNS);
+const insertEvents = insertRows('event_rows', EVENT_COLUMNS);
 
 interface EventLogOptions {
   readonly tx: Tx;
@@ -140,11 +140,12 @@ export function createEventLog(
     return added;
   }
 
-  function appendOne(draft: EventDraft, parent: Event['parent_event_id']): Event {
+  /** @param rows of the events of the batch, which are inserted together */
+  function appendOne(draft: EventDraft, parent: Event['parent_event_id'], rows: object[]): Event {
     const at = clock.now();
     const stamp = requireStamp(draft.session_id);
     const event = stampedEvent(draft, { id: ids.event(), at, parent, stamp });
-    insertEvent(tx, { ...eventRow(event, at, typeNumbers), session_key: requireKey(event.session_id) });
+    rows.push({ ...eventRow(event, at, typeNumbers), session_key: requireKey(event.session_id) });
     if (draft.type === 'llm.call_completed' && stamp !== null) {
       const payload = draft.payload as PayloadOf<'llm.call_completed'>;
       ledger.project({ id: event.id, at, session_id: event.session_id, turn_id: event.turn_id, payload }, stamp);
@@ -155,6 +156,7 @@ export function createEventLog(
   return {
     append(emit) {
       const published: Published[] = [];
+      const rows: object[] = [];
       for (const item of emit) {
         if (item.kind === 'transient') {
           published.push(item);
@@ -162,8 +164,9 @@ export function createEventLog(
         }
         const { draft, payload_json } = item;
         const parent = typeof draft.parent === 'number' ? idAt(published, draft.parent) : draft.parent;
-        published.push({ kind: 'event', event: appendOne(draft, parent), payload_json });
+        published.push({ kind: 'event', event: appendOne(draft, parent, rows), payload_json });
       }
+      insertEvents(tx, rows);
       return published;
     },
     forgetKeys() {

@@ -1,5 +1,5 @@
 // Caches of held trees: they follow each commit, as part of the claim (16 §4.6).
-import { createHistoryCache, createSessionCache, type ReadCaches } from '#store/read/caches.ts';
+import { createHistoryCache, createSessionCache, NO_SESSIONS, type ReadCaches } from '#store/read/caches.ts';
 import type { Effects } from '#store/write/transaction.ts';
 
 const HISTORY_BYTES = 64 * 1024 * 1024;
@@ -24,6 +24,9 @@ export function createHeldCaches(trees: { holds(root: string): boolean }): HeldC
     return null;
   };
   return {
+    // Not followed here.
+    idle: NO_SESSIONS,
+    whole: NO_SESSIONS,
     sessions: {
       get: getHeld,
       put(id, session) {

@@ -8,11 +8,19 @@ import type { SessionRecord } from '#protocol/session.ts';
 export interface ReadCaches {
   readonly histories: Pick<HistoryCache, 'get' | 'put'>;
   readonly sessions: Pick<SessionCache, 'get' | 'put'>;
+  /** Sessions that have no open turn. */
+  readonly idle: SessionSet;
+  /** Sessions that have no checkpoint. */
+  readonly whole: SessionSet;
 }
+
+export const NO_SESSIONS: SessionSet = { has: () => false, set: () => {} };
 
 export const NO_CACHES: ReadCaches = {
   histories: { get: () => null, put: () => {} },
   sessions: { get: () => null, put: () => {} },
+  idle: NO_SESSIONS,
+  whole: NO_SESSIONS,
 };
 
 /** Evicts the least recently used history first. A returned array never changes. */
@@ -62,6 +70,30 @@ export function createHistoryCache(maxBytes: number): HistoryCache {
       if (entry !== undefined) set(message.session_id, extendHistory(entry.messages, message), entry.bytes + bytes);
     },
     drop,
+  };
+}
+
+/** Ids of sessions of which one thing is known. */
+export interface SessionSet {
+  has(sessionId: string): boolean;
+  set(sessionId: string, isKnown: boolean): void;
+}
+
+/** Maximum ids, as many sessions as a busy server has open; others are looked up again. */
+const MAX_IDS = 4096;
+
+export function createSessionSet(): SessionSet {
+  const ids = new Set<string>();
+  return {
+    has: (sessionId) => ids.has(sessionId),
+    set(sessionId, isKnown) {
+      if (!isKnown) {
+        ids.delete(sessionId);
+        return;
+      }
+      if (ids.size >= MAX_IDS) ids.clear();
+      ids.add(sessionId);
+    },
   };
 }
 

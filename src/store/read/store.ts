@@ -81,16 +81,12 @@ export function createStore(database: ReadDatabase, caches: ReadCaches): Store {
 
 type Readers = Omit<Store, 'idempotency' | 'snapshot' | 'meta' | 'writeFault'>;
 
-function createReaders(
-  { together, eventMarks }: ReadDatabase,
-  reads: Reads,
-  { histories, sessions }: ReadCaches,
-): Readers {
+function createReaders({ together, eventMarks }: ReadDatabase, reads: Reads, caches: ReadCaches): Readers {
   const spend = createSpend(reads);
   return {
-    sessions: createSessionReader(reads, { spend, cache: sessions, together }),
-    turns: createTurnReader(reads, spend),
-    messages: createMessageReader(reads, { histories, sessions }),
+    sessions: createSessionReader(reads, { spend, cache: caches.sessions, together }),
+    turns: createTurnReader(reads, spend, caches.idle),
+    messages: createMessageReader(reads, caches),
     events: { ...createEventReader(reads), ...eventMarks(reads) },
     delegations: createDelegationReader(reads, spend),
     confirmations: createConfirmationReader(reads),

@@ -142,7 +142,7 @@ function turnView(row: TurnRow, { totals, workers, workers_cost, settled_calls, 
   };
 }
 
-export function createTurnReader({ all, get }: Reads, spend: Spend): TurnReader {
+export function createTurnReader({ all, get }: Reads, spend: Spend, idle: ReadCaches['idle']): TurnReader {
   const countRows = async (text: string, id: string) => (await get<{ n: number }>(text, id))?.n ?? 0;
   const readInputs = (id: string) => all<TurnInputRow>(INPUTS, id);
 
@@ -190,7 +190,12 @@ export function createTurnReader({ all, get }: Reads, spend: Spend): TurnReader 
 
   return {
     record: async (sessionId, turnId) => recordOrNull(await get<TurnRow>(BY_ID, sessionId, turnId)),
-    open: async (sessionId) => recordOrNull(await get<TurnRow>(OPEN, sessionId)),
+    open: async (sessionId) => {
+      if (idle.has(sessionId)) return null;
+      const row = await get<TurnRow>(OPEN, sessionId);
+      if (row === undefined) idle.set(sessionId, true);
+      return recordOrNull(row);
+    },
     newest: async (sessionId) => recordOrNull(await get<TurnRow>(PAGE, sessionId, BEHIND_ALL, 1)),
     view: async (sessionId, turnId) => {
       const row = await get<TurnRow>(BY_ID, sessionId, turnId);
@@ -240,7 +245,8 @@ function historyBytes(rows: readonly MessageRow[]): number {
 
 const PREFIX_BYTES = 16 * 1024 * 1024;
 
-export function createMessageReader({ all, get }: Reads, { histories: cache, sessions }: ReadCaches): MessageReader {
+export function createMessageReader({ all, get }: Reads, caches: ReadCaches): MessageReader {
+  const { histories: cache, sessions, whole } = caches;
   // The prefix of an open fork never changes; that of an ended one may go with its original (23 §4).
   const prefixes = createHistoryCache(PREFIX_BYTES);
   return {
@@ -252,7 +258,12 @@ export function createMessageReader({ all, get }: Reads, { histories: cache, ses
       cache.put(sessionId, messages, historyBytes(rows));
       return messages;
     },
-    checkpoints: async (sessionId) => (await all<CheckpointRow>(CHECKPOINTS, sessionId)).map(checkpoint),
+    checkpoints: async (sessionId) => {
+      if (whole.has(sessionId)) return [];
+      const rows = await all<CheckpointRow>(CHECKPOINTS, sessionId);
+      whole.set(sessionId, rows.length === 0);
+      return rows.map(checkpoint);
+    },
     prefix: async (forkId) => {
       const known = prefixes.get(forkId);
       if (known !== null && sessions.get(forkId)?.record.ended_at === null) return known;

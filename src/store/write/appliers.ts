@@ -125,7 +125,10 @@ type Kinds =
   | `trusted_file.${string}`;
 
 const otherWrites: Appliers<Extract<keyof Appliers, Kinds>> = {
-  'checkpoint.insert': ({ checkpoint }, { tx }) => insertCheckpoint(tx, checkpointRow(checkpoint)),
+  'checkpoint.insert': ({ checkpoint }, { tx, effects }) => {
+    insertCheckpoint(tx, checkpointRow(checkpoint));
+    effects.checkpointed.push(checkpoint.session_id);
+  },
   'tree_cost.insert': ({ cost: { forecast, is_worker, ...cost } }, { tx }) =>
     insertCost(tx, { ...cost, is_worker: bit(is_worker), forecast_json: json(forecast) }),
   'worker.insert': ({ worker }, { tx }) => insertWorker(tx, { ...worker, edited_by_user: bit(worker.edited_by_user) }),

@@ -70,6 +70,10 @@ export function readValue(row: object, name: string): unknown {
 /** Effects of a write that the journal applies after the commit. */
 export interface Effects {
   readonly messages: { readonly message: StoredMessage; readonly bytes: number }[];
+  /** Sessions of which a turn began or ended. */
+  readonly turns: { readonly session_id: string; readonly isOpen: boolean }[];
+  /** Sessions that have got a checkpoint. */
+  readonly checkpointed: string[];
   readonly ended: string[];
   /** Sessions whose rows changed: to the given values; null = the next reader reads the row again. */
   readonly sessions: { readonly id: string; readonly values: Partial<SessionRecord> | null }[];

@@ -192,6 +192,7 @@ export const turnWrites: Appliers<Kinds> = {
       throw new JournalConflict('session_ended', `session ${turn.session_id} has ended or does not exist`);
     });
     effects.sessions.push({ id: turn.session_id, values: { updated_at: turn.started_at } });
+    effects.turns.push({ session_id: turn.session_id, isOpen: true });
     insertTurn(tx, turnRow(turn, fingerprint));
   },
   'turn.end': ({ turn_id, session_id, outcome, unread_inputs }, { tx, effects, mayBeJoined }) => {
@@ -204,6 +205,7 @@ export const turnWrites: Appliers<Kinds> = {
     }
     const { retryable, ...values } = outcome;
     changeTurn(tx, END_TURN, turn_id, { ...values, session_id, retryable: bit(retryable) });
+    effects.turns.push({ session_id, isOpen: false });
     const completed = bit(outcome.status === 'completed');
     tx.run(LAND_TURN, { session_id, completed, ended_at: outcome.ended_at }, ({ rows }) => {
       const landed = rows[0] as Pick<SessionRecord, 'turn_count' | 'updated_at' | 'active_model'> | undefined;

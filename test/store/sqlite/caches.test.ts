@@ -37,9 +37,11 @@ test('what is kept of a session is its row, after every change and after one tha
   const world = openWorld();
   const session = await storedSession(world, { active_model: 'openai:x', max_cost_pusd: toPusd('1') });
   const { id } = session;
-  const read = async ({ sessions }: Pick<Store, 'sessions'>) => ({
+  const read = async ({ sessions, turns, messages }: Pick<Store, 'sessions' | 'turns' | 'messages'>) => ({
     record: await sessions.record(id),
     limit: await sessions.limit(id),
+    turn: await turns.open(id),
+    checkpoints: await messages.checkpoints(id),
   });
   const uncached = createStore(createReadDatabase(world.handle.db), NO_CACHES);
   const kept = () => read(world.store);
@@ -64,6 +66,13 @@ test('what is kept of a session is its row, after every change and after one tha
   for (const make of changes) await change(make());
   const turn = turnRecord(world, session, { started_at: at() });
   await change({ kind: 'turn.insert', turn });
+  await change({
+    kind: 'checkpoint.insert',
+    checkpoint: {
+      ...{ id: world.ids.next(), session_id: id, kind: 'elide', message_ids: [turn.user_message_id] },
+      ...{ tokens_before: 9, tokens_after: 1, created_at: at() },
+    },
+  });
   const ended: Write = {
     kind: 'turn.end',
     turn_id: turn.id,
@@ -82,7 +91,8 @@ test('what is kept of a session is its row, after every change and after one tha
   });
   await change({ kind: 'session.end', session_id: id, disposition: 'completed', at: at() });
   // Each of them changed something: nothing above compared a row with itself.
-  expect(seen.size).toBe(changes.length + 4);
+  expect(seen.size).toBe(changes.length + 5);
   await world.journal.purge(id);
   expect(await world.store.sessions.record(id)).toBeNull();
+  expect(await kept()).toEqual(await asRead());
 });

@@ -305,7 +305,7 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
     for (const { session_id } of collected.facts) keyed.facts.add(session_id);
 
     async function apply({ batch, drawn }: QueuedBatch, tx: PoolTx, collected: Collected): Promise<Outcome> {
-      const effects: Effects = { messages: [], ended: [], sessions: [], trees: [] };
+      const effects: Effects = { messages: [], turns: [], checkpointed: [], ended: [], sessions: [], trees: [] };
       findings.guard(batch, tx);
       const step = { tx, effects, clock, log, dropExpiredKeys: DROP_EXPIRED_KEYS, mayBeJoined: () => true };
       for (const change of batch.writes) {

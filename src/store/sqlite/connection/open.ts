@@ -7,7 +7,14 @@ import type { Logger } from '#core/ports/logger.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { makeFolder } from '#protocol/folder.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
-import { createHistoryCache, createSessionCache, type HistoryCache, type SessionCache } from '#store/read/caches.ts';
+import {
+  createHistoryCache,
+  createSessionCache,
+  createSessionSet,
+  type HistoryCache,
+  type ReadCaches,
+  type SessionCache,
+} from '#store/read/caches.ts';
 import { type Dialect, expandFragments } from '#store/schema/dialect.ts';
 import {
   ADD_EVENT_TYPE,
@@ -61,7 +68,7 @@ export interface SqliteStoreHandle {
   /** Notified of every commit. */
   readonly checkpoints: Checkpointer;
   /** Sessions in use and their histories: read by the store, kept current by the journal. */
-  readonly caches: { readonly histories: HistoryCache; readonly sessions: SessionCache };
+  readonly caches: ReadCaches & { readonly histories: HistoryCache; readonly sessions: SessionCache };
   /** Frees the owner lock as well. Idempotent. */
   close(): void;
 }
@@ -115,12 +122,20 @@ export function openDatabase({ path: given, synchronous, migrationsDir, log }: O
     opened.push(reader);
     const checkpoints = createCheckpointer(path, synchronous, log);
     opened.push(checkpoints);
-    const caches = { histories: createHistoryCache(HISTORY_CACHE_BYTES), sessions: createSessionCache() };
-    return { path, db, reader, typeNumbers, checkpoints, caches, close };
+    return { path, db, reader, typeNumbers, checkpoints, caches: createCaches(), close };
   } catch (cause) {
     close();
     throw asStartupError(path, cause);
   }
+}
+
+function createCaches(): SqliteStoreHandle['caches'] {
+  return {
+    histories: createHistoryCache(HISTORY_CACHE_BYTES),
+    sessions: createSessionCache(),
+    idle: createSessionSet(),
+    whole: createSessionSet(),
+  };
 }
 
 function registerEventTypes(db: Database.Database): TypeNumbers {

@@ -48,7 +48,7 @@ type Queued = QueuedBatch | QueuedTask | Extract<Published, { readonly kind: 'tr
 
 export function createJournal({ db: handle, ids, clock, bus, log, trusted = false }: JournalOptions): Journal {
   const { db, checkpoints } = handle;
-  const { histories, sessions } = handle.caches;
+  const { histories, sessions, idle, whole } = handle.caches;
   const live = createLiveSessions(db);
   const turns = createLiveTurns(db, live);
   const tx = createTx(db);
@@ -107,6 +107,8 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
   /** Updates the caches of decoded rows after the commit and before publication. */
   function keepCurrent(effects: Effects): void {
     for (const { message, bytes } of effects.messages) histories.append(message, bytes);
+    for (const { session_id, isOpen } of effects.turns) idle.set(session_id, !isOpen);
+    for (const sessionId of effects.checkpointed) whole.set(sessionId, false);
     for (const sessionId of effects.ended) histories.drop(sessionId);
     for (const { id, values } of effects.sessions) {
       if (values === null) sessions.drop(id);
@@ -158,6 +160,8 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
         live.forget(id);
         histories.drop(id);
         sessions.drop(id);
+        idle.set(id, false);
+        whole.set(id, false);
       }
       return gone.length;
     },

@@ -60,7 +60,7 @@ export function createTransaction(
   }
 
   function writeAttempt(item: Attempt): void {
-    const effects: Effects = { messages: [], ended: [], sessions: [], trees: [] };
+    const effects: Effects = { messages: [], turns: [], checkpointed: [], ended: [], sessions: [], trees: [] };
     turns.guard(item.batch);
     const applied = { ...step, mayBeJoined: turns.mayBeJoined, effects };
     for (const change of item.batch.writes) applyWrite(change, applied);

@@ -30,8 +30,8 @@ describe('an announced call', () => {
       const scripted = t.engine.providers.get('scripted')!;
       (t.engine.providers as Map<string, ProviderAdapter>).set('scripted', {
         ...scripted,
-        async *stream(request, signal) {
-          yield* scripted.stream(request, signal);
+        async stream(request, signal, deliver) {
+          await scripted.stream(request, signal, deliver);
           await cancelTurn(t.engine, request.caller.session_id, request.caller.turn_id, null);
         },
       });

@@ -203,7 +203,7 @@ describe('a worker that continues another one', () => {
       provider: (make) => {
         script = (rules) => scripts.push(make(read(rules)));
         const first = make(read(scenario([])));
-        return { ...first, stream: (request, signal) => scripts.at(-1)!.stream(request, signal) };
+        return { ...first, stream: (...call) => scripts.at(-1)!.stream(...call) };
       },
     });
     const session = await t.session();

@@ -14,7 +14,8 @@ function deafen(t: TestEngine, match: (request: CanonicalRequest) => boolean): v
   const hearing = providers.get('scripted')!;
   providers.set('scripted', {
     ...hearing,
-    stream: (request, signal) => hearing.stream(request, match(request) ? new AbortController().signal : signal),
+    stream: (request, signal, deliver) =>
+      hearing.stream(request, match(request) ? new AbortController().signal : signal, deliver),
   });
 }
 

@@ -53,10 +53,10 @@ describe('a call', () => {
           const adapter = script(must(parseScenario(JSON.stringify(always({ text: 'ok', usage })), 'said')));
           return {
             ...adapter,
-            async *stream(request, signal) {
-              for await (const event of adapter.stream(request, signal))
-                yield event.type === 'message.complete' ? { ...event, served_model } : event;
-            },
+            stream: (request, signal, deliver) =>
+              adapter.stream(request, signal, (event) =>
+                deliver(event.type === 'message.complete' ? { ...event, served_model } : event),
+              ),
           };
         },
       });

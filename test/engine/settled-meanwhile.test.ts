@@ -24,9 +24,9 @@ it('a call that settles between the sum and the check of another one is seen by 
   const scripted = t.engine.providers.get('scripted')!;
   (t.engine.providers as Map<string, ProviderAdapter>).set('scripted', {
     ...scripted,
-    async *stream(request, signal) {
+    async stream(request, signal, deliver) {
       await wait.opened;
-      yield* scripted.stream(request, signal);
+      await scripted.stream(request, signal, deliver);
     },
   });
   const a = await t.session({ initial_active_model: 'haiku' });

@@ -195,15 +195,14 @@ type Script = Parameters<NonNullable<Parameters<typeof startEngine>[0]['provider
 function honest(adapter: ProviderAdapter): ProviderAdapter {
   return {
     ...adapter,
-    async *stream(request, signal) {
-      for await (const event of adapter.stream(request, signal)) {
-        if (event.type !== 'message.complete') yield event;
+    stream: (request, signal, deliver) =>
+      adapter.stream(request, signal, (event) => {
+        if (event.type !== 'message.complete') deliver(event);
         else {
           const usage = { ...event.usage, input_tokens: honestTokens(request) };
-          yield { ...event, usage, bill: billOf(request, usage) };
+          deliver({ ...event, usage, bill: billOf(request, usage) });
         }
-      }
-    },
+      }),
   };
 }
 

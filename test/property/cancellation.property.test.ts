@@ -93,10 +93,10 @@ async function startWorld(config: ConfigOver): Promise<World> {
     return {
       name: 'scripted',
       close: async () => {},
-      async *stream(request, signal) {
+      async stream(request, signal, deliver) {
         state.open += 1;
         try {
-          yield* state.script.stream(request, signal);
+          await state.script.stream(request, signal, deliver);
         } finally {
           state.open -= 1;
         }

@@ -1,7 +1,7 @@
 // A provider inside the process that draws its bills: it uses what a request allows, up to the last token, and knows
 // what it billed by an arithmetic of its own.
 import { createHash } from 'node:crypto';
-import type { HttpRequest, HttpResponse, Send } from '#models/http/provider-http.ts';
+import { type HttpRequest, type HttpResponse, readOneByOne, type Send } from '#models/http/provider-http.ts';
 import type { Limits } from '../billing/forms.ts';
 
 export type Json = Readonly<Record<string, unknown>>;
@@ -408,7 +408,7 @@ export function sendInProcess(answer: (body: Json) => Reply): Send {
       ['content-type', status === 200 ? type : 'application/json'],
     ];
     let at = 0;
-    return {
+    const response: HttpResponse = {
       status,
       headers,
       header: (name) => headers.find(([key]) => key === name)?.[1] ?? null,
@@ -419,8 +419,12 @@ export function sendInProcess(answer: (body: Json) => Reply): Send {
         const piece = sent[at++];
         return piece === undefined ? null : Buffer.from(piece);
       },
+      readPieces(take) {
+        return readOneByOne(response, take);
+      },
       isEnded: () => at > sent.length,
       cancel() {},
     };
+    return response;
   };
 }

@@ -497,11 +497,14 @@ describe('cancellation', () => {
     expect(provider.calls).toHaveLength(0);
   });
 
-  test('a reader that stops reading closes the connection', async () => {
+  test('that the receiver of a piece aborts closes the connection, and nothing more is delivered', async () => {
     const provider = await serve(() => ({ text: 'x'.repeat(100), after: 4, ending: 'stall' }));
-    for await (const event of on(provider).stream(ask, new AbortController().signal))
-      if (event.type === 'text.delta') break;
+    const abort = new AbortController();
+    const { events } = await drain(on(provider), ask, abort.signal, ({ type }) => {
+      if (type === 'text.delta') abort.abort();
+    });
     await provider.calls[0]!.disconnected;
+    expect(events.map(({ type }) => type)).toEqual(['message.start', 'text.delta', 'message.complete']);
   });
 
   test('a finished call leaves no listener on the signal of its caller', async () => {

@@ -128,9 +128,16 @@ describe('a request', () => {
     } while (sent > before && sent < total);
     expect(sent).toBeLessThan(total);
     let read = 0;
+    // All but the last part as they come, the rest one by one.
+    const take = (piece: Uint8Array) => {
+      read += piece.byteLength;
+      return read < total - part.length;
+    };
+    expect(await response.readPieces(take)).toBe(false);
     for (let piece = await response.readPiece(); piece !== null; piece = await response.readPiece())
       read += piece.byteLength;
     expect(read).toBe(total);
+    expect(await response.readPieces(take)).toBe(true);
   });
 });
 
@@ -169,6 +176,23 @@ describe('abort', () => {
     abort.abort(reason);
     await expect(reading).rejects.toBe(reason);
     await expect(response.readPiece()).rejects.toBe(reason);
+    await until(gone);
+  });
+
+  test('while pieces are passed on: rejected at once, what arrived before is kept, and the connection is closed', async () => {
+    const { url, gone } = await stalling(true);
+    const abort = new AbortController();
+    const response = await createHttpClient({})(asking(url, abort.signal));
+    const reason = new Error('enough');
+    const taken: string[] = [];
+    const reading = response.readPieces((piece) => {
+      taken.push(Buffer.from(piece).toString());
+      queueMicrotask(() => abort.abort(reason));
+      return true;
+    });
+    await expect(reading).rejects.toBe(reason);
+    expect(taken).toEqual(['first']);
+    await expect(response.readPieces(() => true)).rejects.toBe(reason);
     await until(gone);
   });
 

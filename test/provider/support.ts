@@ -4,7 +4,7 @@ import { AdapterError, type ProviderAdapter } from '#core/ports/provider.ts';
 import { type BaseOptions, createAdapter } from '#models/adapters/adapter-loop.ts';
 import { anthropicWire, openAiWire, responsesWire } from '#models/adapters/provider-wires.ts';
 import { createHttpClient } from '#models/http/http-client.ts';
-import { createHttpTransport, type HttpResponse, type Send } from '#models/http/provider-http.ts';
+import { createHttpTransport, type HttpResponse, readOneByOne, type Send } from '#models/http/provider-http.ts';
 import { parseScenario } from '#models/scripted/scenario.ts';
 import { createScriptedAdapter } from '#models/scripted/scripted-adapter.ts';
 import type { AnthropicOptions } from '#models/wire/anthropic-request.ts';
@@ -128,10 +128,10 @@ export async function drain(
   const events: StreamEvent[] = [];
   let error: AdapterError | null = null;
   try {
-    for await (const event of adapter.stream(req, signal)) {
+    await adapter.stream(req, signal, (event) => {
       events.push(event);
       onEvent(event);
-    }
+    });
   } catch (thrown) {
     if (!(thrown instanceof AdapterError)) throw thrown;
     error = thrown;
@@ -370,6 +370,9 @@ export function answer(
       const piece = await orAbort(next(), signal);
       ended = piece === null;
       return piece;
+    },
+    readPieces(take) {
+      return readOneByOne(this, take);
     },
     isEnded: () => ended,
     cancel() {

@@ -64,10 +64,10 @@ export function answering(
   return {
     name: 'scripted',
     requests,
-    stream: (request, signal) => {
+    stream: (request, signal, deliver) => {
       requests.push({ ...request, messages: [...request.messages] });
       const rules = { version: 1, rules: [{ respond: answer(request) }] };
-      return script(must(parseScenario(JSON.stringify(rules), 'answer'))).stream(request, signal);
+      return script(must(parseScenario(JSON.stringify(rules), 'answer'))).stream(request, signal, deliver);
     },
     close: async () => {},
   };

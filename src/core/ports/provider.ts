@@ -7,7 +7,11 @@ import type { ReportedBill, TokenUsage } from '#protocol/usage.ts';
 export interface ProviderAdapter {
   /** The adapter id of the registry: `anthropic`, `openai`, `scripted`, ... */
   readonly name: string;
-  stream(request: CanonicalRequest, signal: AbortSignal): AsyncIterable<StreamEvent>;
+  /**
+   * Calls `deliver` with each event as soon as it is known; `deliver` must not throw. Resolves after the last event.
+   * Rejects with `AdapterError`.
+   */
+  stream(request: CanonicalRequest, signal: AbortSignal, deliver: (event: StreamEvent) => void): Promise<void>;
   /** Idempotent; aborts nothing in flight. */
   close(): Promise<void>;
 }

@@ -21,8 +21,11 @@ export interface Exchange {
   requestId(): string | null;
   /** Resolves when the response has begun. */
   open(): Promise<void>;
-  /** Waits for the next piece and feeds it to the assembly; false when there is no more. Ends at once when the guard's signal aborts. */
-  pull(): Promise<boolean>;
+  /**
+   * Feeds the assembly as pieces arrive, and calls `onFed` after each; false ends it. Resolves then, or at the end of the
+   * body. Ends at once when the guard's signal aborts.
+   */
+  read(onFed: () => boolean): Promise<void>;
   /** Releases the attempt's resources and cancels an incomplete body. */
   close(): void;
 }
@@ -57,7 +60,8 @@ export function createAdapter(options: BaseOptions, transport: Transport): Provi
   const estimated = new Set<string>();
   return {
     name: options.name,
-    stream: (request, signal) => streamWithRetries({ options, transport, estimated }, request, signal),
+    stream: (request, signal, deliver) =>
+      streamWithRetries({ options, transport, estimated }, request, { caller: signal, deliver }),
     close: async () => {},
   };
 }
@@ -76,11 +80,11 @@ interface Spent {
 }
 const NOTHING: Spent = { usage: null, bill: null };
 
-async function* streamWithRetries(
+async function streamWithRetries(
   { options, transport, estimated }: Adapter,
   request: CanonicalRequest,
-  caller: AbortSignal,
-): AsyncGenerator<StreamEvent, void, undefined> {
+  { caller, deliver }: { readonly caller: AbortSignal; readonly deliver: (event: StreamEvent) => void },
+): Promise<void> {
   const { clock, log } = options;
   const startedAt = clock.monotonic();
   const latency = () => Math.round(clock.monotonic() - startedAt);
@@ -104,40 +108,37 @@ async function* streamWithRetries(
         });
       const buildCompletion = () =>
         createCompletion(assembly, fold, request, { latency_ms: latency(), retry_count: attempt - 1 });
+      const pass = (event: AssembledEvent) => {
+        applyEvent(fold, event);
+        if (event.type !== 'redacted') deliver(event);
+      };
+      /** Passes on what was assembled, until the caller cancels. Returns whether more is to be read. */
+      const passQueue = () => {
+        const { queue } = assembly;
+        const events = options.joinTextDeltas && queue.length > 1 ? joinTexts(queue) : queue;
+        for (let i = 0; i < events.length && !caller.aborted; i++) pass(events[i]!);
+        queue.length = 0;
+        return assembly.stop === null && guard.stopFault() === null;
+      };
       try {
         if (exchange !== null) {
           try {
             await exchange.open();
             guard.startIdleTimer();
-          } catch (error) {
-            failure = guard.stopFault() ?? toFault(error, options, request);
-          }
-          failure = guard.stopFault() ?? failure;
-        }
-        while (exchange !== null && failure === null && assembly.stop === null) {
-          let more = true;
-          try {
-            more = await exchange.pull();
+            if (guard.stopFault() === null) await exchange.read(passQueue);
           } catch (error) {
             // If the guard stopped the attempt, its reason replaces the error of the read.
             failure = guard.stopFault() ?? toFault(error, options, request);
           }
           failure = guard.stopFault() ?? failure;
-          if (!more && assembly.stop === null)
+          if (assembly.stop === null)
             failure ??= fault('network', 'stream_truncated', 'the stream ended before the message was complete');
-          const { queue } = assembly;
-          for (let i = 0; i < queue.length && !caller.aborted; ) {
-            const { event, next } = options.joinTextDeltas ? joinTexts(queue, i) : { event: queue[i]!, next: i + 1 };
-            i = next;
-            applyEvent(fold, event);
-            if (event.type !== 'redacted') yield event;
-          }
+          passQueue();
           if (caller.aborted) failure = guard.stopFault();
-          queue.length = 0;
         }
 
         if (failure === null) {
-          if (!fold.started) yield { type: 'message.start', message_id: assembly.id, model: request.model.id };
+          if (!fold.started) deliver({ type: 'message.start', message_id: assembly.id, model: request.model.id });
           const complete = buildCompletion();
           if (complete.usage.usage_estimated && !estimated.has(request.model.id)) {
             estimated.add(request.model.id);
@@ -147,19 +148,16 @@ async function* streamWithRetries(
               'the provider reports no usage; counts are estimated',
             );
           }
-          yield complete;
+          deliver(complete);
           return;
         }
 
         if (fold.started) {
-          for (const event of closeOpenBlocks(assembly, fold, failure)) {
-            applyEvent(fold, event);
-            if (event.type !== 'redacted') yield event;
-          }
+          closeOpenBlocks(assembly, fold, failure).forEach(pass);
           const stop = failure.error_class === 'cancelled' ? 'cancelled' : 'error';
           assembly.stop = { reason: stop, raw: assembly.stop?.raw ?? null };
           const complete = buildCompletion();
-          yield complete;
+          deliver(complete);
           throw fail(failure, complete);
         }
       } finally {
@@ -197,22 +195,24 @@ async function* streamWithRetries(
   }
 }
 
-/**
- * Joins adjacent texts of one block: 28 % less processor time for a turn whose answer of 20 pieces arrives at once.
- * @returns the event at `at`, and the position of the next event
- */
-function joinTexts(queue: Assembly['queue'], at: number): { readonly event: AssembledEvent; readonly next: number } {
-  const first = queue[at]!;
-  let next = at + 1;
-  if (first.type !== 'text.delta') return { event: first, next };
-  let text = first.text;
-  for (; next < queue.length; next += 1) {
-    const event = queue[next]!;
-    if (event.type !== 'text.delta' || event.content_block_index !== first.content_block_index) break;
-    text += event.text;
+/** Joins adjacent texts of one block: 28 % less processor time for a turn whose answer of 20 pieces arrives at once. */
+function joinTexts(queue: Assembly['queue']): AssembledEvent[] {
+  const joined: AssembledEvent[] = [];
+  for (let i = 0; i < queue.length; ) {
+    const first = queue[i++]!;
+    if (first.type !== 'text.delta') {
+      joined.push(first);
+      continue;
+    }
+    let { text } = first;
+    for (; i < queue.length; i++) {
+      const event = queue[i]!;
+      if (event.type !== 'text.delta' || event.content_block_index !== first.content_block_index) break;
+      text += event.text;
+    }
+    joined.push({ ...first, text });
   }
-  if (next === at + 1) return { event: first, next };
-  return { event: { ...first, text }, next };
+  return joined;
 }
 
 /** Seconds until the next attempt; null = no further attempt. */

@@ -140,6 +140,23 @@ interface Reader {
   resolve(piece: Uint8Array | null): void;
   reject(error: unknown): void;
 }
+/** A pending `readPieces`. */
+interface Flow {
+  take(piece: Uint8Array): boolean;
+  resolve(hasEnded: boolean): void;
+  reject(error: unknown): void;
+}
+
+/** Responses whose data arrived in this tick. One tick serves them all, and joins what one read of a socket brought. */
+const due: (() => void)[] = [];
+
+function passSoon(passUnread: () => void): void {
+  if (due.push(passUnread) === 1) process.nextTick(passDue);
+}
+
+function passDue(): void {
+  for (const passUnread of due.splice(0)) passUnread();
+}
 
 function sendRequest(
   dispatcher: Dispatcher,
@@ -151,6 +168,7 @@ function sendRequest(
     let unreadBytes = 0;
     let controller: Dispatcher.DispatchController | null = null;
     let waiting: Reader | null = null;
+    let flow: Flow | null = null;
     let over = false;
     let failure: unknown = null;
     const opening: Openings = { abandons: [] };
@@ -162,10 +180,29 @@ function sendRequest(
       opening.abandons = null;
       failure = error;
       signal.removeEventListener('abort', onAbort);
-      if (error === null) waiting?.resolve(null);
-      else if (waiting === null) reject(error);
-      else waiting.reject(error);
+      const pending = waiting ?? flow;
+      if (error !== null) (pending?.reject ?? reject)(error);
+      else {
+        waiting?.resolve(null);
+        flow?.resolve(true);
+      }
       waiting = null;
+      flow = null;
+    }
+    /** Everything that arrived since the last read, as one piece. */
+    function takeUnread(): Uint8Array {
+      const all = joinPieces(unread);
+      unread.length = 0;
+      unreadBytes = 0;
+      if (controller?.paused) controller.resume();
+      return all;
+    }
+    function passUnread(): void {
+      if (flow === null || unread.length === 0) return;
+      const { resolve } = flow;
+      if (flow.take(takeUnread())) return;
+      flow = null;
+      resolve(false);
     }
     function abort(reason: unknown): void {
       const error = toAbortError(reason);
@@ -186,18 +223,21 @@ function sendRequest(
         return [head[name]].flat()[0] ?? null;
       },
       readPiece() {
-        if (unread.length > 0) {
-          // Everything that arrived since the last read, as one piece.
-          const all = joinPieces(unread);
-          unread.length = 0;
-          unreadBytes = 0;
-          if (controller?.paused) controller.resume();
-          return Promise.resolve(all);
-        }
+        if (unread.length > 0) return Promise.resolve(takeUnread());
         if (failure !== null) return Promise.reject(failure);
         if (over) return Promise.resolve(null);
         return new Promise((resolve, reject) => {
           waiting = { resolve, reject };
+        });
+      },
+      readPieces(take) {
+        return new Promise((resolve, reject) => {
+          flow = { take, resolve, reject };
+          passUnread();
+          if (!over || flow === null) return;
+          flow = null;
+          if (failure === null) resolve(true);
+          else reject(failure);
         });
       },
       isEnded: () => over && unread.length === 0,
@@ -230,12 +270,18 @@ function sendRequest(
             waiting = null;
             return;
           }
-          unread.push(piece);
+          if (unread.push(piece) === 1 && flow !== null) passSoon(passUnread);
           unreadBytes += piece.byteLength;
           if (unreadBytes > UNREAD_BYTES) begun.pause();
         },
-        onResponseEnd: () => end(null),
-        onResponseError: (_, error) => end(error),
+        onResponseEnd() {
+          passUnread();
+          end(null);
+        },
+        onResponseError(_, error) {
+          passUnread();
+          end(error);
+        },
       }),
     );
   });

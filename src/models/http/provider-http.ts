@@ -37,10 +37,27 @@ export interface HttpResponse {
   readonly headers: readonly (readonly [name: string, value: string])[];
   /** The next piece; null after the last. Rejects if the body is truncated, and at once when the request's signal aborts. */
   readPiece(): Promise<Uint8Array | null>;
+  /**
+   * Passes on each piece as it arrives, until `take` returns false or the body ends; `take` must not throw. Resolves with
+   * whether the body ended, rejects as `readPiece` does.
+   */
+  readPieces(take: (piece: Uint8Array) => boolean): Promise<boolean>;
   /** Whether the body has been read completely. */
   isEnded(): boolean;
   /** Closes the connection unless the body has ended. */
   cancel(): void;
+}
+
+/** `readPieces` of a response whose pieces do not arrive by themselves. */
+export async function readOneByOne(
+  response: Pick<HttpResponse, 'readPiece'>,
+  take: (piece: Uint8Array) => boolean,
+): Promise<boolean> {
+  for (;;) {
+    const piece = await response.readPiece();
+    if (piece === null) return true;
+    if (!take(piece)) return false;
+  }
 }
 
 /** Resolves with the head of the response. Rejects with the system's error, and at once when the signal aborts. */
@@ -58,6 +75,7 @@ function errorMessage(error: unknown): string {
   return readErrorMessage(error);
 }
 
+const STREAMED = { stream: true } as const;
 const ERROR_BODY_BYTES = 64 * 1024;
 const ERROR_TEXT_CHARACTERS = 2000;
 const DRAIN_MS = 250;
@@ -146,22 +164,28 @@ function createExchange({ wire, url, headers, send, clock }: Endpoint, run: Atte
     });
   }
 
-  async function pull(): Promise<boolean> {
-    if (response === null) return false;
-    let piece: Uint8Array | null;
+  async function read(onFed: () => boolean): Promise<void> {
+    if (response === null) return;
+    const failures: unknown[] = [];
+    const take = (piece: Uint8Array) => {
+      try {
+        parser.feed(text.decode(piece, STREAMED));
+      } catch (error) {
+        failures.push(error);
+        return false;
+      }
+      return onFed();
+    };
+    let ended: boolean;
     try {
-      piece = await response.readPiece();
+      ended = await response.readPieces(take);
     } catch (error) {
       throw new WireFault(networkFault(error));
     }
-    try {
-      if (piece !== null) parser.feed(text.decode(piece, { stream: true }));
-      else if (!signal.aborted) finish();
-    } catch (error) {
-      if (error instanceof SyntaxError) throw new WireFault(networkFault(error, 'malformed_event'));
-      throw error;
-    }
-    return piece !== null;
+    const [failure] = failures;
+    if (failure instanceof SyntaxError) throw new WireFault(networkFault(failure, 'malformed_event'));
+    if (failure !== undefined) throw failure;
+    if (ended && !signal.aborted) finish();
   }
 
   /** The last event may lack its blank line. A truncated event is not JSON and is ignored. */
@@ -177,7 +201,7 @@ function createExchange({ wire, url, headers, send, clock }: Endpoint, run: Atte
   return {
     requestId: () => requestId,
     open,
-    pull,
+    read,
     close() {
       if (response === null || response.isEnded()) return;
       if (assembly.stop !== null && assembly.stop.reason !== 'error' && assembly.stop.reason !== 'cancelled')

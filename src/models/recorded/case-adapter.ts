@@ -15,16 +15,18 @@ export function createCaseAdapter(
 ): ProviderAdapter {
   return {
     name: 'case',
-    stream: (request) => play(ids, request, take(request)),
+    stream: async (request, _, deliver) => {
+      for (const event of play(ids, request, take(request))) deliver(event);
+    },
     close: async () => {},
   };
 }
 
-async function* play(
+function* play(
   ids: IdGenerator,
   { request_id, model }: CanonicalRequest,
   outcome: CaseOutcome | null,
-): AsyncGenerator<StreamEvent, void, undefined> {
+): Generator<StreamEvent, void, undefined> {
   if (outcome === null)
     throw new AdapterError('the case has no answer for this request', {
       error_class: 'invalid_request',

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { Logger } from '#core/ports/logger.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { makeFolder } from '#protocol/folder.ts';
-import type { AttemptInfo, HttpResponse, Send } from '../http/provider-http.ts';
+import { type AttemptInfo, type HttpResponse, readOneByOne, type Send } from '../http/provider-http.ts';
 import type { ThreadedParser } from '../threads/threaded-parser.ts';
 import { type Exchange, KEPT_HEADERS, type Recording, recordingText } from './recording.ts';
 
@@ -76,7 +76,7 @@ export function createRecorder(options: RecorderOptions): Recorder {
       if (decoded !== '') chunks.push({ at_ms: Math.round(options.clock.monotonic() - startedAt), text: decoded });
     };
     // Only the first end counts: a body may be read completely, fail and be cancelled, in any order.
-    return {
+    const recorded: HttpResponse = {
       ...response,
       async readPiece() {
         try {
@@ -91,6 +91,9 @@ export function createRecorder(options: RecorderOptions): Recorder {
           throw error;
         }
       },
+      readPieces(take) {
+        return readOneByOne(recorded, take);
+      },
       // The end is recorded when it is read.
       isEnded: () => false,
       cancel() {
@@ -98,6 +101,7 @@ export function createRecorder(options: RecorderOptions): Recorder {
         response.cancel();
       },
     };
+    return recorded;
   };
 
   return {

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { StartupError } from '#protocol/errors.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { joinLines } from '#protocol/text/plain-text.ts';
-import type { HttpResponse, Send } from '../http/provider-http.ts';
+import { type HttpResponse, readOneByOne, type Send } from '../http/provider-http.ts';
 import { fault, WireFault } from '../wire/fault.ts';
 import { bodyKey, type Recording, RecordingSchema } from './recording.ts';
 
@@ -74,6 +74,9 @@ function replayResponse(recording: Recording & { readonly status: number }, sign
       if (recording.end === 'complete' || cut) return null;
       if (recording.end === 'aborted') return untilAborted(signal);
       throw new TypeError(`recorded failure: ${recording.end}`);
+    },
+    readPieces(take) {
+      return readOneByOne(this, take);
     },
     isEnded: () => cut || (recording.end === 'complete' && next >= recording.chunks.length),
     cancel() {

@@ -29,9 +29,9 @@ export function createScriptedAdapter(options: BaseOptions & { readonly scenario
     return {
       requestId: () => null,
       open: async () => {},
-      pull: async () => {
+      read: async (onFed) => {
         if (steps === null) throw noMatchFault(request);
-        return (await steps.next()).done !== true;
+        for await (const _ of steps) if (!onFed()) return;
       },
       close: () => {},
     };

@@ -5,7 +5,7 @@ import type { Relay, RelayRequest, Relays } from '#core/ports/gateway-relay.ts';
 import type { ProviderAdapter, Providers } from '#core/ports/provider.ts';
 import { DEFAULT_BASE_URLS } from '#models/adapters/create-adapters.ts';
 import type { ContentBlock } from '#protocol/message.ts';
-import type { CanonicalRequest, MessageComplete, StreamEvent } from '#protocol/model-call.ts';
+import type { CanonicalRequest, MessageComplete } from '#protocol/model-call.ts';
 import { scrub, scrubSecrets } from '#protocol/text/scrub.ts';
 import type { Credentials } from '../credentials.ts';
 import { readPort } from '../url.ts';
@@ -31,20 +31,23 @@ export function createContent(secrets: readonly string[]): Content {
   const calls = new Map<string, Attributes>();
   const text = (value: string) => scrub(value, { secrets });
 
-  async function* streamAndRecord(adapter: ProviderAdapter, request: CanonicalRequest, signal: AbortSignal) {
+  function streamAndRecord(
+    adapter: ProviderAdapter,
+    ...[request, signal, deliver]: Parameters<ProviderAdapter['stream']>
+  ): Promise<void> {
     const { request_id } = request;
     for (const oldest of calls.keys()) {
       if (calls.size < MAX_CALLS) break;
       calls.delete(oldest);
     }
     calls.set(request_id, describeRequest(request));
-    for await (const event of adapter.stream(request, signal)) {
+    return adapter.stream(request, signal, (event) => {
       if (event.type === 'message.complete') {
         const kept = calls.get(request_id);
         if (kept) kept['gen_ai.output.messages'] = describeAnswer(event);
       }
-      yield event as StreamEvent;
-    }
+      deliver(event);
+    });
   }
 
   function describeRequest({ messages, system_prompt, system_prompt_volatile }: CanonicalRequest): Attributes {
@@ -105,7 +108,7 @@ export function createContent(secrets: readonly string[]): Content {
       new Map(
         [...providers].map(([id, adapter]) => [
           id,
-          { ...adapter, stream: (request, signal) => streamAndRecord(adapter, request, signal) },
+          { ...adapter, stream: (...call) => streamAndRecord(adapter, ...call) },
         ]),
       ),
     take(requestId) {
@@ -151,11 +154,14 @@ export function createAnswerFacts(secrets: readonly string[]): AnswerFacts {
     if (calls.size > MAX_ANSWERS) calls.delete(calls.keys().next().value!);
   }
 
-  async function* streamAndKeep(adapter: ProviderAdapter, ...[request, signal]: Parameters<ProviderAdapter['stream']>) {
-    for await (const event of adapter.stream(request, signal)) {
+  function streamAndKeep(
+    adapter: ProviderAdapter,
+    ...[request, signal, deliver]: Parameters<ProviderAdapter['stream']>
+  ): Promise<void> {
+    return adapter.stream(request, signal, (event) => {
       if (event.type === 'message.complete') keepReported(request.request_id, event, true);
-      yield event;
-    }
+      deliver(event);
+    });
   }
 
   async function sendAndKeep(relay: Relay, request: RelayRequest, withKey: boolean, signal: AbortSignal) {
@@ -176,7 +182,7 @@ export function createAnswerFacts(secrets: readonly string[]): AnswerFacts {
       new Map(
         [...providers].map(([id, adapter]) => [
           id,
-          { ...adapter, stream: (request, signal) => streamAndKeep(adapter, request, signal) },
+          { ...adapter, stream: (...call) => streamAndKeep(adapter, ...call) },
         ]),
       ),
     wrapRelays: (relays) =>

@@ -56,6 +56,7 @@ function answerWith(headers: HttpResponse['headers'], status = 200): HttpRespons
     headers,
     header: (name) => headers.find(([one]) => one === name)?.[1] ?? null,
     readPiece: async () => pieces.shift() ?? null,
+    readPieces: () => Promise.reject(new Error('the gateway reads piece by piece')),
     isEnded: () => pieces.length === 0,
     cancel: () => {},
   };

@@ -262,13 +262,13 @@ async function settleUnstorable(
 /** Forwards the stream of an answer as it arrives. Resolves at its complete end, throws the adapter's errors. */
 async function forwardStream(engine: Runtime & Storage, call: Call, request: CanonicalRequest): Promise<void> {
   const { run, stream } = call;
-  for await (const event of run.adapter.stream(request, run.signal)) {
+  await run.adapter.stream(request, run.signal, (event) => {
     if (stream.left_behind) return;
     recordStreamEvent(engine, call, request, event);
     // The text of a summary is not part of the conversation that clients watch.
     const delta = call.purpose === 'turn' ? toDelta(event) : null;
     if (delta) engine.journal.publishDelta(toTransient(engine, run, delta));
-  }
+  });
   if (stream.complete === null) throw new Error('the stream ended without its last event');
 }
 

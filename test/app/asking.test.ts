@@ -4,11 +4,11 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createMetisClient } from '#client/client.ts';
 import { until } from '../support/until.ts';
-import { runHere } from './here.ts';
+import { runHere, type StartedHere, startHere } from './here.ts';
 import { address, MAIN, PASSED_ON, type Started, start, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
-const running: Started[] = [];
+const running: Pick<Started, 'stop'>[] = [];
 beforeEach(() => {
   home = temporaryHome();
 });
@@ -16,8 +16,8 @@ afterEach(async () => {
   await Promise.all(running.splice(0).map((process) => process.stop('SIGKILL')));
   home.remove();
 });
-function keep(args: readonly string[]): Started {
-  const started = start(args, { home: home.path });
+function keep(args: readonly string[], env: Record<string, string> = {}): StartedHere {
+  const started = startHere(args, { home: home.path, env });
   running.push(started);
   return started;
 }
@@ -129,7 +129,7 @@ describe('sessions and cost', () => {
         expect(Math.max(...widths)).toBeLessThanOrEqual(columns);
         expect(Math.max(...widths)).toBeGreaterThan(40);
       }
-  }, 120_000);
+  });
 
   it('name a session whose cap must be raised', async () => {
     const { url, client } = await worked();
@@ -168,8 +168,7 @@ describe('sessions and cost', () => {
       METIS_SERVER_AUTH_TOKENS: JSON.stringify(['t'.repeat(32)]),
       METIS_SERVER_WORKSPACE_ROOTS: JSON.stringify([home.path]),
     };
-    const server = start(['serve', '--port', '0'], { home: home.path, env });
-    running.push(server);
+    const server = keep(['serve', '--port', '0'], env);
     env.METIS_SERVER_PORT = new URL(await address(server)).port;
     for (const command of ['sessions', 'cost'])
       expect(await runHere([command], { home: home.path, env })).toMatchObject({ code: 0, stderr: '' });
@@ -215,7 +214,8 @@ describe('events', () => {
 
   // Promise 17.4: events --follow over the kill of its server shows every event once and misses none.
   it('--follow goes on by itself after the server was killed: every event once, none missing; ends with the session', async () => {
-    const first = serve();
+    const first = start(['serve', '--port', '0'], { home: home.path });
+    running.push(first);
     const url = await address(first);
     const client = createMetisClient({ baseUrl: url });
     const session = await client.createSession({ workspace_path: home.path });

@@ -7,10 +7,11 @@ import { createMetisClient } from '#client/client.ts';
 import { streamSession } from '#client/event-stream.ts';
 import { ApiError } from '#client/request.ts';
 import type { StreamItem } from '#client/stream-items.ts';
+import { type StartedHere, startHere } from './here.ts';
 import { address, getJson, type Started, start, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
-const running: Started[] = [];
+const running: Pick<Started, 'stop'>[] = [];
 beforeEach(() => {
   home = temporaryHome();
 });
@@ -19,8 +20,14 @@ afterEach(async () => {
   home.remove();
 });
 const TOKEN = 'a-token-of-more-than-thirty-two-characters';
-function serve(port = '0', env: Record<string, string> = {}): Started {
-  const server = start(['serve', '--port', port], { home: home.path, env });
+function serve(port = '0', env: Record<string, string> = {}): StartedHere {
+  const server = startHere(['serve', '--port', port], { home: home.path, env });
+  running.push(server);
+  return server;
+}
+/** For a test that kills it. */
+function serveAsProcess(): Started {
+  const server = start(['serve', '--port', '0'], { home: home.path });
   running.push(server);
   return server;
 }
@@ -31,7 +38,7 @@ const ended = (item: StreamItem, sessionId: string) =>
 
 describe('a stream', () => {
   it('goes on by itself after the server was killed in mid-turn: every event once, none missing', async () => {
-    const first = serve();
+    const first = serveAsProcess();
     const url = await address(first);
     const client = createMetisClient({ baseUrl: url });
     const session = await client.createSession({ workspace_path: home.path });
@@ -178,7 +185,7 @@ describe('a stream', () => {
 
 describe('a turn', () => {
   it('is followed to its end over the death of its server, and is what the last step returns', async () => {
-    const first = serve();
+    const first = serveAsProcess();
     const url = await address(first);
     const client = createMetisClient({ baseUrl: url });
     const session = await client.createSession({ workspace_path: home.path });

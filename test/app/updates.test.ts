@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { until } from '../support/until.ts';
-import { runHere } from './here.ts';
+import { runHere, type StartedHere, startHere } from './here.ts';
 import {
   address,
   getJson,
@@ -44,8 +44,8 @@ const table = (models: object, over: object = {}) => ({
   ...over,
 });
 
-async function serve(): Promise<{ readonly url: string; readonly server: ReturnType<typeof start> }> {
-  const server = start(['serve', '--port', '0'], { home: home.path });
+async function serve(): Promise<{ readonly url: string; readonly server: StartedHere }> {
+  const server = startHere(['serve', '--port', '0'], { home: home.path });
   onTestFinished(async () => {
     await server.stop();
   });
@@ -287,7 +287,7 @@ describe('metis prices update', () => {
     fs.writeFileSync(dataFile('server.yaml'), `pricing: { update_url: ${JSON.stringify(url)} }\n`);
     expect(await metis('doctor', '--port', '0')).toMatchObject({ code: 0 });
     const before = await serve();
-    before.server.child.kill('SIGHUP');
+    before.server.signal('SIGHUP');
     const { active_version: old } = await getJson(`${before.url}/pricing`);
     await before.server.stop();
     expect(asked).toEqual([]);
@@ -375,7 +375,7 @@ describe('a running server', () => {
     expect((await callModel())[0]).toMatchObject({ pricing_version: old });
 
     const oldRows = await listRows(url);
-    server.child.kill('SIGHUP');
+    server.signal('SIGHUP');
     await until(async () => (await getJson(`${url}/pricing`)).active_version !== old);
     const { active_version: next, versions, table: active } = await getJson(`${url}/pricing`);
     expect(next).toMatch(new RegExp(`^${old.replaceAll('.', '\\.')}\\+next-[0-9a-f]{8}$`));
@@ -394,7 +394,7 @@ describe('a running server', () => {
     const { url, server } = await serve();
     const { active_version } = await getJson(`${url}/pricing`);
     fs.writeFileSync(dataFile('prices-update.json'), '{"pricing_version": "x", "models": {"a:b": {}}}');
-    server.child.kill('SIGHUP');
+    server.signal('SIGHUP');
     await until(() => server.output.stderr.includes('what was active stays active'));
     expect(server.output.stderr).toContain('a:b: input_per_mtok_usd');
     expect((await getJson(`${url}/pricing`)).active_version).toBe(active_version);
@@ -428,9 +428,9 @@ describe('a running server', () => {
       capabilities: { max_context_tokens: 9000, max_output_tokens: 900 },
     };
     const list = write('models.json', { updated_on: TODAY, models: { 'scripted:new': model } });
-    const updated = await run(['models', 'update', '--from', list, '--yes'], { home: home.path });
+    const updated = await metis('models', 'update', '--from', list, '--yes');
     expect(updated).toMatchObject({ code: 0, stdout: expect.stringContaining('added: scripted:new') });
-    server.child.kill('SIGHUP');
+    server.signal('SIGHUP');
     const find = async () =>
       (await getJson(`${url}/models`)).models.find((one: { id: string }) => one.id === 'scripted:new');
     expect(await until(find)).toMatchObject({ aliases: ['quick'], configured: true, tier: 'fast' });
@@ -491,7 +491,7 @@ describe('metis doctor', () => {
     const set = ['--set', `pricing.tables=["${file}"]`];
     const remarks = async () => (await metis('doctor', '--port', '0', ...set)).stdout.split('\n');
     expect((await remarks()).filter((line) => line.includes('costs less'))).toEqual([]);
-    const server = start(['serve', '--port', '0', ...set], { home: home.path });
+    const server = startHere(['serve', '--port', '0', ...set], { home: home.path });
     await address(server);
     expect(await metis('run', 'say hello', '--model', 'scripted:old')).toMatchObject({ code: 0 });
     await server.stop();

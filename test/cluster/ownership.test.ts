@@ -85,21 +85,25 @@ describe.skipIf(url === null)(`ownership${missing && `, skipped: ${missing}`}`, 
     let late = true;
     let sweeps = 0;
     const world = await node(await emptySchema(), 'a', {
-      through: (pool) => ({
-        ...pool,
-        async send(sql, values, how) {
-          if (LOOKS.test(sql)) sweeps += 1;
-          return pool.send(sql, values, how);
-        },
-        async transaction(work) {
-          const answer = await pool.transaction(work);
+      through: (pool) => {
+        async function answerLate<T>(commit: Promise<T>): Promise<T> {
+          const answer = await commit;
           if (late && (await pool.send('SELECT 1 FROM trees', [])).rows.length > 0) {
             late = false;
             await answered.opened;
           }
           return answer;
-        },
-      }),
+        }
+        return {
+          ...pool,
+          async send(sql, values, how) {
+            if (LOOKS.test(sql)) sweeps += 1;
+            return pool.send(sql, values, how);
+          },
+          transaction: (work) => answerLate(pool.transaction(work)),
+          atOnce: (statements) => answerLate(pool.atOnce(statements)),
+        };
+      },
     });
     const storing = storedSession(world);
     await until(() => !late);

@@ -6,6 +6,8 @@ export interface Spoken {
   readonly url: string;
   /** Texts of what was run so far, in the order of their arrival. */
   readonly statements: readonly string[];
+  /** The same, those together for whose answers the node waits once. */
+  readonly sendings: readonly (readonly string[])[];
 }
 
 const TYPE_AND_LENGTH = 5;
@@ -14,12 +16,24 @@ const LENGTH = 4;
 /** Closed with the test. */
 export async function listenIn(address: string): Promise<Spoken> {
   const statements: string[] = [];
-  const proxy = await startProxy(targetOf(address), () => readStatements((text) => statements.push(text)));
-  return { url: through(address, proxy), statements };
+  const sendings: string[][] = [];
+  const proxy = await startProxy(targetOf(address), () => {
+    let sending: string[] = [];
+    const run = (text: string) => {
+      statements.push(text);
+      sending.push(text);
+    };
+    const end = () => {
+      sendings.push(sending);
+      sending = [];
+    };
+    return readStatements(run, end);
+  });
+  return { url: through(address, proxy), statements, sendings };
 }
 
 /** Takes the bytes of one connection: its first message has a length and no type. */
-function readStatements(run: (text: string) => void): (bytes: Buffer) => void {
+function readStatements(run: (text: string) => void, end: () => void): (bytes: Buffer) => void {
   const prepared = new Map<string, string>();
   let rest = Buffer.alloc(0);
   let greeted = false;
@@ -38,6 +52,7 @@ function readStatements(run: (text: string) => void): (bytes: Buffer) => void {
       else if (type === 'P') prepared.set(texts[0]!, texts[1]!);
       // First the name of the portal.
       else if (type === 'B') run(prepared.get(texts[1]!) ?? '');
+      if (type === 'Q' || type === 'S') end();
     }
   };
 }

@@ -91,15 +91,13 @@ function changeDelegation(
   statement: string,
   values: { readonly tool_use_id: string; readonly changes_json?: string | null },
 ): void {
-  tx.run(statement, values, ({ changes }) => {
-    if (changes === 1) return;
+  tx.change(statement, values, () => {
     throw new JournalConflict('turn_closed', `delegation ${values.tool_use_id} has ended or does not exist`);
   });
 }
 
 function changeDelivery(tx: Tx, statement: string, values: { readonly id: string }): void {
-  tx.run(statement, values, ({ changes }) => {
-    if (changes === 1) return;
+  tx.change(statement, values, () => {
     throw new JournalConflict('delivery_read', `delivery ${values.id} was read before or does not exist`);
   });
 }
@@ -121,11 +119,10 @@ export const delegationWrites: Appliers<Kinds> = {
   'delivery.deliver': (write, { tx }) => changeDelivery(tx, DELIVER, write),
   'confirmation.insert': ({ confirmation }, { tx }) => insertConfirmation(tx, confirmationColumns(confirmation)),
   'confirmation.resolve': (write, { tx }) =>
-    tx.run(
+    tx.change(
       RESOLVE,
       { ...write, answered_by: write.answered_by ?? null, modified_json: json(write.modified) },
-      ({ changes }) => {
-        if (changes === 1) return;
+      () => {
         tx.run(DECISION, [write.id], ({ rows }) => {
           const decision = rows[0]?.decision;
           if (decision === undefined) throw new Error(`no confirmation ${write.id}`);

@@ -96,8 +96,8 @@ export const patternWrites: Appliers<Extract<keyof Appliers, `pattern.${string}`
     const flags = { is_worker: Number(record.is_worker), has_cost: Number(record.has_cost) };
     const counted_pusd = record.has_cost ? record.cost_pusd : ZERO_PUSD;
     tx.run(OUTCOME, { ...record, ...flags, counted_pusd, mean: record.score ?? 0, scored });
-    tx.run(TURN, { ...record, ...flags }, ({ changes }) => {
-      if (changes === 0) throw new JournalConflict('turn_gone', `no turn ${record.turn_id}`);
+    tx.change(TURN, { ...record, ...flags }, () => {
+      throw new JournalConflict('turn_gone', `no turn ${record.turn_id}`);
     });
   },
   'pattern.score': (write, { tx }) => {

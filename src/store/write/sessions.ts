@@ -99,8 +99,7 @@ const insertSession = insertRow('sessions', COLUMNS);
 /** Runs a conditional change; throws the reason when no row met it. */
 function changeSession(statement: string, session_id: string, values: object, { tx, effects }: Step): void {
   effects.sessions.push({ id: session_id, values: null });
-  tx.run(statement, { ...values, session_id }, ({ changes }) => {
-    if (changes === 1) return;
+  tx.change(statement, { ...values, session_id }, () => {
     tx.run(EXISTS, [session_id], ({ rows }) => {
       if (rows.length === 0) throw new Error(`no session ${session_id}`);
       throw new JournalConflict('session_ended', `session ${session_id} has ended`);
@@ -127,8 +126,8 @@ export const sessionWrites: Appliers<Extract<keyof Appliers, `session.${string}`
   },
   'session.set_ownership': ({ session_id, at, owner, share = null }, { tx, effects }) => {
     const values = { session_id, share, owner: owner ?? null, gives: owner === undefined ? 0 : 1 };
-    tx.run(SET_OWNERSHIP, { ...values, at }, ({ changes }) => {
-      if (changes === 0) throw new JournalConflict('session_ended', `session ${session_id} was purged`);
+    tx.change(SET_OWNERSHIP, { ...values, at }, () => {
+      throw new JournalConflict('session_ended', `session ${session_id} was purged`);
     });
     tx.run(SET_LEDGER_OWNERSHIP, values);
     effects.trees.push(session_id);

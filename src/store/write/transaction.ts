@@ -27,6 +27,26 @@ export interface Tx {
    * checked in the order of sending before the transaction commits.
    */
   run(sql: string, values: Values, check?: Check): void;
+  /**
+   * Runs a statement that must change a row. The database itself can refuse it, so that no answer is needed before the
+   * commit.
+   * @param refuse throws the reason; called where no row was changed
+   */
+  change(sql: string, values: Values, refuse: () => undefined): void;
+  /** Runs a statement whose answer refuses nothing: it may come with the commit. */
+  read(sql: string, values: Values, take: (answer: Answer) => undefined): void;
+}
+
+/** A transaction that has each answer before it commits. */
+export function createAnsweredTx(run: Tx['run']): Tx {
+  return {
+    run,
+    change: (sql, values, refuse) =>
+      run(sql, values, ({ changes }) => {
+        if (changes === 0) return refuse();
+      }),
+    read: run,
+  };
 }
 
 /** Inserts a row given by the names of its columns. */
@@ -89,8 +109,6 @@ export interface Step {
   readonly log: Logger;
   /** The statement that deletes request keys which expired before `?`. */
   readonly dropExpiredKeys: string;
-  /** Whether inputs, workers or their results may wait for an open turn; where not, they are not looked for. */
-  readonly mayBeJoined: (turn: string) => boolean;
 }
 
 type WriteOf<K extends Write['kind']> = Extract<Write, { readonly kind: K }>;

@@ -71,12 +71,17 @@ export const INPUT_COLUMNS = ['id', 'session_id', 'turn_id', 'content_json', 'su
 const PROVIDER_RAW_LIMIT = 64 * 1024;
 
 export const TOUCH_SESSION = 'UPDATE sessions SET updated_at = @started_at WHERE id = @session_id AND ended_at IS NULL';
+const WAITING_INPUTS = `(SELECT count(*) FROM turn_inputs WHERE turn_id = @turn_id)
+    + (SELECT count(*) FROM deliveries WHERE turn_id = @turn_id AND delivered_at IS NULL)`;
+const OPEN_WORKERS = `FROM delegations WHERE parent_turn_id = @turn_id AND status IN ('running','interrupted')`;
+/** Only a turn that has read all its inputs, and completes without an open worker. */
 export const END_TURN = `
   UPDATE turns SET status = @status, stop_reason = @stop_reason, cancel_reason = @cancel_reason,
     interrupted_reason = NULL, error_code = @error_code, error_class = @error_class, error_message = @error_message,
     retryable = @retryable, llm_call_count = @llm_call_count, tool_call_count = @tool_call_count,
     wall_time_seconds = @wall_time_seconds, final_message_id = @final_message_id, ended_at = @ended_at
-  WHERE id = @turn_id AND session_id = @session_id AND ${TURN_IS_OPEN}`;
+  WHERE id = @turn_id AND session_id = @session_id AND ${TURN_IS_OPEN}
+    AND ${WAITING_INPUTS} = @unread_inputs AND (@completed = 0 OR NOT EXISTS (SELECT 1 ${OPEN_WORKERS}))`;
 export const LAND_TURN = `
   UPDATE sessions SET turn_count = turn_count + @completed, updated_at = @ended_at, pending_active_model = NULL,
     active_model = CASE WHEN pending_active_model IS NULL THEN active_model
@@ -99,9 +104,7 @@ export const SCORE_TURN = `
 export const INPUTS_WAITING = 'SELECT count(*) AS n FROM turn_inputs WHERE turn_id = ?';
 /** What a turn leaves when it ends: inputs and results of workers that it has not read, and workers that are open. */
 export const LEFT_OPEN = `
-  SELECT (SELECT count(*) FROM turn_inputs WHERE turn_id = @turn_id)
-    + (SELECT count(*) FROM deliveries WHERE turn_id = @turn_id AND delivered_at IS NULL) AS n,
-    (SELECT count(*) FROM delegations WHERE parent_turn_id = @turn_id AND status IN ('running','interrupted')) AS workers`;
+  SELECT ${WAITING_INPUTS} AS n, (SELECT count(*) ${OPEN_WORKERS}) AS workers`;
 export const READ_INPUT = 'DELETE FROM turn_inputs WHERE id = ?';
 export const TURN_STATUS = 'SELECT status FROM turns WHERE id = ?';
 export const ENDED_TURN = `SELECT status FROM turns WHERE id = ? AND NOT (${TURN_IS_OPEN})`;
@@ -164,13 +167,14 @@ const insertMessage = insertRow('messages', MESSAGE_COLUMNS);
 const insertCall = insertRow('tool_calls', CALL_COLUMNS);
 
 function changeTurn(tx: Tx, statement: string, turn_id: string, values: object): void {
-  tx.run(statement, { ...values, turn_id }, ({ changes }) => {
-    if (changes === 1) return;
-    tx.run(TURN_STATUS, [turn_id], ({ rows }) => {
-      const status = rows[0]?.status as TurnStatus | undefined;
-      if (status === undefined) throw new JournalConflict('turn_gone', `no turn ${turn_id}`);
-      throw turnRefusal(turn_id, status);
-    });
+  tx.change(statement, { ...values, turn_id }, () => refuseTurn(tx, turn_id));
+}
+
+function refuseTurn(tx: Tx, turn_id: string): undefined {
+  tx.run(TURN_STATUS, [turn_id], ({ rows }) => {
+    const status = rows[0]?.status as TurnStatus | undefined;
+    if (status === undefined) throw new JournalConflict('turn_gone', `no turn ${turn_id}`);
+    throw turnRefusal(turn_id, status);
   });
 }
 
@@ -187,27 +191,26 @@ function linkResult(tx: Tx, message: StoredMessage, toolUseId: string): void {
 
 export const turnWrites: Appliers<Kinds> = {
   'turn.insert': ({ turn, fingerprint = null }, { tx, effects }) => {
-    tx.run(TOUCH_SESSION, turn, ({ changes }) => {
-      if (changes === 1) return;
+    tx.change(TOUCH_SESSION, turn, () => {
       throw new JournalConflict('session_ended', `session ${turn.session_id} has ended or does not exist`);
     });
     effects.sessions.push({ id: turn.session_id, values: { updated_at: turn.started_at } });
     effects.turns.push({ session_id: turn.session_id, isOpen: true });
     insertTurn(tx, turnRow(turn, fingerprint));
   },
-  'turn.end': ({ turn_id, session_id, outcome, unread_inputs }, { tx, effects, mayBeJoined }) => {
-    if (unread_inputs > 0 || mayBeJoined(turn_id)) {
+  'turn.end': ({ turn_id, session_id, outcome, unread_inputs }, { tx, effects }) => {
+    effects.turns.push({ session_id, isOpen: false });
+    const { retryable, ...values } = outcome;
+    const completed = bit(outcome.status === 'completed');
+    const end = { ...values, turn_id, session_id, retryable: bit(retryable), unread_inputs, completed };
+    tx.change(END_TURN, end, () => {
       tx.run(LEFT_OPEN, { turn_id }, (answer) => {
         const isFree = outcome.status !== 'completed' || Number(answer.rows[0]?.workers ?? 0) === 0;
-        if (isFree && countInputs(answer) === unread_inputs) return;
+        if (isFree && countInputs(answer) === unread_inputs) return refuseTurn(tx, turn_id);
         throw new JournalConflict('inputs_waiting', `turn ${turn_id} has got an input or has an open worker`);
       });
-    }
-    const { retryable, ...values } = outcome;
-    changeTurn(tx, END_TURN, turn_id, { ...values, session_id, retryable: bit(retryable) });
-    effects.turns.push({ session_id, isOpen: false });
-    const completed = bit(outcome.status === 'completed');
-    tx.run(LAND_TURN, { session_id, completed, ended_at: outcome.ended_at }, ({ rows }) => {
+    });
+    tx.read(LAND_TURN, { session_id, completed, ended_at: outcome.ended_at }, ({ rows }) => {
       const landed = rows[0] as Pick<SessionRecord, 'turn_count' | 'updated_at' | 'active_model'> | undefined;
       effects.sessions.push({ id: session_id, values: landed ? { ...landed, pending_active_model: null } : null });
     });
@@ -240,8 +243,8 @@ export const turnWrites: Appliers<Kinds> = {
   'tool_call.insert': ({ call }, { tx }) => insertCall(tx, call),
   'tool_call.settle': (write, { tx }) => {
     const values = { ...write, result_json: json(write.result), changed_json: json(write.changed ?? null) };
-    tx.run(SETTLE_CALL, values, ({ changes }) => {
-      if (changes === 0) throw new JournalConflict('turn_closed', `tool call ${write.id} is not pending`);
+    tx.change(SETTLE_CALL, values, () => {
+      throw new JournalConflict('turn_closed', `tool call ${write.id} is not pending`);
     });
   },
   // Storing the tool message has linked it already; this only confirms the pair.

@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto';
 import pg from 'pg';
 import { type Dialect, expandFragments } from '#store/schema/dialect.ts';
 import type { Answer, Values } from '#store/write/transaction.ts';
+import { type Prepared, runAtOnce } from './at-once.ts';
 
 // Converts values to and from PostgreSQL so that they equal SQLite's: booleans are 0 or 1, money is exact.
 
@@ -57,6 +58,8 @@ function placeValues(names: readonly string[], values: object): unknown[] {
 interface Translated {
   readonly text: string;
   readonly names: readonly string[];
+  /** Under which it stays prepared on the server: made from its text. */
+  readonly name: string;
 }
 
 /** PostgreSQL's planner has statistics and needs no hints. */
@@ -81,6 +84,7 @@ const POSTGRES: Dialect = {
 };
 
 const known = new Map<string, Translated>();
+const knownChanges = new Map<string, Translated>();
 /** Maximum cached statements. Their texts come from code alone, but reports compose too many to keep all. */
 const MAX_KNOWN = 1024;
 
@@ -98,9 +102,24 @@ function translateSql(sql: string): Translated {
     names.push(name);
     return `$${names.length}`;
   });
-  const result = { text, names };
+  const result = { text, names, name: nameStatement(text) };
   known.set(sql, result);
   return result;
+}
+
+/** Fails where the statement changes no row: the division by zero is what `isNothingChanged` knows. */
+function translateChange(sql: string): Translated {
+  const found = knownChanges.get(sql);
+  if (found !== undefined) return found;
+  const { text: change, names } = translateSql(sql);
+  const text = `WITH changed AS (${change} RETURNING 1) SELECT 1 / count(*) FROM changed`;
+  const result = { text, names, name: nameStatement(text) };
+  knownChanges.set(sql, result);
+  return result;
+}
+
+function nameStatement(text: string): string {
+  return createHash('sha1').update(text).digest('hex').slice(0, 24);
 }
 
 /** Sends at once; statements of one connection are answered in the order they were sent. */
@@ -110,27 +129,33 @@ export type Send = <Row = Record<string, unknown>>(
   integers?: Integers,
 ) => Promise<Answer<Row>>;
 
-const names = new Map<string, string>();
+/** A statement to run with others at once. It sees what those before it changed, but a SELECT alone sees what was there before all. */
+export interface Statement {
+  readonly sql: string;
+  readonly values: Values;
+  /** Whether it must change a row. */
+  readonly isChange: boolean;
+  readonly take: Prepared['take'];
+}
 
-/** Statements stay prepared on the server under a name made from their text. */
-function statementName(text: string): string {
-  const known = names.get(text);
-  if (known !== undefined) return known;
-  const name = createHash('sha1').update(text).digest('hex').slice(0, 24);
-  names.set(text, name);
-  return name;
+/** All or none of them, committed; the transaction fails with `isNothingChanged` where one that must change a row does not. */
+export function sendAtOnce(client: pg.PoolClient, statements: readonly Statement[]): Promise<void> {
+  const prepared = statements.map(({ sql, values, isChange, take }) => {
+    const { text, names, name } = isChange ? translateChange(sql) : translateSql(sql);
+    return { text, name: `once ${name}`, values: bindValues(names, values), take };
+  });
+  return runAtOnce(client, prepared, TYPES.numbers);
+}
+
+function bindValues(names: readonly string[], values: Values): unknown[] {
+  const bound = Array.isArray(values) ? values : placeValues(names, values);
+  return bound.map(toStorable);
 }
 
 export function createSend(client: Pick<pg.ClientBase, 'query'>): Send {
   return async <Row>(sql: string, values: Values, integers: Integers = 'numbers') => {
-    const { text, names: fields } = translateSql(sql);
-    const bound = Array.isArray(values) ? values : placeValues(fields, values);
-    const result = await client.query({
-      name: statementName(text),
-      text,
-      values: bound.map(toStorable),
-      types: TYPES[integers],
-    });
+    const { text, names, name } = translateSql(sql);
+    const result = await client.query({ name, text, values: bindValues(names, values), types: TYPES[integers] });
     return { rows: result.rows as Row[], changes: result.rowCount ?? 0 };
   };
 }

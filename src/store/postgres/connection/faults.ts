@@ -11,6 +11,11 @@ export function isAborted(error: unknown): boolean {
   return sqlState(error) === '25P02';
 }
 
+/** A statement that must change a row changed none; nothing else that runs with it divides by zero. */
+export function isNothingChanged(error: unknown): boolean {
+  return sqlState(error) === '22012';
+}
+
 /** The server takes no writes: a standby before its promotion, or a server that its operator made read-only. */
 export function isReadOnly(error: unknown): boolean {
   return sqlState(error) === '25006';

@@ -2,8 +2,8 @@
 import pg from 'pg';
 import type { Logger } from '#core/ports/logger.ts';
 import { AppError } from '#protocol/errors.ts';
-import type { Tx } from '#store/write/transaction.ts';
-import { createSend, type Send } from './client.ts';
+import { createAnsweredTx, type Tx } from '#store/write/transaction.ts';
+import { createSend, type Send, type Statement, sendAtOnce } from './client.ts';
 import { connectionConfig } from './connect.ts';
 import { isAborted, isConnectionFault, isReadOnly } from './faults.ts';
 
@@ -28,6 +28,8 @@ export interface Pool {
   readonly send: Send;
   /** Rolled back when `work` or a check throws. */
   transaction<T>(work: (tx: PoolTx) => Promise<T>): Promise<T>;
+  /** A transaction in one round trip, committed when it resolves; see `sendAtOnce`. */
+  atOnce(statements: readonly Statement[]): Promise<void>;
   /** One connection for all of `work`, without a transaction. */
   connection<T>(work: (send: Send) => Promise<T>): Promise<T>;
   /** All reads of `work` see one state of the database. */
@@ -42,6 +44,8 @@ export interface Pool {
 const IDLE_IN_TRANSACTION_MS = 3000;
 const STATEMENT_MS = 10_000;
 const REPORT_MS = 60_000;
+/** Seconds and probes until PostgreSQL ends the connection of a host that is gone, and frees the rows of what it had sent half. */
+const KEEP_ALIVE = { tcp_keepalives_idle: 5, tcp_keepalives_interval: 5, tcp_keepalives_count: 3 };
 /** Added to the server's own time limit, for a server that no longer answers. */
 const SILENCE_MS = 5000;
 const REPORTS = 2;
@@ -63,6 +67,7 @@ export function createPool({
     const pool = new pg.Pool({
       ...connectionConfig(url, {
         idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
+        ...KEEP_ALIVE,
         statement_timeout: statement,
         ...(readOnly === true && { default_transaction_read_only: 'on' }),
         ...settings,
@@ -83,19 +88,8 @@ export function createPool({
   return {
     send,
     transaction: (work) => runInTransaction(main, 'BEGIN', (client) => runChecked(client, work)),
-    connection: async (work) => {
-      const client = await main.connect();
-      let fault: unknown = null;
-      try {
-        return await work(createSend(client));
-      } catch (error) {
-        fault = error;
-        throw error;
-      } finally {
-        // Closing the connection frees its session locks.
-        client.release(isConnectionFault(fault));
-      }
-    },
+    atOnce: (statements) => runOnClient(main, (client) => sendAtOnce(client, statements)),
+    connection: (work) => runOnClient(main, (client) => work(createSend(client))),
     atOneMoment: (work) => runInTransaction(main, AT_ONE_MOMENT, (client) => work(createSend(client))),
     report: (work) => runInTransaction(reports, AT_ONE_MOMENT, (client) => work(createSend(client))),
     usage: () => ({ used: main.totalCount - main.idleCount, idle: main.idleCount, waiting: main.waitingCount }),
@@ -103,6 +97,24 @@ export function createPool({
       await Promise.all([main.end(), reports.end()]);
     },
   };
+}
+
+async function runOnClient<T>(pool: pg.Pool, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+  const client = await pool.connect();
+  let fault: unknown = null;
+  try {
+    return await work(client);
+  } catch (error) {
+    fault = error;
+    throw error;
+  } finally {
+    client.release(isUnusable(fault));
+  }
+}
+
+/** Closing a connection frees its session locks. The one after a read-only server's may lead to the server that was promoted. */
+function isUnusable(fault: unknown): boolean {
+  return isConnectionFault(fault) || isReadOnly(fault);
 }
 
 const AT_ONE_MOMENT = 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY';
@@ -129,8 +141,8 @@ async function runInTransaction<T>(
     });
     throw error;
   } finally {
-    // A connection that could not even be rolled back is thrown away. So is one to a read-only server: the next one may lead to the server that was promoted.
-    client.release(fault !== null && (isConnectionFault(fault) || isReadOnly(fault)));
+    // One that could not even be rolled back is thrown away too.
+    client.release(isUnusable(fault));
   }
 }
 
@@ -140,11 +152,11 @@ async function runChecked<T>(client: pg.PoolClient, work: (tx: PoolTx) => Promis
   let running = sent;
   const tx: PoolTx = {
     send,
-    run(sql, values, check) {
+    ...createAnsweredTx((sql, values, check) => {
       const answered = send(sql, values).then((answer) => check && follow(() => check(answer)));
       answered.catch(() => {});
       running.push(answered);
-    },
+    }),
   };
   /** A statement that a check runs belongs to the checked statement: its failure is reported there. */
   async function follow(check: () => void): Promise<void> {

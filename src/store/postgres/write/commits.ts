@@ -11,79 +11,14 @@ import type { IdGenerator } from '#protocol/ids.ts';
 import { TreeLost } from '#protocol/journal-batch.ts';
 import type { Held, HeldTrees } from '#store/cluster/tree-claims.ts';
 import { applyWrite } from '#store/write/appliers.ts';
-import type { Effects } from '#store/write/transaction.ts';
-import type { Send } from '../connection/client.ts';
-import { isTransient, journalFault } from '../connection/faults.ts';
+import type { Effects, Tx } from '#store/write/transaction.ts';
+import { MAX_AT_ONCE } from '../connection/at-once.ts';
+import type { Statement } from '../connection/client.ts';
+import { isNothingChanged, isTransient, journalFault } from '../connection/faults.ts';
 import type { OpenPool } from '../connection/open.ts';
-import type { PoolTx } from '../connection/pool.ts';
 import { type Collected, collectEvents, type Drawn, type Noticed, writeEvents } from './event-log.ts';
-import type { LiveSessions } from './live-sessions.ts';
-
-// The fence is the first statement of a tree's commit: only the owner writes it, and once (16 §3.2, §3.4).
-
-/** One numbered commit of a tree. */
-interface Numbered {
-  readonly held: Held;
-  readonly seq: number;
-  /** The last generated event id. */
-  readonly lastId: string;
-  /** Null = unchanged. */
-  readonly wanted: boolean | null;
-}
-
-const MOVE = `UPDATE trees SET seq = @seq, last_id = @lastId, wanted = coalesce(CAST(@wanted AS boolean), wanted)
-  WHERE root_session_id = @root AND owner_node = @node AND owner_epoch = @epoch AND seq = @before`;
-const MAKE = `INSERT INTO trees (root_session_id, owner_node, owner_epoch, seq, last_id, wanted, place)
-  VALUES (@root, @node, @epoch, @seq, @lastId, coalesce(CAST(@wanted AS boolean), false), @place)`;
-const STANDS = 'SELECT owner_node, owner_epoch, seq FROM trees WHERE root_session_id = ?';
-
-function fence({ node }: HeldTrees, { held, seq, lastId, wanted }: Numbered, tx: PoolTx): void {
-  const values = { root: held.root, node, epoch: held.epoch, seq, lastId, wanted, place: held.place };
-  if (seq === 1) tx.run(MAKE, values);
-  else {
-    tx.run(MOVE, { ...values, before: seq - 1 }, ({ changes }) => {
-      if (changes === 0) throw new TreeLost(held.root);
-    });
-  }
-}
-
-/** The outcome of a commit whose answer was lost. */
-async function readOutcome(
-  { node }: HeldTrees,
-  { held, seq }: Numbered,
-  send: Send,
-): Promise<'committed' | 'open' | 'lost'> {
-  const { rows } = await send<{ owner_node: string | null; owner_epoch: number; seq: number }>(STANDS, [held.root]);
-  const [row] = rows;
-  if (row === undefined) {
-    if (seq === 1) return 'open';
-    return 'lost';
-  }
-  if (row.owner_node !== node || row.owner_epoch !== held.epoch) return 'lost';
-  if (row.seq === seq) return 'committed';
-  if (row.seq === seq - 1) return 'open';
-  return 'lost';
-}
-
-/** The change of the root's open turn by a commit. While that turn runs or can resume by itself, a node must hold the tree (16 §2). */
-function afterwards(
-  { root, turn: before }: Held,
-  batches: readonly PreparedBatch[],
-): { readonly wanted: boolean | null; readonly turn: string | null } {
-  let wanted: boolean | null = null;
-  let turn = before;
-  for (const write of batches.flatMap((batch) => batch.writes)) {
-    if (write.kind === 'turn.insert' && write.turn.session_id === root) {
-      turn = write.turn.id;
-      wanted = true;
-    } else if (write.kind === 'turn.end' && write.session_id === root) {
-      turn = null;
-      wanted = false;
-    } else if (write.kind === 'turn.interrupt' && write.turn_id === turn) wanted = write.reason !== 'budget';
-    else if (write.kind === 'turn.resume' && write.turn_id === turn) wanted = true;
-  }
-  return { wanted, turn };
-}
+import { afterwards, fence, type Numbered, readOutcome } from './fence.ts';
+import type { Findings, LiveSessions } from './live-sessions.ts';
 
 /** Pause between two attempts when the database did not answer. */
 export const AGAIN_MS = 100;
@@ -280,42 +215,82 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
   }
 
   async function attemptAt(parts: readonly Part[], numbered: ReadonlyMap<Part, Numbered>): Promise<void> {
-    const findings = live.begin();
-    const newCollection = (): Collected => ({
-      typeNumbers: pool.typeNumbers,
-      events: [],
-      facts: [],
-      rounds: [],
-      owned: [],
-    });
-    let collected = newCollection();
+    if (await writeAtOnce(parts, numbered)) return;
+    const attempt = beginAttempt();
     await pool.transaction(async (tx) => {
       for (const number of numbered.values()) fence(trees, number, tx);
-      collected = newCollection();
       for (const part of parts) {
         const outcomes: Outcome[] = [];
-        for (const item of part.batches) outcomes.push(await apply(item, tx, collected));
+        for (const item of part.batches) {
+          const effects = applyWrites(item, tx, attempt);
+          await attempt.findings.lookUp(item.batch, tx);
+          outcomes.push({ published: collectPublished(item, attempt), effects });
+        }
         part.outcomes = outcomes;
       }
-      writeEvents(collected, tx, keyed, noticed);
+      writeEvents(attempt.collected, tx, keyed, noticed);
     });
+    keepFindings(attempt);
+  }
+
+  /**
+   * In one round trip, if no answer is needed before the commit. False = nothing was written: an answer is needed, or a
+   * statement had nothing to change, whose reason a transaction that has the answers finds out.
+   */
+  async function writeAtOnce(parts: readonly Part[], numbered: ReadonlyMap<Part, Numbered>): Promise<boolean> {
+    const attempt = beginAttempt();
+    const recorder = createRecorder();
+    for (const number of numbered.values()) fence(trees, number, recorder.tx);
+    const outcomes = new Map<Part, readonly Outcome[]>();
+    for (const part of parts) {
+      const written: Outcome[] = [];
+      for (const item of part.batches) {
+        const effects = applyWrites(item, recorder.tx, attempt);
+        if (recorder.needsAnswer() || attempt.findings.unknown(item.batch).length > 0) return false;
+        written.push({ published: collectPublished(item, attempt), effects });
+      }
+      outcomes.set(part, written);
+    }
+    writeEvents(attempt.collected, recorder.tx, keyed, noticed);
+    if (recorder.statements.length > MAX_AT_ONCE) return false;
+    try {
+      await pool.atOnce(recorder.statements);
+    } catch (error) {
+      if (isNothingChanged(error)) return false;
+      throw error;
+    }
+    for (const [part, written] of outcomes) part.outcomes = written;
+    keepFindings(attempt);
+    return true;
+  }
+
+  interface Attempt {
+    readonly findings: Findings;
+    readonly collected: Collected;
+  }
+  function beginAttempt(): Attempt {
+    const { typeNumbers } = pool;
+    return { findings: live.begin(), collected: { typeNumbers, events: [], facts: [], rounds: [], owned: [] } };
+  }
+  function applyWrites({ batch }: QueuedBatch, tx: Tx, { findings }: Attempt): Effects {
+    const effects: Effects = { messages: [], turns: [], checkpointed: [], ended: [], sessions: [], trees: [] };
+    findings.guard(batch, tx);
+    const step = { tx, effects, clock, log, dropExpiredKeys: DROP_EXPIRED_KEYS };
+    for (const change of batch.writes) {
+      applyWrite(change, step);
+      if (change.kind === 'session.set_workspace')
+        tx.run(SET_PLACE, [trees.placeOf(change.workspace_path), change.session_id]);
+    }
+    return effects;
+  }
+  function collectPublished({ batch, drawn }: QueuedBatch, { findings, collected }: Attempt): readonly Published[] {
+    return collectEvents(batch, drawn, findings, collected);
+  }
+  function keepFindings({ findings, collected }: Attempt): void {
     findings.keep();
     if (keyed.events.size > MAX_KEYED) forgetKeys();
     for (const { session_id } of collected.events) keyed.events.add(session_id);
     for (const { session_id } of collected.facts) keyed.facts.add(session_id);
-
-    async function apply({ batch, drawn }: QueuedBatch, tx: PoolTx, collected: Collected): Promise<Outcome> {
-      const effects: Effects = { messages: [], turns: [], checkpointed: [], ended: [], sessions: [], trees: [] };
-      findings.guard(batch, tx);
-      const step = { tx, effects, clock, log, dropExpiredKeys: DROP_EXPIRED_KEYS, mayBeJoined: () => true };
-      for (const change of batch.writes) {
-        applyWrite(change, step);
-        if (change.kind === 'session.set_workspace')
-          tx.run(SET_PLACE, [trees.placeOf(change.workspace_path), change.session_id]);
-      }
-      const known = { stampOf: await findings.stamps(batch, tx), mayHaveSubmitter: findings.mayHaveSubmitter };
-      return { published: collectEvents(batch, drawn, known, collected), effects };
-    }
   }
 
   function rejectBatch({ batch, reject }: QueuedBatch, root: string, cause: unknown): void {
@@ -339,6 +314,28 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
   }
 
   return { write: writeAll };
+}
+
+interface Recorder {
+  readonly tx: Tx;
+  readonly statements: readonly Statement[];
+  /** Whether a statement has a check that must pass before the commit. */
+  needsAnswer(): boolean;
+}
+
+/** Keeps the statements of a transaction to send them at once. */
+function createRecorder(): Recorder {
+  const statements: Statement[] = [];
+  let isNeeded = false;
+  const tx: Tx = {
+    run(sql, values, check) {
+      if (check !== undefined) isNeeded = true;
+      statements.push({ sql, values, isChange: false, take: null });
+    },
+    change: (sql, values) => void statements.push({ sql, values, isChange: true, take: null }),
+    read: (sql, values, take) => void statements.push({ sql, values, isChange: false, take }),
+  };
+  return { tx, statements, needsAnswer: () => isNeeded };
 }
 
 /** Whether the batch creates its tree. */

@@ -23,7 +23,6 @@ import {
   ROUND_COLUMNS,
 } from '#store/write/events.ts';
 import type { Tx } from '#store/write/transaction.ts';
-import type { PoolTx } from '../connection/pool.ts';
 
 // INSERT statements by the columns of a table: one row, or many as one array a column.
 
@@ -180,7 +179,7 @@ const NO_RECEIVERS: Noticed = new Map();
  */
 export function writeEvents(
   { events, facts, rounds, owned }: Collected,
-  tx: PoolTx,
+  tx: Tx,
   keyed: Keyed,
   noticed: Noticed = NO_RECEIVERS,
 ): void {
@@ -204,7 +203,7 @@ export function writeEvents(
   }
 }
 
-function addOwnerSpend(tx: PoolTx, facts: Collected['owned']): void {
+function addOwnerSpend(tx: Tx, facts: Collected['owned']): void {
   if (facts.length === 0) return;
   tx.run(ADD_OWNER_SPEND, {
     sessions: facts.map(({ session_id }) => session_id),

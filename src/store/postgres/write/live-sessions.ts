@@ -6,6 +6,7 @@ import { SYSTEM_SESSION } from '#protocol/event.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
 import type { TurnStatus } from '#protocol/turn.ts';
 import { STAMP, type StampRow } from '#store/read/sessions.ts';
+import type { Tx } from '#store/write/transaction.ts';
 import { ENDED_TURN } from '#store/write/turns.ts';
 import type { PoolTx } from '../connection/pool.ts';
 
@@ -24,9 +25,13 @@ export interface LiveSessions {
 
 export interface Findings {
   /** Sends the lookups; a check throws `JournalConflict('turn_closed' | 'session_ended')` (02 §3.5). */
-  guard(batch: PreparedBatch, tx: PoolTx): void;
-  /** Stamps of the sessions of a batch, including those it creates. */
-  stamps(batch: PreparedBatch, tx: PoolTx): Promise<(session: string) => SessionStamp | null>;
+  guard(batch: PreparedBatch, tx: Tx): void;
+  /** The sessions of a batch whose stamps are not cached, including those it creates. */
+  unknown(batch: PreparedBatch): readonly string[];
+  /** Reads them. */
+  lookUp(batch: PreparedBatch, tx: PoolTx): Promise<void>;
+  /** Null for a session that is not there. */
+  stampOf(session: string): SessionStamp | null;
   /** Whether a person may have submitted the turn: false only for a turn that this node stored without one. */
   mayHaveSubmitter(turn: string): boolean;
   keep(): void;
@@ -60,7 +65,7 @@ export function createLiveSessions(): LiveSessions {
     const unsubmitted = new Set<string>();
     const ended = new Set<string>();
 
-    function guard(batch: PreparedBatch, tx: PoolTx): void {
+    function guard(batch: PreparedBatch, tx: Tx): void {
       const needed = listConditions(batch);
       for (const write of batch.writes) {
         if (write.kind !== 'turn.insert') continue;
@@ -100,26 +105,30 @@ export function createLiveSessions(): LiveSessions {
       if (openUnsubmitted.delete(id)) unsubmitted.add(id);
     }
 
-    async function stamps(batch: PreparedBatch, tx: PoolTx) {
+    function unknown({ emit }: PreparedBatch): readonly string[] {
       const wanted = new Set<string>();
-      for (const item of batch.emit) {
+      for (const item of emit) {
         if (item.kind === 'event' && item.draft.session_id !== SYSTEM_SESSION) wanted.add(item.draft.session_id);
       }
-      const unknown = [...wanted].filter((id) => !live.has(id) && !sessions.has(id));
-      const found = await Promise.all(unknown.map((id) => tx.send<StampRow>(STAMP, [id])));
+      return [...wanted].filter((id) => !live.has(id) && !sessions.has(id));
+    }
+    async function lookUp(batch: PreparedBatch, tx: PoolTx): Promise<void> {
+      const ids = unknown(batch);
+      const found = await Promise.all(ids.map((id) => tx.send<StampRow>(STAMP, [id])));
       for (const [i, { rows }] of found.entries()) {
         const [row] = rows;
         if (row === undefined) continue;
         const { ended: hasEnded, ...stamp } = row;
-        sessions.set(unknown[i]!, { ...stamp, is_worker: row.is_worker === 1 });
-        if (hasEnded === 1) ended.add(unknown[i]!);
+        sessions.set(ids[i]!, { ...stamp, is_worker: row.is_worker === 1 });
+        if (hasEnded === 1) ended.add(ids[i]!);
       }
-      return (session: string) => live.get(session) ?? sessions.get(session) ?? null;
     }
 
     return {
       guard,
-      stamps,
+      unknown,
+      lookUp,
+      stampOf: (session) => live.get(session) ?? sessions.get(session) ?? null,
       mayHaveSubmitter: (turn) => !openUnsubmitted.has(turn) && !unsubmitted.has(turn),
       keep() {
         for (const [id, stamp] of sessions) if (!ended.has(id)) keepSession(id, stamp);

@@ -3,7 +3,7 @@ import type Database from 'better-sqlite3';
 import type { EventId } from '#protocol/ids.ts';
 import type { ReadDatabase, Reads } from '#store/read/read-database.ts';
 import { PRUNED_THROUGH } from '#store/schema/words.ts';
-import { type Answer, readValue, type Tx, type Values } from '#store/write/transaction.ts';
+import { type Answer, createAnsweredTx, readValue, type Tx, type Values } from '#store/write/transaction.ts';
 import { journalFault } from '../write/conflict.ts';
 
 // Statements of a connection to SQLite, each prepared once, with their values by position.
@@ -38,19 +38,17 @@ export function createTx(db: Database.Database): Tx {
     const { text, names } = placeByPosition(sql);
     return { statement: db.prepare<unknown[], Record<string, unknown>>(text), names };
   });
-  return {
-    run(sql, values, check) {
-      const { statement, names } = prepare(sql);
-      const bound = bindValues(names, values);
-      if (statement.reader) {
-        const rows = statement.all(bound);
-        check?.({ rows, changes: rows.length });
-      } else {
-        const { changes } = statement.run(bound);
-        check?.({ rows: NO_ROWS, changes });
-      }
-    },
-  };
+  return createAnsweredTx((sql, values, check) => {
+    const { statement, names } = prepare(sql);
+    const bound = bindValues(names, values);
+    if (statement.reader) {
+      const rows = statement.all(bound);
+      check?.({ rows, changes: rows.length });
+    } else {
+      const { changes } = statement.run(bound);
+      check?.({ rows: NO_ROWS, changes });
+    }
+  });
 }
 
 /** SQLite would look the `@names` up again for every row. */

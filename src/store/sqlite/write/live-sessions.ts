@@ -50,21 +50,12 @@ export function createLiveSessions(db: Database.Database): LiveSessions {
 
 // Checks a batch against the stored state: its turns and sessions must not have ended (02 §3.5).
 
-/** What this process has written of an open turn. */
-interface OpenTurn {
-  readonly isSubmitted: boolean;
-  /** It has or had inputs, workers or their results. */
-  isJoined: boolean;
-}
-
 /** Open turns that commits refer to. An entry that was dropped needlessly is only looked up again. */
 export interface LiveTurns {
   /** Throws `JournalConflict('turn_closed' | 'session_ended')`. Conditions of single rows are in their own updates. */
   guard(batch: PreparedBatch): void;
   /** Whether a person may have submitted the turn: false only for an open turn that this process stored without one. */
   mayHaveSubmitter(turn: string): boolean;
-  /** Whether inputs, workers or their results may wait for the turn: false only where this process stored it and none of them. */
-  mayBeJoined(turn: string): boolean;
   /** Forgets what a batch that was written has ended. */
   settle(batch: PreparedBatch): void;
   /** Drops a turn whose insertion was rolled back. */
@@ -73,43 +64,27 @@ export interface LiveTurns {
 
 /** Maximum entries, as many as a busy server has open; others are looked up again. */
 const MAX_KNOWN = 4096;
-/** Of a turn that was looked up. */
-const UNKNOWN: OpenTurn = { isSubmitted: true, isJoined: true };
 
 export function createLiveTurns(db: Database.Database, sessions: LiveSessions): LiveTurns {
   const endedTurn = db.prepare<[string], { status: TurnStatus }>(ENDED_TURN);
-  // Found open, and not ended since.
-  const open = new Map<string, OpenTurn>();
+  // Found open, and not ended since; whether a person may have submitted it.
+  const open = new Map<string, boolean>();
 
-  function keepTurn(turn: string, facts: OpenTurn): void {
+  function keepTurn(turn: string, mayHaveSubmitter: boolean): void {
     if (open.size >= MAX_KNOWN) open.clear();
-    open.set(turn, facts);
-  }
-
-  /** Before the batch is written; should it be rolled back, a turn that it joins stays so, and one that it inserts is forgotten. */
-  function noteWrites({ writes }: PreparedBatch): void {
-    for (const write of writes) {
-      if (write.kind === 'turn.insert')
-        keepTurn(write.turn.id, { isSubmitted: write.turn.submitted_by !== null, isJoined: false });
-      else if (write.kind === 'turn_input.insert') join(write.input.turn_id);
-      else if (write.kind === 'delivery.insert') join(write.delivery.turn_id);
-      else if (write.kind === 'delegation.insert') join(write.delegation.parent_turn_id);
-    }
-  }
-  function join(turn: string | null): void {
-    const known = open.get(turn ?? '');
-    if (known !== undefined && known !== UNKNOWN) known.isJoined = true;
+    open.set(turn, mayHaveSubmitter);
   }
 
   return {
     guard(batch) {
       const needed = listConditions(batch);
-      noteWrites(batch);
+      for (const write of batch.writes)
+        if (write.kind === 'turn.insert') keepTurn(write.turn.id, write.turn.submitted_by !== null);
       for (const turn of needed.turns) {
         if (open.has(turn)) continue;
         const status = endedTurn.get(turn)?.status;
         if (status !== undefined) throw turnRefusal(turn, status);
-        keepTurn(turn, UNKNOWN);
+        keepTurn(turn, true);
       }
       for (const session of needed.sessions) {
         if (sessions.hasEnded(session)) throw new JournalConflict('session_ended', `session ${session} has ended`);
@@ -120,8 +95,7 @@ export function createLiveTurns(db: Database.Database, sessions: LiveSessions): 
         else if (write.kind === 'session.set_ownership') sessions.forgetTree(write.session_id);
       }
     },
-    mayHaveSubmitter: (turn) => (open.get(turn) ?? UNKNOWN).isSubmitted,
-    mayBeJoined: (turn) => (open.get(turn) ?? UNKNOWN).isJoined,
+    mayHaveSubmitter: (turn) => open.get(turn) ?? true,
     settle({ writes }) {
       for (const write of writes) if (write.kind === 'turn.end') open.delete(write.turn_id);
     },

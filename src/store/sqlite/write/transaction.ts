@@ -23,7 +23,7 @@ export const UNTRIED: Attempt['outcome'] = { ok: false, error: null };
 export interface TransactionParts {
   readonly live: LiveSessions;
   readonly turns: LiveTurns;
-  readonly step: Omit<Step, 'effects' | 'mayBeJoined'>;
+  readonly step: Omit<Step, 'effects'>;
   readonly events: EventLog;
   readonly log: Logger;
 }
@@ -62,7 +62,7 @@ export function createTransaction(
   function writeAttempt(item: Attempt): void {
     const effects: Effects = { messages: [], turns: [], checkpointed: [], ended: [], sessions: [], trees: [] };
     turns.guard(item.batch);
-    const applied = { ...step, mayBeJoined: turns.mayBeJoined, effects };
+    const applied = { ...step, effects };
     for (const change of item.batch.writes) applyWrite(change, applied);
     item.outcome = { ok: true, published: events.append(item.batch.emit), effects };
     turns.settle(item.batch);

@@ -1,7 +1,7 @@
 // MCP tasks through the official client: requests that it sends, and answers that it has no type for.
 import type { Client, JSONRPCMessage } from '@modelcontextprotocol/client';
 import { z } from 'zod';
-import { type Home, type McpOptions, mcpOverHttp, mcpOverStdio, type Road, serveIn } from './doors.ts';
+import { type Home, type McpOptions, mcpOverHttp, mcpProcess, type Road, serveProcessIn } from './doors.ts';
 
 export const TASKS = 'io.modelcontextprotocol/tasks';
 const Anything = z.looseObject({});
@@ -56,10 +56,10 @@ export async function askRaw(
 /** A server of the road in a process of its own, a client of it, and the kill of that process. */
 export async function startDoor(road: Road, home: Home, options: McpOptions = {}) {
   if (road === 'stdio') {
-    const { client, transport } = await mcpOverStdio(home, options);
+    const { client, transport } = await mcpProcess(home, options);
     return { client, connect: async () => client, kill: async () => kill(transport.pid!) };
   }
-  const { url, server } = await serveIn(home);
+  const { url, server } = await serveProcessIn(home);
   const connect = async () => (await mcpOverHttp(url, home, options)).client;
   return { client: await connect(), connect, kill: async () => void (await server.stop('SIGKILL')) };
 }

@@ -10,12 +10,15 @@ export const TOGETHER = [
   'analytics',
   'api',
   'billing',
+  'client',
   'engine',
   'golden',
   'mcp',
   'property',
   'provider',
   'store/postgres',
+  'tool/mcp',
+  'tool/worktree',
   'unit',
 ].map((folder) => `test/${folder}`);
 const inTogether = TOGETHER.map((folder) => `${folder}/**/*.test.ts`);

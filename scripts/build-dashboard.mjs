@@ -3,6 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
+import { writeLicenses } from './bundle-libraries.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const source = path.join(root, 'src/dashboard');
@@ -57,14 +58,5 @@ for (const name of fs.readdirSync(`${target}/assets`)) {
   if (!names.has(name)) fs.rmSync(`${target}/assets/${name}`);
 }
 
-// Everybody whose work is in the bundle, with the terms they give it under.
-const packages = new Set(
-  Object.keys(metafile.inputs).flatMap((file) => /^node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(file)?.[1] ?? []),
-);
-const licenses = [...packages].sort().map((name) => {
-  const folder = path.join(root, 'node_modules', name);
-  const file = fs.readdirSync(folder).find((entry) => /^licen[cs]e/i.test(entry));
-  if (file === undefined) throw new Error(`${name} is bundled and carries no licence`);
-  return `${name}\n\n${fs.readFileSync(path.join(folder, file), 'utf8').trim()}\n`;
-});
-fs.writeFileSync(`${target}/LICENSES.txt`, licenses.join(`\n${'-'.repeat(78)}\n`));
+// The terms of every library in the bundle.
+writeLicenses(metafile, `${target}/LICENSES.txt`);

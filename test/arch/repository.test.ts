@@ -53,26 +53,26 @@ it('whether a dependency may run a script at installation is decided, so that no
   expect([...new Set(asking)].filter((name) => !(name in decided))).toEqual([]);
 });
 
-/** A part of it is in the build (scripts/build-server.mjs); test/package/tarball holds that the build imports none of it. */
-const BUNDLED = ['drizzle-orm'];
-
-it('what source imports at run time is a dependency of the package', () => {
+it('what source imports at run time is named in package.json, and what the build does not bundle is installed with the package', async () => {
   const { dependencies, devDependencies } = JSON.parse(fs.readFileSync(path.join(ROOT, 'package.json'), 'utf8')) as {
     dependencies: Record<string, string>;
     devDependencies: Record<string, string>;
   };
+  const { EXTERNAL } = (await import(path.join(ROOT, 'scripts/bundle-libraries.mjs'))) as { EXTERNAL: string[] };
+  // The client is not bundled, and its types are those of the protocol.
+  const isInstalled = (name: string, file: string) => EXTERNAL.includes(name) || file.startsWith('src/client/');
   const wrong = texts
-    // The dashboard is bundled with what it imports.
-    .filter((file) => /^src\/(?!dashboard\/).*\.tsx?$/.test(file.path))
+    .filter((file) => /^src\/.*\.tsx?$/.test(file.path))
     .flatMap((file) => {
       return valueImports(file.text)
         .filter((name) => !/^[.#]/.test(name))
         .filter((name) => !name.startsWith('node:'))
         .map((name) => (name.startsWith('@') ? name.split('/').slice(0, 2) : name.split('/').slice(0, 1)).join('/'))
-        .filter((name) => !(name in dependencies) && !BUNDLED.includes(name))
+        .filter((name) => !(name in dependencies) && (isInstalled(name, file.path) || !(name in devDependencies)))
         .map((name) => `${file.path}: ${name}${name in devDependencies ? ' is a dev dependency' : ''}`);
     });
   expect([...new Set(wrong)]).toEqual([]);
+  expect(Object.keys(dependencies).sort()).toEqual(['@vscode/ripgrep', 'better-sqlite3', 'ws', 'zod']);
 });
 
 it('no file names a package registry or a proxy', () => {

@@ -1,12 +1,16 @@
 // The package as npm packs it: what is in it, its two commands, and (`npm test -- package`) its installation.
 import { execFile } from 'node:child_process';
 import fs from 'node:fs';
+import { isBuiltin } from 'node:module';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { address, ROOT, type Started, start, temporaryHome } from '../app/metis.ts';
 
 const FULL = process.env.METIS_PACKAGE === 'full';
+/** What a library tries to load and does without. */
+const OPTIONAL = ['bufferutil', 'utf-8-validate', 'pg-native', 'supports-color', 'cloudflare:sockets'];
+const PERMISSIVE = ['MIT', 'ISC', 'BSD-2-Clause', 'BSD-3-Clause', 'Apache-2.0', 'Unlicense', '0BSD'];
 const OUT_OF_REACH = /E(?:NOTFOUND|AI_AGAIN|CONNREFUSED|CONNRESET|TIMEDOUT|NOTCACHED)|network/;
 const { bin, exports, version } = JSON.parse(fs.readFileSync(path.join(ROOT, 'package.json'), 'utf8')) as {
   bin: Record<string, string>;
@@ -52,7 +56,14 @@ it('the tarball holds what runs and what is read, no tests, no sources, no leavi
     expect.arrayContaining([
       ...[...Object.values(bin), ...Object.values(exports['./client'])].map((file) => path.posix.normalize(file)),
       ...['README.md', 'LICENSE', 'NOTICE', 'CHANGELOG.md', 'config/registry.yaml', 'config/prices.json'],
-      ...['openapi/openapi.json', 'docs/operations.md', 'examples/client/watch.mjs', 'migrations/meta/_journal.json'],
+      ...[
+        'dist/LICENSES.txt',
+        'dist/libraries.cdx.json',
+        'openapi/openapi.json',
+        'docs/operations.md',
+        'examples/client/watch.mjs',
+        'migrations/meta/_journal.json',
+      ],
       ...journal.entries.map(({ tag }) => `migrations/${tag}.sql`),
     ]),
   );
@@ -66,7 +77,7 @@ it('the tarball holds what runs and what is read, no tests, no sources, no leavi
   }
 });
 
-it('every library that the build imports is one that the package installs', () => {
+it('every library that the build does not hold is one that the package installs', () => {
   const { dependencies } = JSON.parse(fs.readFileSync(path.join(ROOT, 'package.json'), 'utf8')) as {
     dependencies: Record<string, string>;
   };
@@ -77,14 +88,32 @@ it('every library that the build imports is one that the package installs', () =
     [
       ...fs
         .readFileSync(path.join(ROOT, 'dist', name), 'utf8')
-        .matchAll(
-          /^(?:import|export|\} from|import .* from|export .* from) ?"([^".][^"]*)"|\bimport\("([^".][^"]*)"\)/gm,
-        ),
-    ].map(([, one, other]) => one ?? other!),
+        .matchAll(/\b(?:from|import|__require)\s*\(?\s*"([\w@][\w@/.:-]*)"/g),
+    ].map(([, one]) => one!),
   );
   const names = new Set(imported.map((name) => /^(?:@[^/]+\/)?[^/]+/.exec(name)![0]));
-  expect(names).toContain('fastify');
-  expect([...names].filter((name) => !name.startsWith('node:') && !Object.hasOwn(dependencies, name))).toEqual([]);
+  expect([...names]).toEqual(expect.arrayContaining(['better-sqlite3', '@vscode/ripgrep', 'ws', 'node:fs']));
+  const missing = [...names].filter((name) => !isBuiltin(name) && !Object.hasOwn(dependencies, name));
+  expect(missing.filter((name) => !OPTIONAL.includes(name))).toEqual([]);
+});
+
+it('every library in the build is listed with its version and its terms', () => {
+  const read = (name: string) => fs.readFileSync(path.join(ROOT, 'dist', name), 'utf8');
+  const { components } = JSON.parse(read('libraries.cdx.json')) as {
+    components: { group?: string; name: string; version: string; purl: string; licenses: { expression: string }[] }[];
+  };
+  const terms = read('LICENSES.txt');
+  const named = components.map(
+    ({ group, name, version }) => `${group === undefined ? '' : `${group}/`}${name} ${version}`,
+  );
+  expect(named.filter((line) => !terms.includes(`\n${line}\n`) && !terms.startsWith(`${line}\n`))).toEqual([]);
+  const { devDependencies } = JSON.parse(fs.readFileSync(path.join(ROOT, 'package-lock.json'), 'utf8')).packages[''];
+  const bundled = ['fastify', 'undici', 'pg', '@nats-io/transport-node', '@opentelemetry/sdk-trace', 'gpt-tokenizer'];
+  expect(bundled.filter((name) => !named.some((line) => line.startsWith(`${name} `)))).toEqual([]);
+  expect(bundled.filter((name) => !(name in devDependencies))).toEqual([]);
+  const licenses = new Set(components.flatMap((component) => component.licenses.map(({ expression }) => expression)));
+  expect([...licenses].filter((name) => !PERMISSIVE.includes(name))).toEqual([]);
+  expect(components.find(({ name }) => name === 'sdk-trace')?.purl).toMatch(/^pkg:npm\/%40opentelemetry\/sdk-trace@\d/);
 });
 
 describe('metis-server', () => {

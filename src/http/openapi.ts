@@ -19,7 +19,7 @@ import { SessionSchema } from '#protocol/session.ts';
 import { compareText } from '#protocol/text/compare-text.ts';
 import { TurnSchema } from '#protocol/turn.ts';
 import type { HttpApp, RouteDeps } from './http-app.ts';
-import { getErrorSchema, REQUEST_HEADERS, type RequestHeader } from './operation.ts';
+import { type DescribedSchema, getErrorSchema, REQUEST_HEADERS, type RequestHeader } from './operation.ts';
 import { requestValidator } from './params.ts';
 import { registerRoutes } from './register-routes.ts';
 import { SubscribeQueryFields } from './stream/subscription.ts';
@@ -74,6 +74,12 @@ async function describe(version: string): Promise<string> {
   const app: HttpApp = fastify({ exposeHeadRoutes: false });
   app.setValidatorCompiler(requestValidator);
   app.setSerializerCompiler(() => JSON.stringify);
+  app.addHook('onRoute', ({ schema }) => {
+    const described = schema as DescribedSchema | undefined;
+    if (described?.describeAnswers === undefined) return;
+    described.response = described.describeAnswers();
+    delete described.describeAnswers;
+  });
   await app.register(websocket);
   await app.register(swagger, {
     openapi: {

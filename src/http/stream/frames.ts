@@ -110,12 +110,18 @@ function areSameFrames(a: readonly Frame[], b: readonly Frame[]): boolean {
 }
 
 function encodeFrames(frames: readonly Frame[]): Buffer {
-  const sizes = frames.map(({ text }) => Buffer.byteLength(text));
-  const bytes = Buffer.allocUnsafe(sizes.reduce((sum, size) => sum + getHeadSize(size) + size, 0));
+  const sizes: number[] = [];
+  let total = 0;
+  for (const { text } of frames) {
+    const size = Buffer.byteLength(text);
+    sizes.push(size);
+    total += getHeadSize(size) + size;
+  }
+  const bytes = Buffer.allocUnsafe(total);
   let at = 0;
-  for (const [i, size] of sizes.entries()) {
-    at = writeHead(bytes, at, size);
-    at += bytes.write(frames[i]!.text, at, size, 'utf8');
+  for (let i = 0; i < sizes.length; i++) {
+    at = writeHead(bytes, at, sizes[i]!);
+    at += bytes.write(frames[i]!.text, at, sizes[i]!, 'utf8');
   }
   return bytes;
 }

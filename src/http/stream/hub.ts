@@ -110,7 +110,7 @@ export function createStreamHub(ports: HubPorts): StreamHub {
     if (tree === undefined) return;
     const failed = each(tree.members, (member) => member.offer(item));
     // These clients may have missed the item. They reconnect and resume after their last event.
-    each(failed, (member) => member.close('internal_error'));
+    if (failed.length > 0) each(failed, (member) => member.close('internal_error'));
   }
 
   function adopt(tree: Tree, sessionId: string): void {

@@ -4,6 +4,7 @@ import type { WebSocket } from 'ws';
 import type { Caller } from '#core/engine/manage-people.ts';
 import { readJson } from '#core/policy/parsing/json.ts';
 import { OUTSIDE } from '#core/policy/parsing/text-limits.ts';
+import { runAtEndOfTick } from '#protocol/end-of-tick.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import {
   CLOSE_CODES,
@@ -131,19 +132,8 @@ function parseFrame(text: string): { readonly type: string } | null {
 
 const encode = createBatchEncoder();
 
-/** Writes of sockets that were sent something in this tick. One tick serves them all: 6 % of a piece that 200 read. */
-const due: (() => void)[] = [];
-
-function writeSoon(write: () => void): void {
-  if (due.push(write) === 1) process.nextTick(writeDue);
-}
-
-function writeDue(): void {
-  for (const write of due.splice(0)) write();
-}
-
 /**
- * Frames of one tick leave in one write, whose bytes all sockets with the same frames share. They go past the
+ * Frames of one tick leave in one write (one tick for all sockets: 6 % of a piece that 200 read), whose bytes all sockets with the same frames share. They go past the
  * library's own sender, which would encode and write each of them for each client; nothing is compressed or masked
  * on this side, so that both may write to the same connection.
  */
@@ -161,7 +151,7 @@ function socketSink(socket: WebSocket, connection: Duplex, { clock }: StreamHub)
   }
   return {
     send(frame) {
-      if (waiting.length === 0) writeSoon(flushWaiting);
+      if (waiting.length === 0) runAtEndOfTick(flushWaiting);
       waiting.push(frame);
       waitingLength += frame.text.length;
     },

@@ -3,6 +3,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import type { Agent, buildConnector, Dispatcher } from 'undici';
+import { runAtEndOfTick } from '#protocol/end-of-tick.ts';
 import { StartupError } from '#protocol/errors.ts';
 import type { HttpRequest, HttpResponse, Send } from './provider-http.ts';
 
@@ -147,17 +148,6 @@ interface Flow {
   reject(error: unknown): void;
 }
 
-/** Responses whose data arrived in this tick. One tick serves them all, and joins what one read of a socket brought. */
-const due: (() => void)[] = [];
-
-function passSoon(passUnread: () => void): void {
-  if (due.push(passUnread) === 1) process.nextTick(passDue);
-}
-
-function passDue(): void {
-  for (const passUnread of due.splice(0)) passUnread();
-}
-
 function sendRequest(
   dispatcher: Dispatcher,
   { method, url, headers, body, signal }: HttpRequest,
@@ -270,7 +260,8 @@ function sendRequest(
             waiting = null;
             return;
           }
-          if (unread.push(piece) === 1 && flow !== null) passSoon(passUnread);
+          // All that one read of the socket brings is one piece.
+          if (unread.push(piece) === 1 && flow !== null) runAtEndOfTick(passUnread);
           unreadBytes += piece.byteLength;
           if (unreadBytes > UNREAD_BYTES) begun.pause();
         },

@@ -175,10 +175,12 @@ export function toDelta(event: StreamEvent): Delta | null {
     const { type, model } = event;
     return { type, payload: { message_id, role: 'assistant', model, content: [], open_tool_inputs: [] } };
   }
+  if (event.type === 'text.delta') {
+    const { type, content_block_index, text } = event;
+    return { type, payload: { message_id, content_block_index, text } };
+  }
   const at = { message_id, content_block_index: event.content_block_index };
   switch (event.type) {
-    case 'text.delta':
-      return { type: event.type, payload: { ...at, text: event.text } };
     case 'thinking.delta':
       return { type: event.type, payload: { ...at, text: event.text, signature: event.signature } };
     case 'tool.use_start':

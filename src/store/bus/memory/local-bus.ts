@@ -12,10 +12,11 @@ interface Subscribers {
 }
 
 export function createSubscribers(log: Logger): Subscribers {
-  const subscribers = new Map<symbol, { readonly name: string; readonly deliver: Subscriber }>();
+  // Replaced on each change: whoever is called meanwhile goes through the list as it was.
+  let subscribers: readonly { readonly name: string; readonly deliver: Subscriber }[] = [];
   return {
     call(items) {
-      for (const { name, deliver } of [...subscribers.values()]) {
+      for (const { name, deliver } of subscribers) {
         try {
           deliver(items);
         } catch (error) {
@@ -24,9 +25,11 @@ export function createSubscribers(log: Logger): Subscribers {
       }
     },
     add(name, deliver) {
-      const key = Symbol(name);
-      subscribers.set(key, { name, deliver });
-      return () => void subscribers.delete(key);
+      const added = { name, deliver };
+      subscribers = [...subscribers, added];
+      return () => {
+        subscribers = subscribers.filter((one) => one !== added);
+      };
     },
   };
 }

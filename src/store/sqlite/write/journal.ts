@@ -1,10 +1,10 @@
 // The only writer: batches of one tick share a transaction; then publication (00 §3, 02 §2).
-import { prepareBatch } from '#core/policy/journal/prepare.ts';
+import { type PreparedBatch, prepareBatch } from '#core/policy/journal/prepare.ts';
 import type { Journal } from '#core/ports/journal-writer.ts';
 import type { LiveBus, Published } from '#core/ports/live-bus.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import type { Clock } from '#protocol/clock.ts';
-import type { Event } from '#protocol/event.ts';
+import { type Event, SYSTEM_SESSION } from '#protocol/event.ts';
 import type { IdGenerator } from '#protocol/ids.ts';
 import { savePriceVersion } from '#store/write/appliers.ts';
 import type { Effects } from '#store/write/transaction.ts';
@@ -34,17 +34,25 @@ const MAX_BATCHES_PER_TRANSACTION = 32;
 
 const DROP_EXPIRED_KEYS = 'DELETE FROM idempotency_keys WHERE expires_at <= ?';
 
-interface QueuedBatch extends Attempt {
+/** Stands for a tree that is not known. */
+const ANY_TREE = '';
+
+interface InQueue {
+  /** Roots of the trees that it publishes something of. */
+  readonly trees: readonly string[];
+}
+interface QueuedBatch extends Attempt, InQueue {
   readonly kind: 'batch';
   readonly resolve: (events: readonly Event[]) => void;
   readonly reject: (error: unknown) => void;
 }
 /** A task with a transaction of its own, in its place among the batches. */
-interface QueuedTask {
+interface QueuedTask extends InQueue {
   readonly kind: 'task';
   readonly run: () => void;
 }
-type Queued = QueuedBatch | QueuedTask | Extract<Published, { readonly kind: 'transient' }>;
+type QueuedDelta = Extract<Published, { readonly kind: 'transient' }> & InQueue;
+type Queued = QueuedBatch | QueuedTask | QueuedDelta;
 
 export function createJournal({ db: handle, ids, clock, bus, log, trusted = false }: JournalOptions): Journal {
   const { db, checkpoints } = handle;
@@ -64,11 +72,14 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
   const pruneSlice = createPruner(db);
 
   const queue: Queued[] = [];
+  /** Roots of trees of which something waits in the queue, with how many items do. */
+  const waiting = new Map<string, number>();
   let scheduled = false;
   let delivering = false;
 
   function enqueue(item: Queued): void {
     queue.push(item);
+    for (const root of item.trees) waiting.set(root, (waiting.get(root) ?? 0) + 1);
     schedule();
   }
   function schedule(): void {
@@ -91,6 +102,8 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
   function flush(): void {
     scheduled = false;
     const items = queue.splice(0, lengthOfNextRun(queue));
+    if (queue.length === 0) waiting.clear();
+    else for (const { trees } of items) for (const root of trees) waiting.set(root, waiting.get(root)! - 1);
     const batches = items.filter((item) => item.kind === 'batch');
     writeTogether(batches);
     for (const { outcome } of batches) if (outcome.ok) keepCurrent(outcome.effects);
@@ -126,10 +139,28 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
     resolve(selectEvents(outcome.published));
   }
 
+  /** A tree whose commit inserts its root is known by that. */
+  function findTrees({ writes, emit }: PreparedBatch): readonly string[] {
+    const trees = new Set<string>();
+    for (const item of emit) {
+      const { session_id } = item.kind === 'event' ? item.draft : item.transient;
+      if (session_id !== SYSTEM_SESSION)
+        trees.add(live.findRoot(session_id) ?? findInsertedRoot(writes, session_id) ?? ANY_TREE);
+    }
+    return [...trees];
+  }
+
+  /** Whether what is queued must be published before a delta of this tree. */
+  function isAhead(root: string | null): boolean {
+    if (queue.length === 0) return false;
+    return root === null || (waiting.get(root) ?? 0) > 0 || (waiting.get(ANY_TREE) ?? 0) > 0;
+  }
+
   function enqueueTask<T>(task: () => T): Promise<T> {
     return new Promise((resolve, reject) => {
       enqueue({
         kind: 'task',
+        trees: [ANY_TREE],
         run: () => {
           try {
             resolve(db.transaction(task).immediate());
@@ -145,13 +176,15 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
     async commit(batch) {
       const prepared = prepareBatch(batch, trusted);
       return new Promise((resolve, reject) => {
-        enqueue({ kind: 'batch', batch: prepared, resolve, reject, outcome: UNTRIED });
+        const trees = findTrees(prepared);
+        enqueue({ kind: 'batch', batch: prepared, trees, resolve, reject, outcome: UNTRIED });
       });
     },
     publishDelta(transient) {
-      const item = { kind: 'transient', transient } as const;
-      if (queue.length > 0 || delivering) enqueue(item);
-      else deliver(() => bus.publish([item]));
+      // Past the commits of other trees: a busy server always has some under way.
+      const root = live.findRoot(transient.session_id);
+      if (delivering || isAhead(root)) enqueue({ kind: 'transient', transient, trees: [root ?? ANY_TREE] });
+      else deliver(() => bus.publish([{ kind: 'transient', transient }]));
     },
     async purge(sessionId) {
       const gone = await enqueueTask(() => purgeTree(sessionId));
@@ -175,6 +208,12 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
     },
     savePriceVersion: (row) => enqueueTask(() => savePriceVersion(tx, row, clock.now())),
   };
+}
+
+function findInsertedRoot(writes: PreparedBatch['writes'], sessionId: string): string | null {
+  for (const write of writes)
+    if (write.kind === 'session.insert' && write.session.id === sessionId) return write.session.root_session_id;
+  return null;
 }
 
 function selectEvents(published: readonly Published[]): readonly Event[] {

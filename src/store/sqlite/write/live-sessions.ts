@@ -10,6 +10,8 @@ import { ENDED_TURN } from '#store/write/turns.ts';
 /** Only open sessions are cached, so that a rolled-back end leaves nothing to undo. */
 export interface LiveSessions {
   hasEnded(sessionId: string): boolean;
+  /** The root of a session that is cached; null for any other. */
+  findRoot(sessionId: string): string | null;
   /** Null when there is no such session. */
   stamp(sessionId: string): SessionStamp | null;
   /** Drops a session that ends, was purged, or whose insertion was rolled back. */
@@ -38,6 +40,7 @@ export function createLiveSessions(db: Database.Database): LiveSessions {
   }
   return {
     hasEnded: (sessionId) => !live.has(sessionId) && loadStamp(sessionId)?.ended === true,
+    findRoot: (sessionId) => live.get(sessionId)?.root_session_id ?? null,
     stamp: (sessionId) => live.get(sessionId) ?? loadStamp(sessionId)?.stamp ?? null,
     forget: (sessionId) => {
       live.delete(sessionId);

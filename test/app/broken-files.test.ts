@@ -4,8 +4,8 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { newDatabase } from '../support/new-database.ts';
-import { runHere } from './here.ts';
-import { address, start, temporaryHome } from './metis.ts';
+import { runHere, startHere } from './here.ts';
+import { address, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
 let data: string;
@@ -19,11 +19,11 @@ afterEach(() => home.remove());
 const metis = (...args: string[]) => runHere(args, { home: home.path });
 const port = ['--port', '0'];
 async function served(...args: string[]) {
-  const server = start(['serve', ...port, ...args], { home: home.path });
+  const server = startHere(['serve', ...port, ...args], { home: home.path });
   try {
     return { url: await address(server), ...(await server.stop()) };
   } finally {
-    await server.stop('SIGKILL');
+    await server.stop();
   }
 }
 

@@ -3,7 +3,8 @@ import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { HAS_TERMINAL, programOnTerminal, run, temporaryHome, visible } from './metis.ts';
+import { runHere } from './here.ts';
+import { HAS_TERMINAL, programOnTerminal, temporaryHome, visible } from './metis.ts';
 
 const home = temporaryHome();
 const scriptOf = (shell: string) => path.join(home.path, `completion.${shell}`);
@@ -13,7 +14,7 @@ beforeAll(async () => {
   fs.mkdirSync(path.join(home.path, 'my folder'));
   fs.writeFileSync(path.join(home.path, 'routing.yaml'), '');
   for (const shell of ['bash', 'zsh', 'fish']) {
-    const { code, stdout } = await run(['completion', shell], { home: home.path });
+    const { code, stdout } = await runHere(['completion', shell], { home: home.path });
     expect(code).toBe(0);
     fs.writeFileSync(scriptOf(shell), stdout);
   }
@@ -104,13 +105,13 @@ describe.runIf(installed('zsh') && HAS_TERMINAL)('zsh', () => {
 });
 
 it('knows every command, and refuses a shell it does not know', async () => {
-  const { stdout } = await run(['--help'], { home: home.path });
+  const { stdout } = await runHere(['--help'], { home: home.path });
   const commands = [...stdout.matchAll(/^ {2}([a-z]+) /gm)].map(([, name]) => name!);
   expect(commands.length).toBeGreaterThan(12);
   for (const shell of ['bash', 'zsh', 'fish']) {
     const text = fs.readFileSync(scriptOf(shell), 'utf8');
     for (const name of commands) expect(text).toContain(`'metis ${name}'`);
   }
-  const refused = await run(['completion', 'powershell'], { home: home.path });
+  const refused = await runHere(['completion', 'powershell'], { home: home.path });
   expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('Allowed choices are bash, zsh, fish') });
 });

@@ -13,8 +13,8 @@ import { checkWorkers, listWorkers, printWorker } from '#cli/worker-definitions.
 import { createMetisClient } from '#client/client.ts';
 import { type Parsed, startServer } from '../support/http.ts';
 import { planner, scenario } from '../support/scenario.ts';
-import { runHere } from './here.ts';
-import { address, start, temporaryHome } from './metis.ts';
+import { runHere, startHere } from './here.ts';
+import { address, temporaryHome } from './metis.ts';
 
 const LIE = 'x\x1b]52;c;cm0=\x07\x1b[2J\u009b31m\u202e\u200b\u{e0041}\r\b\x7f\u2028';
 const ACTED_ON = /(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u;
@@ -90,7 +90,7 @@ test('a command that works through the server shows nothing of its refusal that 
   onTestFinished(() => home.remove());
   const server = await listening(liar);
   const data = path.join(home.path, 'data');
-  const owner = start(['serve', '--port', '0', '--data', data], { home: home.path });
+  const owner = startHere(['serve', '--port', '0', '--data', data], { home: home.path });
   await address(owner);
   // The file is held, so `prune` asks the server that is named.
   const refused = await runHere(['prune', '--days', '1', '--data', data, '--server', server], { home: home.path });

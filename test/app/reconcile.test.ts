@@ -16,8 +16,8 @@ import {
   type Sum,
   sums,
 } from '../support/provider-exports.ts';
-import { runHere } from './here.ts';
-import { address, run, start } from './metis.ts';
+import { runHere, startHere } from './here.ts';
+import { address } from './metis.ts';
 
 let world: SqliteWorld;
 beforeEach(() => {
@@ -69,7 +69,7 @@ describe('an export that was made from the calls', () => {
   it('is held against a running server too', async () => {
     await fill();
     world.close();
-    const server = start(['serve', '--port', '0', '--data', world.folder], { home: world.folder });
+    const server = startHere(['serve', '--port', '0', '--data', world.folder], { home: world.folder });
     onTestFinished(async () => {
       await server.stop();
     });
@@ -78,7 +78,7 @@ describe('an export that was made from the calls', () => {
     const [first, ...others] = sums('anthropic');
     const bad = write('bad.json', EXPORTS.anthropicUsage([{ ...first!, output_tokens: 1 }, ...others]));
     const elsewhere = fs.mkdtempSync(path.join(world.folder, 'empty-'));
-    const ask = (...args: string[]) => run(['reconcile', ...args, '--server', url], { home: elsewhere });
+    const ask = (...args: string[]) => runHere(['reconcile', ...args, '--server', url], { home: elsewhere });
     expect(await ask(good)).toMatchObject({ code: 0 });
     const { code, stdout } = await ask(bad);
     expect(code).toBe(1);

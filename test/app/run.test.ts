@@ -4,7 +4,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createMetisClient, type LoggedEvent } from '#client/client.ts';
 import { isOwned } from '#store/sqlite/connection/database-file.ts';
-import { runHere } from './here.ts';
+import { runHere, type StartedHere, startHere } from './here.ts';
 import {
   address,
   HAS_TERMINAL,
@@ -60,8 +60,15 @@ function atTerminal(...args: string[]): OnTerminal {
   running.push(started);
   return started;
 }
-async function serve(...args: string[]): Promise<{ url: string; server: Started }> {
-  const server = start(['serve', '--port', '0', ...args], { home: home.path });
+async function serve(...args: string[]): Promise<{ url: string; server: StartedHere }> {
+  const words = ['serve', '--port', '0', '--set', 'shutdown.drain_seconds=0', ...args];
+  const server = startHere(words, { home: home.path });
+  running.push({ stop: () => server.stop() });
+  return { url: await address(server), server };
+}
+/** For a test that kills or halts it. */
+async function serveAsProcess(): Promise<{ url: string; server: Started }> {
+  const server = start(['serve', '--port', '0'], { home: home.path });
   running.push({ stop: () => server.stop('SIGKILL') });
   return { url: await address(server), server };
 }
@@ -119,7 +126,7 @@ describe('where no server answers', () => {
       { match: { user_contains: 'Never' }, respond: { hang: true } },
       { match: {}, respond: { text: 'Forty-two.', usage } },
     );
-    const { url, server } = await serve();
+    const { url, server } = await serveAsProcess();
     const client = createMetisClient({ baseUrl: url });
     const session = await client.createSession({ workspace_path: home.path });
     const { turn_id } = await client.submitTurn(session.id, { content: 'Never end.' });
@@ -259,7 +266,7 @@ describe('the delegations of one message above a limit', () => {
   // Promise 21.9: `metis run` without a terminal follows the approval mode: nothing starts, and it names what was denied, with exit code 5.
   it('are denied where nobody is at a terminal, in one sentence, and none starts', async () => {
     models(...RULES);
-    const { code, stdout, stderr } = await onceAsProcess('Count them.', ...LIMIT);
+    const { code, stdout, stderr } = await once('Count them.', ...LIMIT);
     expect(stdout).toBe(
       'The tool said: The user rejected the delegations of this message; none started. Reason: strict mode: not pre-approved\n',
     );
@@ -279,7 +286,7 @@ describe('the delegations of one message above a limit', () => {
   // Promise 21.9: `metis run --approve` starts them all.
   it('start with --approve', async () => {
     models(...RULES);
-    const { code, stdout, stderr } = await onceAsProcess('Count them.', '--approve', ...LIMIT);
+    const { code, stdout, stderr } = await once('Count them.', '--approve', ...LIMIT);
     expect([code, stdout], stderr).toEqual([0, 'The tool said: four\n']);
     expect(await started()).toBe(2);
   });
@@ -455,7 +462,7 @@ describe.runIf(HAS_TERMINAL)('Ctrl-C', () => {
 
   it('a second one leaves at once and gives the cursor back', async () => {
     models({ match: {}, respond: { hang: true } });
-    const { url, server } = await serve();
+    const { url, server } = await serveAsProcess();
     const terminal = atTerminal('Never end.', '--server', url);
     await terminal.seen(/thinking/);
     // A server that does not move cannot cancel either.
@@ -529,7 +536,7 @@ it('ends when the background workers of its turn have ended and been read', asyn
     { match: { role: 'planner', user_contains: 'completed]' }, times: 'inf', respond: { text: 'all seen', usage } },
     { match: { role: 'planner' }, times: 'inf', respond: { text: 'under way', usage } },
   );
-  const { code, stdout, stderr } = await onceAsProcess('go', '--model', 'scripted:deep');
+  const { code, stdout, stderr } = await once('go', '--model', 'scripted:deep');
   expect([code, stdout.trim().endsWith('all seen')], stdout).toEqual([0, true]);
   for (const worker of ['worker 1', 'worker 2']) expect(stderr).toContain(`planner   reads the result of ${worker}\n`);
 });

@@ -13,11 +13,11 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { CommandContext } from '#server/context.ts';
 import { createProgram } from '#server/program.ts';
 import { until } from '../support/until.ts';
-import { runHere } from './here.ts';
+import { runHere, type StartedHere, startHere } from './here.ts';
 import { address, getJson, MAIN, PASSED_ON, ROOT, run, type Started, start, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
-const running: Started[] = [];
+const running: Pick<Started, 'stop'>[] = [];
 beforeEach(() => {
   home = temporaryHome();
 });
@@ -32,6 +32,12 @@ function serve(args: readonly string[] = [], env: Record<string, string> = {}): 
   return server;
 }
 const refused = (args: readonly string[], env: Record<string, string> = {}) => run(args, { home: home.path, env });
+/** In this process: a server that is asked and stopped. */
+function serveHere(args: readonly string[] = [], env: Record<string, string> = {}): StartedHere {
+  const server = startHere(['serve', '--port', '0', ...args], { home: home.path, env });
+  running.push(server);
+  return server;
+}
 /** In this process: what is refused with its configuration, and what only looks. */
 const asked = (args: readonly string[], env: Record<string, string> = {}) => runHere(args, { home: home.path, env });
 /** What is written for people: without the log's JSON lines. */
@@ -77,7 +83,7 @@ describe.runIf(fs.existsSync('/proc/self/fd'))('reports', () => {
 describe('a first start without any key', () => {
   // Promise 11.21: without key and configuration a message is answered by the demo scenario and costs money.
   it('says so in one plain sentence, answers through the scripted models, and counts real money', async () => {
-    const server = serve();
+    const server = serveHere();
     const url = await address(server);
     await server.line(/No provider key is configured, so simulated models answer/);
     expect(server.output.stdout.match(/listens on/g)).toHaveLength(1);
@@ -100,7 +106,7 @@ describe('a first start without any key', () => {
 
   it('keeps everything below --data', async () => {
     const data = path.join(home.path, 'elsewhere');
-    const server = serve(['--data', data]);
+    const server = serveHere(['--data', data]);
     await address(server);
     expect(fs.existsSync(path.join(data, 'metis.db'))).toBe(true);
     expect(fs.existsSync(path.join(home.path, '.metis'))).toBe(false);
@@ -155,7 +161,7 @@ describe('keys', () => {
     const data = path.join(home.path, '.metis');
     fs.mkdirSync(data);
     fs.writeFileSync(path.join(data, '.env'), `ANTHROPIC_API_KEY=${key}\n`, { mode: 0o600 });
-    const server = serve([], { METIS_LOG_LEVEL: 'trace' });
+    const server = serveHere([], { METIS_LOG_LEVEL: 'trace' });
     const url = await address(server);
     const { models } = await getJson(`${url}/models`);
     expect(models.length).toBeGreaterThan(0);
@@ -175,7 +181,7 @@ describe('keys', () => {
     fs.mkdirSync(data);
     fs.writeFileSync(path.join(data, '.env'), 'ANTHROPIC_API_KEY=some-key\n');
     fs.chmodSync(path.join(data, '.env'), 0o644);
-    const server = serve();
+    const server = serveHere();
     const url = await address(server);
     await server.line(/No provider key is configured/);
     expect(server.output.stderr).toMatch(/"level":"error".*0644.*chmod 600/);
@@ -251,14 +257,14 @@ describe('what keeps it from starting is one clear line each, without a stack tr
   it('a data folder that cannot be made', async () => {
     fs.writeFileSync(path.join(home.path, 'file'), '');
     expectRefusal(
-      await refused(['serve', '--port', '0', '--data', path.join(home.path, 'file/data')]),
+      await asked(['serve', '--port', '0', '--data', path.join(home.path, 'file/data')]),
       /database_unwritable/,
     );
   });
 
   it.runIf(fs.existsSync('/proc/self'))('a data folder where none can ever be made', async () => {
     for (const data of ['/proc/nope', '/proc/nope/deeper']) {
-      expectRefusal(await refused(['serve', '--port', '0', '--data', data]), /database_unwritable: .*ENOENT.*storage/);
+      expectRefusal(await asked(['serve', '--port', '0', '--data', data]), /database_unwritable: .*ENOENT.*storage/);
     }
   });
 
@@ -327,7 +333,7 @@ describe('what keeps it from starting is one clear line each, without a stack tr
       file,
       `adapters: { a: { type: anthropic, api_key: secret, nope: 1 }, b: { type: openai } }\nmodels: { "b:1": ${model}, "b:2": ${model} }\n`,
     );
-    const result = await refused(['serve', '--set', `registry.path=${file}`]);
+    const result = await asked(['serve', '--set', `registry.path=${file}`]);
     expectRefusal(result, /adapters\.a\.api_key: .*environment/, 3);
     expect(result.stderr).toMatch(/adapters\.a.*nope/);
     expect(result.stderr).toMatch(/twin/);
@@ -338,7 +344,7 @@ describe('what keeps it from starting is one clear line each, without a stack tr
 // Promise 05.20: with both, requests need a token and /healthz does not.
 it('with tokens and workspace roots a reachable address is served, to callers with a token only', async () => {
   const token = 't'.repeat(32);
-  const server = serve(['--host', '0.0.0.0'], {
+  const server = serveHere(['--host', '0.0.0.0'], {
     METIS_SERVER_AUTH_TOKENS: JSON.stringify([token]),
     METIS_SERVER_WORKSPACE_ROOTS: JSON.stringify([home.path]),
   });
@@ -353,15 +359,15 @@ it('a reachable address with a token of the database alone is served, to callers
   const data = path.join(home.path, 'data');
   fs.mkdirSync(data);
   fs.writeFileSync(path.join(data, 'server.yaml'), `server: { host: 0.0.0.0, workspace_roots: ["${home.path}"] }\n`);
-  const bare = await refused(['serve', '--port', '0', '--data', data]);
+  const bare = await asked(['serve', '--port', '0', '--data', data]);
   expect(bare.code).toBe(1);
   expect(bare.stderr).toMatch(
     /^metis: .*no token protects it; set server\.auth_tokens or run metis token create NAME --role admin --data DIR/m,
   );
-  const made = await refused(['token', 'create', 'root', '--role', 'admin', '--data', data, '--json']);
+  const made = await asked(['token', 'create', 'root', '--role', 'admin', '--data', data, '--json']);
   expect(made.code).toBe(0);
   const { secret } = JSON.parse(made.stdout) as { secret: string };
-  const server = serve(['--data', data]);
+  const server = serveHere(['--data', data]);
   const url = (await address(server)).replace('0.0.0.0', '127.0.0.1');
   const statusWith = async (headers: Record<string, string>, at = '/sessions') =>
     (await fetch(`${url}${at}`, { headers })).status;
@@ -392,7 +398,7 @@ it('a token that the configuration lists twice is refused at the start, with bot
     ],
   ] as const) {
     fs.writeFileSync(file, JSON.stringify(config));
-    const start = await refused(['serve', '--port', '0', '--config', file]);
+    const start = await asked(['serve', '--port', '0', '--config', file]);
     expect([start.code, start.stderr]).toEqual([
       1,
       expect.stringContaining(`${first} and ${second} are the same token`),
@@ -410,7 +416,7 @@ it('a reachable server says at its start which names it serves and how to add on
     answer.resume();
     return answer.statusCode;
   };
-  const first = serve(['--host', '0.0.0.0'], names);
+  const first = serveHere(['--host', '0.0.0.0'], names);
   const url = (await address(first)).replace('0.0.0.0', '127.0.0.1');
   const told = await first.line(/^It serves requests to (.*?) and answers 403 .*--set '(server\.allowed_hosts=.*)'/m);
   expect(told[1]).toBe('localhost, 127.0.0.1, [::1], 0.0.0.0');
@@ -418,13 +424,13 @@ it('a reachable server says at its start which names it serves and how to add on
   expect(await asked(url, '192.168.1.5')).toBe(403);
   await first.stop();
 
-  const second = serve(['--host', '0.0.0.0', '--set', told[2]!], names);
+  const second = serveHere(['--host', '0.0.0.0', '--set', told[2]!], names);
   const again = (await address(second)).replace('0.0.0.0', '127.0.0.1');
   expect((await second.line(/^It serves requests to (.*?) and/m))[1]).toBe(`${told[1]}, 192.168.1.5`);
   expect(await asked(again, '192.168.1.5')).toBe(200);
   await second.stop();
 
-  const local = serve();
+  const local = serveHere();
   await address(local);
   expect((await local.stop()).stdout).not.toContain('It serves requests');
 });
@@ -544,7 +550,7 @@ describe('metis doctor', () => {
 
 it('every command explains itself with an example', async () => {
   for (const command of [['serve'], ['demo'], ['doctor'], ['config', 'check']]) {
-    const result = await refused([...command, '--help']);
+    const result = await asked([...command, '--help']);
     expect(result.code).toBe(0);
     expect(result.stdout).toContain(`$ metis ${command.join(' ')}`);
   }

@@ -3,7 +3,8 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { SettingsReport } from '#client/client.ts';
-import { address, getJson, type Started, start, temporaryHome } from './metis.ts';
+import { type StartedHere, startHere } from './here.ts';
+import { address, getJson, temporaryHome } from './metis.ts';
 
 const KEY = 'sk-ant-api03-a-key-that-nobody-may-see';
 const YAML = `# mine
@@ -24,12 +25,12 @@ gateway:
 `;
 
 let home: ReturnType<typeof temporaryHome>;
-let server: Started | undefined;
+let server: StartedHere | undefined;
 beforeEach(() => {
   home = temporaryHome();
 });
 afterEach(async () => {
-  await server?.stop('SIGKILL');
+  await server?.stop();
   home.remove();
 });
 
@@ -41,7 +42,7 @@ describe('GET /settings', () => {
     fs.writeFileSync(path.join(data, '.env'), `ANTHROPIC_API_KEY=${KEY}\nMETIS_TURN_MAX_LLM_CALLS=7\n`, {
       mode: 0o600,
     });
-    server = start(['serve', '--port', '0', '--set', 'trace.retention_days=30'], {
+    server = startHere(['serve', '--port', '0', '--set', 'trace.retention_days=30'], {
       home: home.path,
       env: { METIS_BUDGETS_ON_REACHED: 'stop', OPENAI_API_KEY: 'sk-openai-that-nobody-may-see-either' },
     });

@@ -2,8 +2,8 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { runHere } from './here.ts';
-import { address, run, start, temporaryHome } from './metis.ts';
+import { runHere, startHere } from './here.ts';
+import { address, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
 let data: string;
@@ -18,7 +18,7 @@ const doctor = async (env: Record<string, string> = {}, ...args: string[]) =>
   runHere(['doctor', '--port', '0', ...args], { home: home.path, env });
 /** What a server says until it is stopped, and what it answered to one message. */
 async function served(env: Record<string, string> = {}) {
-  const server = start(['serve', '--port', '0'], { home: home.path, env });
+  const server = startHere(['serve', '--port', '0'], { home: home.path, env });
   try {
     const url = await address(server);
     const post = async (at: string, body: object) =>
@@ -33,7 +33,7 @@ async function served(env: Record<string, string> = {}) {
     const turn = await post(`/sessions/${id}/turns`, { content: 'hi' });
     return { turn, ...(await server.stop()) };
   } finally {
-    await server.stop('SIGKILL');
+    await server.stop();
   }
 }
 
@@ -42,7 +42,7 @@ describe('an address of a provider that is the server itself', () => {
     const env = { ANTHROPIC_BASE_URL: `http://${host}:18420`, ANTHROPIC_API_KEY: 'key' };
     const said =
       /anthropic: its address \S+ is this server itself; ANTHROPIC_BASE_URL is for the clients of this server/;
-    const refused = await run(['serve', '--port', '18420'], { home: home.path, env });
+    const refused = await runHere(['serve', '--port', '18420'], { home: home.path, env });
     expect(refused.code).toBe(1);
     expect(refused.stderr).toMatch(said);
     expect((await runHere(['doctor', '--port', '18420'], { home: home.path, env })).stdout).toMatch(
@@ -110,7 +110,7 @@ describe('metis doctor', () => {
   });
 
   it('takes the running server for what it is, not for a taken port', async () => {
-    const server = start(['serve', '--port', '0', '--data', data], { home: home.path });
+    const server = startHere(['serve', '--port', '0', '--data', data], { home: home.path });
     try {
       const url = await address(server);
       const { code, stdout } = await doctor({}, '--data', data, '--port', new URL(url).port);
@@ -185,9 +185,7 @@ describe.each(['routing.global_default_model', 'workers.creation.default_model']
 
   // Promise 13.43: an unknown default model is refused where the configuration is read.
   it.each(commands)('that is no model is refused by %s', async (...command) => {
-    const { code, stdout, stderr } = await (command[0] === 'serve' ? run : runHere)([...command, ...set('nonsense')], {
-      home: home.path,
-    });
+    const { code, stdout, stderr } = await runHere([...command, ...set('nonsense')], { home: home.path });
     expect(code).toBe(1);
     expect(stdout + stderr).toContain(`${key}: "nonsense" is no model of the registry; `);
     expect(stdout + stderr).toMatch(/; it has .*haiku/);

@@ -6,7 +6,8 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { WebSocket } from 'ws';
-import { address, MAIN, run, start, temporaryHome } from './metis.ts';
+import { runHere, startHere } from './here.ts';
+import { address, MAIN, temporaryHome } from './metis.ts';
 
 /** Texts of all files below a folder, as bytes. */
 function readAll(folder: string): { readonly file: string; readonly bytes: Buffer }[] {
@@ -21,10 +22,10 @@ test('a secret is in one answer and nowhere else, at log level trace and through
   const home = temporaryHome();
   onTestFinished(home.remove);
   const data = path.join(home.path, 'data');
-  const made = await run(['token', 'create', 'root', '--role', 'admin', '--data', data, '--json'], { home: home.path });
+  const made = await runHere(['token', 'create', 'root', '--role', 'admin', '--data', data, '--json'], { home: home.path });
   const { secret: admin } = JSON.parse(made.stdout) as { secret: string };
-  const server = start(['serve', '--port', '0', '--data', data, '--set', 'log.level=trace'], { home: home.path });
-  onTestFinished(async () => void (await server.stop('SIGKILL')));
+  const server = startHere(['serve', '--port', '0', '--data', data, '--set', 'log.level=trace'], { home: home.path });
+  onTestFinished(async () => void (await server.stop()));
   const url = await address(server);
   const answers: string[] = [];
   async function ask(method: string, target: string, headers: Record<string, string> = {}, body?: string) {
@@ -94,14 +95,14 @@ test('the commands of tokens and of the audit do over the terminal what the serv
   const home = temporaryHome();
   onTestFinished(home.remove);
   const data = path.join(home.path, 'data');
-  const admin = (await run(['token', 'create', 'root', '--role', 'admin', '--data', data], { home: home.path })).stdout;
-  const server = start(['serve', '--port', '0', '--data', data], { home: home.path });
-  onTestFinished(async () => void (await server.stop('SIGKILL')));
+  const admin = (await runHere(['token', 'create', 'root', '--role', 'admin', '--data', data], { home: home.path })).stdout;
+  const server = startHere(['serve', '--port', '0', '--data', data], { home: home.path });
+  onTestFinished(async () => void (await server.stop()));
   const env = { METIS_TOKEN: admin.trim() };
   const on = ['--server', await address(server)];
-  const metis = (...args: string[]) => run([...args, ...on], { home: home.path, env });
-  const following = start(['audit', '--follow', '--json', ...on], { home: home.path, env });
-  onTestFinished(async () => void (await following.stop('SIGKILL')));
+  const metis = (...args: string[]) => runHere([...args, ...on], { home: home.path, env });
+  const following = startHere(['audit', '--follow', '--json', ...on], { home: home.path, env });
+  onTestFinished(async () => void (await following.stop()));
   await following.line(/"token\.created".*"root"/);
 
   const limits = ['--daily', '5', '--monthly', '50', '--expires', '90d', '--workspace', 'app'];
@@ -114,7 +115,7 @@ test('the commands of tokens and of the audit do over the terminal what the serv
   const listed = (await metis('token', 'list')).stdout.split('\n');
   expect(listed[0]).toMatch(/^ann member, today \$0 of \$5, this month \$0 of \$50, in \S*\/app, expires 20/);
   expect(listed[1]).toBe('root admin, today $0, this month $0');
-  const asAnn = await run(['token', 'list', ...on], { home: home.path, env: { METIS_TOKEN: secret } });
+  const asAnn = await runHere(['token', 'list', ...on], { home: home.path, env: { METIS_TOKEN: secret } });
   expect([asAnn.code, asAnn.stderr]).toEqual([1, expect.stringContaining('only an admin may do this')]);
 
   expect((await metis('token', 'revoke', 'ann')).code).toBe(0);

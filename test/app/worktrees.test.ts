@@ -5,7 +5,7 @@ import { expect, it } from 'vitest';
 import { doorHome, serveIn, usage } from '../support/doors.ts';
 import { until } from '../support/until.ts';
 import { git } from '../support/worktrees.ts';
-import { run } from './metis.ts';
+import { runHere } from './here.ts';
 
 const call = (name: string, input: object) => ({ name, input });
 const job = (task: string, over: object = {}) =>
@@ -34,7 +34,7 @@ it('metis worktrees lists what is kept, with sizes, and prune frees it: what was
   git(home.workspace, 'add', '-A');
   git(home.workspace, 'commit', '-q', '-m', 'first');
   const { url, client } = await serveIn(home);
-  const ask = (...args: string[]) => run(['worktrees', ...args, '--server', url], { home: home.path });
+  const ask = (...args: string[]) => runHere(['worktrees', ...args, '--server', url], { home: home.path });
   expect(await ask()).toMatchObject({ code: 0, stdout: '', stderr: expect.stringContaining('nothing is kept') });
 
   const session = await client.createSession({ workspace_path: home.workspace, approval_mode: 'approve_all' });
@@ -76,7 +76,7 @@ it('metis conclude lets the running turn of a worker answer with what it has, on
   );
   const { url, client } = await serveIn(home);
   const conclude = (id: string, ...args: string[]) =>
-    run(['conclude', id, ...args, '--server', url], { home: home.path });
+    runHere(['conclude', id, ...args, '--server', url], { home: home.path });
   const session = await client.createSession({ workspace_path: home.workspace, approval_mode: 'approve_all' });
   const { turn_id } = await client.submitTurn(session.id, { content: 'go' });
   const worker = await until(async () => {

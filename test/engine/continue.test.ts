@@ -329,7 +329,8 @@ describe('a worker that continues another one', () => {
     const steers = [{ match: { role: 'planner' }, respond: { tool_calls: [delegate('and there', { continue: id })] } }];
     const second = await restart(first, { tools: [slow], scenario: scenario(steers) });
     failOnce(second, (batch) => writes(batch, 'tool_call.settle'), 99);
-    const stored = () => second.engine.store.turns.open(id!).then((turn) => second.engine.store.turns.inputs(turn!.id));
+    const { turns } = second.engine.store;
+    const stored = async () => turns.inputs((await turns.open(id!))!.id);
     const turnId = await second.submit(session, 'go');
     await until(async () => (await stored()).length === 1);
     const third = await restart(second, {

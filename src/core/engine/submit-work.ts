@@ -1,4 +1,5 @@
 // Turns a message from outside into a turn: checks first, the lock without an await, then admission (05 §3.2).
+
 import { Cancelled, createScope, orAbort } from '#protocol/abort.ts';
 import {
   type DelegationReceipt,
@@ -6,6 +7,7 @@ import {
   makeDelegationResult,
   type SubmitDelegationBody,
 } from '#protocol/api/worker-bodies.ts';
+import { type Awaitable, continueWith } from '#protocol/awaitable.ts';
 import { isoTime, sleep } from '#protocol/clock.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import { AppError } from '#protocol/errors.ts';
@@ -72,39 +74,40 @@ type Claim = (status: number, body: unknown) => Write;
  * `service_shutting_down`. An invalid message changes nothing. A message that routing refuses has already ended the
  * turn that it was to replace.
  */
-export async function submitTurn(
+export function submitTurn(
   engine: Engine,
   sessionId: string,
   submission: TurnSubmission,
   claim?: Claim,
-): Promise<TurnReceipt | SteeringReceipt> {
+): Awaitable<TurnReceipt | SteeringReceipt> {
   if (submission.if_busy === 'steer') return steerTurn(engine, sessionId, submission, claim);
-  const session = await requireOpenTopLevelSession(engine, sessionId);
-  rejectGatewaySession(session);
-  await requireBudget(engine, { ...session, submitted_by: submission.submitted_by ?? null });
-  const release = await acquireTurnSlot(engine, session.id);
-  try {
-    return await submitWithSlot(engine, session, submission, claim);
-  } finally {
-    // A started turn holds a slot of its own.
-    release();
-  }
+  return continueWith(requireOpenTopLevelSession(engine, sessionId), (session) => {
+    rejectGatewaySession(session);
+    const spender = { ...session, submitted_by: submission.submitted_by ?? null };
+    return continueWith(requireBudget(engine, spender), () =>
+      continueWith(acquireTurnSlot(engine, session.id), (release) =>
+        submitWithSlot(engine, session, submission, { claim, release }),
+      ),
+    );
+  });
 }
 
 async function submitWithSlot(
   engine: TurnEngine,
   session: SessionRecord,
   submission: TurnSubmission,
-  claim: Claim | undefined,
+  { claim, release }: { readonly claim: Claim | undefined; readonly release: () => void },
 ): Promise<TurnReceipt> {
-  const turnId = submission.turn_id ?? engine.ids.turn();
-  const lock = engine.locks.tryTake(session.id, turnId);
-  if (lock.held && submission.if_busy === 'reject')
-    throw engine.ending.has(session.id) ? sessionEndedError() : turnInFlightError(lock.turn_id);
-  let owned = !lock.held;
+  let owned = false;
   try {
+    const turnId = submission.turn_id ?? engine.ids.turn();
+    const lock = engine.locks.tryTake(session.id, turnId);
+    if (lock.held && submission.if_busy === 'reject')
+      throw engine.ending.has(session.id) ? sessionEndedError() : turnInFlightError(lock.turn_id);
+    owned = !lock.held;
     if (engine.draining.value) throw shuttingDownError();
-    const checked = await prepareMessage(engine, session, submission);
+    const preparing = prepareMessage(engine, session, submission);
+    const checked = preparing instanceof Promise ? await preparing : preparing;
     if (!owned) {
       const reason = new Cancelled('user_cancel', 'interrupted by a new message');
       await takeWhenFree(engine.locks, session.id, turnId, (turn) => cancelRunning(engine, turn, reason));
@@ -115,6 +118,9 @@ async function submitWithSlot(
   } catch (error) {
     if (owned) engine.locks.release(session.id);
     throw await toSubmitError(engine, session.id, error);
+  } finally {
+    // A started turn holds a slot of its own.
+    release();
   }
 }
 
@@ -123,7 +129,7 @@ async function submitWithSlot(
  * running turn does not wait: it replaces that turn or is rejected.
  * @returns the release of the slot
  */
-async function acquireTurnSlot({ places, locks }: LiveSessions, sessionId: SessionId): Promise<() => void> {
+function acquireTurnSlot({ places, locks }: LiveSessions, sessionId: SessionId): Awaitable<() => void> {
   const isRunning = () => locks.activeTurns().some((turn) => turn.session_id === sessionId);
   if (!places.isFull() || isRunning()) return places.enter();
   return places.wait();
@@ -171,11 +177,14 @@ type ReadyMessage = PreparedMessage & {
 };
 
 /** Starts the turn. The caller holds the session's lock. */
-async function beginTurn(engine: TurnEngine, session: SessionRecord, message: ReadyMessage): Promise<TurnReceipt> {
-  await endOpenTurn(engine, session);
-  engine.budget.paused.delete(session.id);
-  // A model swap that waited for the end of the previous turn is in force now.
-  return startTurn(engine, await requireOpenTopLevelSession(engine, session.id), message);
+function beginTurn(engine: TurnEngine, session: SessionRecord, message: ReadyMessage): Awaitable<TurnReceipt> {
+  return continueWith(endOpenTurn(engine, session), () => {
+    engine.budget.paused.delete(session.id);
+    // A model swap that waited for the end of the previous turn is in force now.
+    return continueWith(requireOpenTopLevelSession(engine, session.id), (current) =>
+      startTurn(engine, current, message),
+    );
+  });
 }
 
 async function toSubmitError(engine: Pick<Storage, 'store'>, sessionId: SessionId, error: unknown): Promise<unknown> {

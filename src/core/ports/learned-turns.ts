@@ -50,7 +50,7 @@ export interface PatternReader {
 
 // Slot 4's source: what earlier turns suggest for this one (03 §8). The system works without one.
 
-interface RecommendationQuery {
+export interface RecommendationQuery {
   readonly workspace_path: string;
   readonly fingerprint: Fingerprint;
   readonly config: Config['pattern'];

@@ -1,6 +1,7 @@
-// Reads of durable state: records for the engine, wire objects for clients.
+// Reads of durable state: records for the engine, wire objects for clients. What every turn reads is `Awaitable`.
 
 import type { ListedCall } from '#protocol/api/session-bodies.ts';
+import type { Awaitable } from '#protocol/awaitable.ts';
 import type { AttemptRecord } from '#protocol/check.ts';
 import type { Confirmation, ConfirmationDetail } from '#protocol/confirmation.ts';
 import type { Delegation, DelegationRecord, DeliveryRecord } from '#protocol/delegate.ts';
@@ -55,7 +56,7 @@ export interface SessionQuery {
 }
 
 export interface SessionReader {
-  record(id: string): Promise<SessionRecord | null>;
+  record(id: string): Awaitable<SessionRecord | null>;
   view(id: string): Promise<Session | null>;
   /** The top-level session that a caller's client knows by this name. */
   findByClientRef(caller: string, clientRef: string): Promise<SessionRecord | null>;
@@ -64,7 +65,7 @@ export interface SessionReader {
   /** The newest worker that a caller's client knows by this name, in any of the caller's trees. */
   findWorkerByCaller(caller: string, clientRef: string): Promise<SessionRecord | null>;
   /** The cost limit of a root session and the limit of its last warning; null when there is no such session. */
-  limit(rootSessionId: SessionId): Promise<{
+  limit(rootSessionId: SessionId): Awaitable<{
     readonly max_cost_pusd: Pusd | null;
     readonly on_reached: OnReached;
     readonly experiment: ExperimentPart | null;
@@ -101,7 +102,7 @@ export interface ToolCallState {
 export interface TurnReader {
   record(sessionId: string, turnId: string): Promise<TurnRecord | null>;
   /** The session's turn that is not terminal. */
-  open(sessionId: SessionId): Promise<TurnRecord | null>;
+  open(sessionId: SessionId): Awaitable<TurnRecord | null>;
   /** The session's last turn, whatever its status. */
   newest(sessionId: SessionId): Promise<TurnRecord | null>;
   view(sessionId: string, turnId: string): Promise<Turn | null>;
@@ -138,9 +139,9 @@ export interface TurnTotals {
 
 export interface MessageReader {
   /** Every stored message of the session, oldest first. */
-  history(sessionId: SessionId): Promise<readonly StoredMessage[]>;
+  history(sessionId: SessionId): Awaitable<readonly StoredMessage[]>;
   /** The checkpoints of a session's view, oldest first (10 §7). */
-  checkpoints(sessionId: SessionId): Promise<readonly Checkpoint[]>;
+  checkpoints(sessionId: SessionId): Awaitable<readonly Checkpoint[]>;
   /** What a fork begins with, oldest first: messages of other sessions, up to its fork point (21 §4). */
   prefix(forkId: SessionId): Promise<readonly StoredMessage[]>;
   prefixCheckpoints(forkId: SessionId): Promise<readonly Checkpoint[]>;

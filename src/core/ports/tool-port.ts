@@ -1,5 +1,7 @@
 // The contract between the dispatcher and a tool (09 §1).
+
 import type { ToolProblem } from '#protocol/api/server-bodies.ts';
+import type { Awaitable } from '#protocol/awaitable.ts';
 import type { Issue } from '#protocol/errors.ts';
 import type { MemoryWrite } from '#protocol/event/session-events.ts';
 import type { EventDraft } from '#protocol/event.ts';
@@ -144,7 +146,7 @@ export interface ToolSet {
 /** Tools differ by workspace and are resolved at the start of every turn (09 §1, §11). */
 export interface ToolRegistry {
   /** Every tool of a turn that starts now. A promise where servers of the workspace have to be started or listed first. */
-  resolveTools(workspace: string): ToolSet | Promise<ToolSet>;
+  resolveTools(workspace: string): Awaitable<ToolSet>;
   /** The tools known so far, for callers that must neither start a server nor wait. */
   knownTools(workspace: string): ToolSet;
   /** Known problems of the workspace's MCP servers and their tools. */

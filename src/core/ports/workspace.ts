@@ -1,5 +1,6 @@
 // Files of a workspace: confined access for tools, and the user's files under `.metis/` (09 §8, 09 §5.1, 10).
 
+import type { Awaitable } from '#protocol/awaitable.ts';
 import type { MemoryFile, MemoryWrite } from '#protocol/event/session-events.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { ImageBlock } from '#protocol/message.ts';
@@ -122,7 +123,7 @@ export interface Workspaces {
     names: readonly string[],
   ): Promise<{ readonly path: string; readonly text: string } | null>;
   /** The memory text of 10 §4.5; null when both files are blank. */
-  memoryText(root: string): Promise<string | null>;
+  memoryText(root: string): Awaitable<string | null>;
   /** Writes are alone on their file, first come first served. Throws `ToolError('execution_error')`. */
   changeMemory(root: string, change: MemoryChange): Promise<MemoryWrite>;
   /** The valid skills of all roots by name (10 §5.1); what is wrong with another one is logged once. */
@@ -134,8 +135,8 @@ export interface Workspaces {
   /** Reads an image for intake (10 §8): null when it is missing, not a supported image, or too large. */
   readImage(root: string, path: string): Promise<ImageBlock | null>;
   /** The workspace's and the global routing file; parsed results are cached by the caller on `stamp`. */
-  routingFiles(root: string): Promise<{ readonly workspace: RoutingFile; readonly global: RoutingFile }>;
-  globalRoutingFile(): Promise<RoutingFile>;
+  routingFiles(root: string): Awaitable<{ readonly workspace: RoutingFile; readonly global: RoutingFile }>;
+  globalRoutingFile(): Awaitable<RoutingFile>;
   /**
    * Replaces the workspace's routing file in one step, and only while it is what `next` was given; an error of
    * `next` is passed on. The error explains why the file cannot be written.

@@ -1,13 +1,14 @@
 // The interface by which every database is read: statements, pages, snapshots.
 import type { EventReader, Page } from '#core/ports/store-reader.ts';
+import type { Awaitable } from '#protocol/awaitable.ts';
 
-/** `?` for values. SQLite answers in a microtask, PostgreSQL when its answer arrives. */
+/** `?` for values. SQLite answers at once, PostgreSQL when its answer arrives. */
 export interface Reads {
-  all<Row>(sql: string, ...values: unknown[]): Promise<readonly Row[]>;
-  get<Row>(sql: string, ...values: unknown[]): Promise<Row | undefined>;
+  all<Row>(sql: string, ...values: unknown[]): Awaitable<readonly Row[]>;
+  get<Row>(sql: string, ...values: unknown[]): Awaitable<Row | undefined>;
   /** Integers as bigint, likewise below. */
-  allExact<Row>(sql: string, ...values: unknown[]): Promise<readonly Row[]>;
-  getExact<Row>(sql: string, ...values: unknown[]): Promise<Row | undefined>;
+  allExact<Row>(sql: string, ...values: unknown[]): Awaitable<readonly Row[]>;
+  getExact<Row>(sql: string, ...values: unknown[]): Awaitable<Row | undefined>;
 }
 
 /** A database as the store uses it. */

@@ -4,6 +4,7 @@ import type { SessionStamp } from '#core/policy/journal/prepare.ts';
 import { raiseToSpent } from '#core/policy/learning/forecast.ts';
 import { firstLine, type SessionFacts, type Spent, sessionView } from '#core/policy/session/session-view.ts';
 import type { SessionReader } from '#core/ports/store-reader.ts';
+import { type Awaitable, continueWith } from '#protocol/awaitable.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { type Pusd, sumPusd } from '#protocol/money.ts';
@@ -214,10 +215,10 @@ export function createSessionReader(reads: Reads, { spend, cache, together }: Se
   const readTitle = createTitles(get);
   const waitingOn = createWaiting(reads);
 
-  async function readSession(id: string): Promise<CachedSession | null> {
-    const cached = cache.get(id);
-    if (cached !== null) return cached;
-    const row = await get<KnownRow>(KNOWN, id);
+  function readSession(id: string): Awaitable<CachedSession | null> {
+    return cache.get(id) ?? continueWith(get<KnownRow>(KNOWN, id), (row) => keepSession(id, row));
+  }
+  function keepSession(id: string, row: KnownRow | undefined): CachedSession | null {
     if (row === undefined) return null;
     const { warned_text, ...rest } = row;
     const session = { record: sessionRecord(rest), warned_pusd: pusdOrNull(warned_text) };
@@ -283,13 +284,13 @@ export function createSessionReader(reads: Reads, { spend, cache, together }: Se
   const countRows = async (text: string, ...values: unknown[]) => (await get<{ n: number }>(text, ...values))?.n ?? 0;
 
   return {
-    limit: async (rootSessionId) => {
-      const root = await readSession(rootSessionId);
-      if (root === null) return null;
-      const { max_cost_pusd, on_reached, experiment } = root.record;
-      return { max_cost_pusd, on_reached, experiment, warned_pusd: root.warned_pusd };
-    },
-    record: async (id) => (await readSession(id))?.record ?? null,
+    limit: (rootSessionId) =>
+      continueWith(readSession(rootSessionId), (root) => {
+        if (root === null) return null;
+        const { max_cost_pusd, on_reached, experiment } = root.record;
+        return { max_cost_pusd, on_reached, experiment, warned_pusd: root.warned_pusd };
+      }),
+    record: (id) => continueWith(readSession(id), (session) => session?.record ?? null),
     findByClientRef: (caller, ref) => findRecord(OF_CLIENT, caller, ref),
     findWorkerInTree: (root, ref) => findRecord(WORKER_OF_CLIENT, root, ref),
     findWorkerByCaller: (caller, ref) => findRecord(WORKER_OF_CALLER, caller, ref),

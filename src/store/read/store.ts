@@ -107,7 +107,7 @@ function createReaders({ together, eventMarks }: ReadDatabase, reads: Reads, cac
     trustedFiles: {
       digest: async (workspace, path) =>
         (await reads.get<{ readonly sha256: string }>(TRUSTED_DIGEST, workspace, path))?.sha256 ?? null,
-      list: (workspace) => reads.all<TrustedFile>(TRUSTED_FILES, workspace),
+      list: async (workspace) => reads.all<TrustedFile>(TRUSTED_FILES, workspace),
       find: async (workspace, path) => (await reads.get<TrustedText>(TRUSTED_TEXT, workspace, path)) ?? null,
     },
     cases: {
@@ -216,6 +216,6 @@ async function readTokens(sums: Spend, session_id: SessionId): Promise<SessionTo
 export function createPriceVersionReader({ all, get }: Reads): PriceVersions {
   return {
     get: async (version) => (await get<PriceVersionRecord>(PRICE_VERSION, version)) ?? null,
-    list: () => all<PriceVersionRecord>(PRICE_VERSIONS),
+    list: async () => all<PriceVersionRecord>(PRICE_VERSIONS),
   };
 }

@@ -1,6 +1,7 @@
 // Turns and their tool calls; tokens and money of a turn come from the ledger (01 §8).
 import { deliveryTexts, formatForPlanner } from '#core/policy/delegation/worker-outcome.ts';
 import type { MessageReader, TurnReader, TurnTotals } from '#core/ports/store-reader.ts';
+import { continueWith } from '#protocol/awaitable.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import type { PayloadOf } from '#protocol/event.ts';
@@ -190,12 +191,13 @@ export function createTurnReader({ all, get }: Reads, spend: Spend, idle: ReadCa
 
   return {
     record: async (sessionId, turnId) => recordOrNull(await get<TurnRow>(BY_ID, sessionId, turnId)),
-    open: async (sessionId) => {
-      if (idle.has(sessionId)) return null;
-      const row = await get<TurnRow>(OPEN, sessionId);
-      if (row === undefined) idle.set(sessionId, true);
-      return recordOrNull(row);
-    },
+    open: (sessionId) =>
+      idle.has(sessionId)
+        ? null
+        : continueWith(get<TurnRow>(OPEN, sessionId), (row) => {
+            if (row === undefined) idle.set(sessionId, true);
+            return recordOrNull(row);
+          }),
     newest: async (sessionId) => recordOrNull(await get<TurnRow>(PAGE, sessionId, BEHIND_ALL, 1)),
     view: async (sessionId, turnId) => {
       const row = await get<TurnRow>(BY_ID, sessionId, turnId);
@@ -250,20 +252,20 @@ export function createMessageReader({ all, get }: Reads, caches: ReadCaches): Me
   // The prefix of an open fork never changes; that of an ended one may go with its original (23 §4).
   const prefixes = createHistoryCache(PREFIX_BYTES);
   return {
-    history: async (sessionId) => {
-      const known = cache.get(sessionId);
-      if (known !== null) return known;
-      const rows = await all<MessageRow>(ALL, sessionId);
-      const messages = rows.map(storedMessage);
-      cache.put(sessionId, messages, historyBytes(rows));
-      return messages;
-    },
-    checkpoints: async (sessionId) => {
-      if (whole.has(sessionId)) return [];
-      const rows = await all<CheckpointRow>(CHECKPOINTS, sessionId);
-      whole.set(sessionId, rows.length === 0);
-      return rows.map(checkpoint);
-    },
+    history: (sessionId) =>
+      cache.get(sessionId) ??
+      continueWith(all<MessageRow>(ALL, sessionId), (rows) => {
+        const messages = rows.map(storedMessage);
+        cache.put(sessionId, messages, historyBytes(rows));
+        return messages;
+      }),
+    checkpoints: (sessionId) =>
+      whole.has(sessionId)
+        ? []
+        : continueWith(all<CheckpointRow>(CHECKPOINTS, sessionId), (rows) => {
+            whole.set(sessionId, rows.length === 0);
+            return rows.map(checkpoint);
+          }),
     prefix: async (forkId) => {
       const known = prefixes.get(forkId);
       if (known !== null && sessions.get(forkId)?.record.ended_at === null) return known;

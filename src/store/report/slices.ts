@@ -5,12 +5,13 @@ import { priceTokenSums, type TokenSums } from '#core/policy/pricing/price-file.
 import { promptAbove, promptSteps } from '#core/policy/pricing/price-table.ts';
 import type { CallPricer } from '#core/ports/report-reader.ts';
 import type { TimeWindow } from '#protocol/analytics.ts';
+import type { Awaitable } from '#protocol/awaitable.ts';
 import { type BILL_MEASURES, CALL_MEASURES, IS_BILLED_APART, MEASURES } from '../schema/rollups.ts';
 import { type ReportedType, sumIntegers, typeIs } from '../schema/words.ts';
 import type { Column, Where } from './cost-sql.ts';
 
 /** Runs a statement of a report: `?` for values, integers as bigint. */
-export type Read = <Row>(sql: string, ...values: readonly unknown[]) => Promise<readonly Row[]>;
+export type Read = <Row>(sql: string, ...values: readonly unknown[]) => Awaitable<readonly Row[]>;
 
 /**
  * Consecutive windows that cover `window`, each up to the time `boundary` finds for the row that begins the next slice.

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { MEMORY_FILES, type MemoryContent } from '#core/policy/context/memory-files.ts';
 import { utf8Head } from '#core/policy/tools/tool-output.ts';
 import type { MemoryChange, WorkspaceFiles } from '#core/ports/workspace.ts';
+import type { Awaitable } from '#protocol/awaitable.ts';
 import type { MemoryFile, MemoryWrite } from '#protocol/event/session-events.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { plainText } from '#protocol/text/plain-text.ts';
@@ -30,9 +31,13 @@ const CHUNK_BYTES = 64 * 1024;
  * Both files under their headings; blank files are left out; null = no content.
  * Files that are too large are truncated, unreadable files are left out; both are logged.
  */
-export async function memoryText(files: WorkspaceFiles, log: OnceLogger): Promise<string | null> {
+export function memoryText(files: WorkspaceFiles, log: OnceLogger): Awaitable<string | null> {
   const folder = `${files.root}/.metis`;
   if (isMissing(folder)) return null;
+  return readSections(folder, files, log);
+}
+
+async function readSections(folder: string, files: WorkspaceFiles, log: OnceLogger): Promise<string | null> {
   const sections: string[] = [];
   for (const { name, heading, hard } of MEMORY_FILES) {
     if (isMissing(`${folder}/${name}`)) continue;

@@ -3,11 +3,13 @@ import { constants } from 'node:fs';
 import { access } from 'node:fs/promises';
 import type { Logger } from '#core/ports/logger.ts';
 import type { RoutingFile } from '#core/ports/workspace.ts';
+import type { Awaitable } from '#protocol/awaitable.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import {
   describeProblem,
   errorCode,
+  isMissing,
   NotRegular,
   readStart,
   replaceFile,
@@ -22,7 +24,12 @@ const MAX_ROUTING_FILE_BYTES = 1024 * 1024;
 class ChangedMeanwhile extends Error {}
 
 /** One file as it is now; one that cannot be read counts as absent. */
-export async function readRoutingFile(path: string, realPath: string, log: Logger): Promise<RoutingFile> {
+export function readRoutingFile(path: string, realPath: string, log: Logger): Awaitable<RoutingFile> {
+  if (isMissing(realPath)) return { path, bytes: null, stamp: '' };
+  return readPresentFile(path, realPath, log);
+}
+
+async function readPresentFile(path: string, realPath: string, log: Logger): Promise<RoutingFile> {
   const bytes = await readStart(realPath, MAX_ROUTING_FILE_BYTES).catch((error: unknown) => {
     log.warn({ path, problem: describeProblem(error) }, 'a routing file cannot be read');
     return null;

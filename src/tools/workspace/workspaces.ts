@@ -8,6 +8,7 @@ import { OUTSIDE } from '#core/policy/parsing/text-limits.ts';
 import { utf8Head } from '#core/policy/tools/tool-output.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import type { WorkerLibrary, WorkspaceFiles, Workspaces } from '#core/ports/workspace.ts';
+import { type Awaitable, continueWith, gatherAll } from '#protocol/awaitable.ts';
 import type { ImageBlock } from '#protocol/message.ts';
 import { ToolError } from '#protocol/tool.ts';
 import { readLinkedFolders } from '../worktree/linked-files.ts';
@@ -95,7 +96,8 @@ export function createWorkspaces({
     return readLinkedFolders(worktreesFolder, files, (folder) => createWorkspaceFiles(folder, hidden));
   };
   const createGuardedFiles = (root: string) => protectDefinitions(root, createConfinedFiles(root), library);
-  const globalRoutingFile = async () => readRoutingFile(globalRoutingPath, await real(globalRoutingPath), log);
+  const globalRoutingFile = () =>
+    continueWith(real(globalRoutingPath), (path) => readRoutingFile(globalRoutingPath, path, log));
 
   return {
     temporary,
@@ -112,10 +114,10 @@ export function createWorkspaces({
     skill: skills.load,
     skillFile: skills.file,
     readImage: (root, path) => readImage(createWorkspaceFiles(root, hidden), path),
-    async routingFiles(root) {
+    routingFiles(root) {
       const path = findRoutingFile(root);
-      const [workspace, global] = await Promise.all([readRoutingFile(path, path, log), globalRoutingFile()]);
-      return { workspace, global };
+      const files = gatherAll([readRoutingFile(path, path, log), globalRoutingFile()]);
+      return continueWith(files, ([workspace, global]) => ({ workspace, global }));
     },
     globalRoutingFile,
     changeRoutingFile,
@@ -135,7 +137,7 @@ async function realDirectory(path: string): Promise<string | null> {
 }
 
 /** The global file may be a link; a link inside a workspace is not followed. */
-async function real(path: string): Promise<string> {
+function real(path: string): Awaitable<string> {
   if (isMissing(path)) return path;
   return realpath(path).catch(() => path);
 }

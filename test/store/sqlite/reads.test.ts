@@ -29,13 +29,13 @@ test('many reads in a row, some at once and one in another, are one read transac
   await storedSession(world);
   const work = together(async () => {
     for (let i = 0; i < 100; i++) await reads.get(COUNT);
-    const counts = await Promise.all([1, 2].map(() => together(() => reads.get<{ n: number }>(COUNT))));
+    const counts = await Promise.all([1, 2].map(() => together(async () => reads.get<{ n: number }>(COUNT))));
     expect(world.handle.db.inTransaction).toBe(true);
     return counts;
   });
   expect(await work).toEqual([{ n: 1 }, { n: 1 }]);
   expect(world.handle.db.inTransaction).toBe(false);
-  await expect(together(() => reads.get('SELECT 1 FROM missing_table'))).rejects.toThrow('no such table');
+  await expect(together(async () => reads.get('SELECT 1 FROM missing_table'))).rejects.toThrow('no such table');
   expect(world.handle.db.inTransaction).toBe(false);
 });
 

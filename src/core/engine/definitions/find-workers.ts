@@ -5,6 +5,7 @@ import { readDefinition } from '#core/policy/workers/read-definition.ts';
 import { listWidenings, reservedName } from '#core/policy/workers/worker-restrictions.ts';
 import { createWorkerTool } from '#core/policy/workers/worker-tools.ts';
 import type { ToolSet } from '#core/ports/tool-port.ts';
+import { type Awaitable, continueWith } from '#protocol/awaitable.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import {
@@ -215,17 +216,14 @@ export async function resolveSessionWorker(
 type Caller = Pick<SessionRecord, 'workspace_path' | 'is_worker' | 'allow_workers' | 'worker_definition'>;
 
 /** The tools for a turn that starts now; waits until the workspace's servers have started. */
-export async function loadToolset(engine: DefinitionsEngine, session: Caller): Promise<ToolSet> {
-  return addWorkerTools(
-    engine,
-    await engine.tools.resolveTools(session.workspace_path),
-    session,
-    listAllowedWorkers(engine, session),
+export function loadToolset(engine: DefinitionsEngine, session: Caller): Awaitable<ToolSet> {
+  return continueWith(engine.tools.resolveTools(session.workspace_path), (toolset) =>
+    addWorkerTools(engine, toolset, session, listAllowedWorkers(engine, session)),
   );
 }
 
 /** The tools known so far: starts no server and waits for none. */
-export function loadKnownToolset(engine: DefinitionsEngine, session: Caller): Promise<ToolSet> {
+export function loadKnownToolset(engine: DefinitionsEngine, session: Caller): Awaitable<ToolSet> {
   const known = engine.tools.knownTools(session.workspace_path);
   return addWorkerTools(engine, known, session, listAllowedWorkers(engine, session));
 }
@@ -246,13 +244,22 @@ export function listAllowedWorkers(engine: Pick<Runtime, 'config'>, session: Cal
   return session.allow_workers ?? engine.config.workers.planner_allow_workers;
 }
 
-async function addWorkerTools(
+function addWorkerTools(
   engine: DefinitionsEngine,
   toolset: ToolSet,
   { workspace_path: root }: Pick<Caller, 'workspace_path'>,
   allowed: readonly string[],
-): Promise<ToolSet> {
+): Awaitable<ToolSet> {
   if (allowed.length === 0) return toolset;
+  return addAllowedWorkers(engine, toolset, root, allowed);
+}
+
+async function addAllowedWorkers(
+  engine: DefinitionsEngine,
+  toolset: ToolSet,
+  root: string,
+  allowed: readonly string[],
+): Promise<ToolSet> {
   const found = await findAllowedWorkers(engine, root, allowed);
   const tools = found.flatMap((worker) => {
     if (worker === null || worker.errors.length > 0 || worker.definition === null) return [];

@@ -116,7 +116,8 @@ export async function makeCall(
   how: { readonly settleAnswer: SettleAnswer; readonly started: EventId | null },
 ): Promise<CallOutcome> {
   // Also for an announced call: a limit may have been set while its announcement was being stored.
-  const { reservation, prompt } = await reserveMoney(engine, run, prepared.request);
+  const reserving = reserveMoney(engine, run, prepared.request);
+  const { reservation, prompt } = reserving instanceof Promise ? await reserving : reserving;
   if (!reservation.ok) {
     if (how.started)
       await rejectCall(engine, newCall(engine, run, { prepared, started: how.started, limited: true, prompt }));
@@ -203,10 +204,10 @@ async function sendCall(
     const error = toAdapterError(engine, call, request, thrown);
     const failure = { error, outages: observeOutcome(engine, call.run, error) };
     await recordCaseCall(engine, call, request, error);
-    return storeOutcome(engine, call, failure, keep);
+    return await storeOutcome(engine, call, failure, keep);
   }
-  await recordCaseCall(engine, call, request, null);
-  return storeOutcome(engine, call, null, keep);
+  if (call.run.session.record_case) await recordCaseCall(engine, call, request, null);
+  return await storeOutcome(engine, call, null, keep);
 }
 
 /** Stores the outcome. A fault of the store is thrown after the call is closed: a turn cannot continue with a lost answer. */

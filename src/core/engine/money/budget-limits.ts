@@ -1,5 +1,6 @@
 // The limits that cover a call, and the remainder of each: the only lookup of limits (14 §1).
 import type { SharedLimit } from '#core/ports/shared-limit.ts';
+import { type Awaitable, continueWith } from '#protocol/awaitable.ts';
 import { AppError } from '#protocol/errors.ts';
 import type { AnyEvent } from '#protocol/event.ts';
 import type { SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
@@ -38,23 +39,36 @@ export type Spender = Pick<SessionRecord, 'root_session_id' | 'caller' | 'owner'
 const OF_ALL = { since: 0, caller: null, owner: null, experiment: null };
 
 /** The limits that cover a call of this session, the widest last. Empty when no limit is set. */
-export async function listLimits(
+export function listLimits(
   engine: Runtime & Storage,
   session: Spender,
   caps: readonly DelegationCap[],
-): Promise<readonly Limit[]> {
-  const { spend, sessions } = engine.store;
-  const limits: Limit[] = caps.map((cap) => ({
+): Awaitable<readonly Limit[]> {
+  return continueWith(engine.store.sessions.limit(session.root_session_id), (tree) =>
+    continueWith(listOwnerLimits(engine, session), (ofOwners) => [
+      ...caps.map((cap) => makeCapLimit(engine, cap)),
+      ...listTreeLimits(engine, session.root_session_id, tree ?? session.new_root ?? null),
+      ...ofOwners,
+      ...listDailyLimits(engine, session),
+    ]),
+  );
+}
+
+function makeCapLimit({ store }: Storage, cap: DelegationCap): Limit {
+  return {
     scope: 'delegation',
     key: `delegation:${cap.tool_use_id}`,
     pool: `delegation:${cap.tool_use_id}`,
     limit: cap.limit,
     on_reached: 'stop',
     shared: null,
-    readSpent: () => spend.sumSubtree(cap.session_id),
-  }));
-  const root = session.root_session_id;
-  const tree = (await sessions.limit(root)) ?? session.new_root ?? null;
+    readSpent: () => store.spend.sumSubtree(cap.session_id),
+  };
+}
+
+/** The limits of a tree and of the experiment that it belongs to. */
+function listTreeLimits({ store }: Storage, root: SessionId, tree: NonNullable<Spender['new_root']> | null): Limit[] {
+  const limits: Limit[] = [];
   if (tree !== null && tree.max_cost_pusd !== null)
     limits.push({
       scope: 'session',
@@ -63,7 +77,7 @@ export async function listLimits(
       limit: tree.max_cost_pusd,
       on_reached: tree.on_reached,
       shared: null,
-      readSpent: () => spend.sumTree(root),
+      readSpent: () => store.spend.sumTree(root),
     });
   const experiment = tree?.experiment ?? null;
   if (experiment !== null)
@@ -74,12 +88,18 @@ export async function listLimits(
       limit: toPusd(experiment.max_cost_usd),
       on_reached: 'stop',
       shared: { ...OF_ALL, experiment: experiment.id },
-      readSpent: () => spend.sumExperiment(experiment.id),
+      readSpent: () => store.spend.sumExperiment(experiment.id),
     });
-  limits.push(...(await listOwnerLimits(engine, session)));
-  const today = new Date(engine.clock.now()).setUTCHours(0, 0, 0, 0);
-  const { caller } = session;
-  const ofKey = caller === '' ? null : (engine.config.gateway.keys[caller]?.daily_usd ?? null);
+  return limits;
+}
+
+/** The limits of a day: of the key of a gateway's client, and of the whole server. */
+function listDailyLimits({ clock, config, store }: Runtime & Storage, { caller }: Spender): Limit[] {
+  const limits: Limit[] = [];
+  const ofKey = caller === '' ? null : (config.gateway.keys[caller]?.daily_usd ?? null);
+  const daily = config.budgets.daily_usd;
+  if (ofKey === null && daily === null) return limits;
+  const today = new Date(clock.now()).setUTCHours(0, 0, 0, 0);
   if (ofKey !== null)
     limits.push({
       scope: 'key',
@@ -88,9 +108,8 @@ export async function listLimits(
       limit: toPusd(ofKey),
       on_reached: 'stop',
       shared: { ...OF_ALL, since: today, caller },
-      readSpent: () => spend.sumCaller(caller, today),
+      readSpent: () => store.spend.sumCaller(caller, today),
     });
-  const daily = engine.config.budgets.daily_usd;
   if (daily !== null)
     limits.push({
       scope: 'day',
@@ -99,17 +118,20 @@ export async function listLimits(
       limit: toPusd(daily),
       on_reached: 'stop',
       shared: { ...OF_ALL, since: today },
-      readSpent: () => spend.since(today),
+      readSpent: () => store.spend.since(today),
     });
   return limits;
 }
 
 /** The limits of the session's owner, who may have changed since its turn began, and of who submitted the turn (23 §3). */
-async function listOwnerLimits(engine: Runtime & Storage, session: Spender): Promise<readonly Limit[]> {
-  const { people, clock, store } = engine;
-  if (!people.isRequired()) return [];
-  const stored = await store.sessions.record(session.root_session_id);
-  const owner = stored === null ? session.owner : stored.owner;
+function listOwnerLimits(engine: Runtime & Storage, session: Spender): Awaitable<readonly Limit[]> {
+  if (!engine.people.isRequired()) return [];
+  return continueWith(engine.store.sessions.record(session.root_session_id), (stored) =>
+    listLimitsOfPeople(engine, [stored === null ? session.owner : stored.owner, session.submitted_by ?? null]),
+  );
+}
+
+function listLimitsOfPeople({ people, clock, store }: Runtime & Storage, ids: readonly (string | null)[]): Limit[] {
   const now = new Date(clock.now());
   const today = new Date(now).setUTCHours(0, 0, 0, 0);
   const month = Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), 1);
@@ -122,7 +144,7 @@ async function listOwnerLimits(engine: Runtime & Storage, session: Spender): Pro
       { scope: 'owner', key: `${pool}:${since}`, pool, limit: toPusd(usd), on_reached: 'stop', shared, readSpent },
     ];
   };
-  return [...new Set([owner, session.submitted_by ?? null])].flatMap((id) => {
+  return [...new Set(ids)].flatMap((id) => {
     const token = id === null ? null : people.find(id);
     if (token === null) return [];
     const { daily_usd, monthly_usd } = token;
@@ -195,8 +217,9 @@ export function forgetLimit(
 async function findExhaustedLimit(
   engine: Runtime & Storage & Budgets,
   session: Spender,
+  limits: readonly Limit[],
 ): Promise<BudgetRefusal | null> {
-  for (const limit of await listLimits(engine, session, [])) {
+  for (const limit of limits) {
     const spent = await limit.readSpent();
     const refused = await findRefusalInForce(engine, session.root_session_id, limit);
     if (spent < limit.limit && refused === null) continue;
@@ -267,8 +290,18 @@ export function minimumLimitUsd({ spent, reserved, needed }: BudgetAmounts): Usd
 }
 
 /** Throws `budget_exceeded` with the amounts when a limit lets no more work start (14 §3). */
-export async function requireBudget(engine: Runtime & Storage & Budgets, session: Spender): Promise<void> {
-  const exhausted = await findExhaustedLimit(engine, session);
+export function requireBudget(engine: Runtime & Storage & Budgets, session: Spender): Awaitable<void> {
+  return continueWith(listLimits(engine, session, []), (limits) => {
+    if (limits.length > 0) return requireMoney(engine, session, limits);
+  });
+}
+
+async function requireMoney(
+  engine: Runtime & Storage & Budgets,
+  session: Spender,
+  limits: readonly Limit[],
+): Promise<void> {
+  const exhausted = await findExhaustedLimit(engine, session, limits);
   if (!exhausted) return;
   const { scope, needed } = exhausted;
   const { limit_usd, spent_usd, reserved_usd, needed_usd } = toWireAmounts(exhausted);

@@ -3,6 +3,7 @@
 import { findAffordableOutput } from '#core/policy/gateway/largest-bill.ts';
 import type { DayLimit, Share } from '#core/ports/shared-limit.ts';
 import { orAbort } from '#protocol/abort.ts';
+import { type Awaitable, continueWith } from '#protocol/awaitable.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { type Pusd, ZERO_PUSD } from '#protocol/money.ts';
 import type { Budgets, MoneyEngine, Runtime, Storage } from '../state/engine.ts';
@@ -29,19 +30,19 @@ type Reservation =
  * Takes the money of one call from every limit that covers it, or from none.
  * @returns `prompt`: the prompt that was reserved for; null where no limit covers the call
  */
-export async function reserveMoney(
+export function reserveMoney(
   engine: MoneyEngine,
   run: TurnPlan & ServingModel,
   request: CanonicalRequest,
-): Promise<{ readonly reservation: Reservation; readonly prompt: BoundPrompt | null }> {
+): Awaitable<{ readonly reservation: Reservation; readonly prompt: BoundPrompt | null }> {
   let prompt: BoundPrompt | null = null;
   const covered = { session: toSpender(run), caps: run.caps };
-  const reservation = await takeMoney(engine, covered, async () => {
+  const taken = takeMoney(engine, covered, async () => {
     const most = await computeCeiling(engine, run.session.id, run.model, request);
     prompt = most.prompt;
     return () => ({ needed: most.price, take: most.price });
   });
-  return { reservation, prompt };
+  return continueWith(taken, (reservation) => ({ reservation, prompt }));
 }
 
 /** The session of the call, and the limits of its delegations. */
@@ -67,7 +68,17 @@ type AmountRequest = (room: Room) => { readonly needed: Pusd; readonly take: Pus
  * Plans an amount and takes it in one step; where other nodes hold too much of a limit, plans again.
  * @param prepare called once, and only where a limit covers the call
  */
-async function takeMoney(
+function takeMoney(
+  engine: Runtime & Storage & Budgets,
+  covered: Covered,
+  prepare: () => Promise<AmountRequest>,
+): Awaitable<Reservation> {
+  return continueWith(listLimits(engine, covered.session, covered.caps), ({ length }) =>
+    length === 0 ? NOTHING : takeFromLimits(engine, covered, prepare),
+  );
+}
+
+async function takeFromLimits(
   engine: Runtime & Storage & Budgets,
   covered: Covered,
   prepare: () => Promise<AmountRequest>,

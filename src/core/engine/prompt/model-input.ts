@@ -4,6 +4,7 @@ import { namedPrompt, stablePrompt } from '#core/policy/context/system-prompt.ts
 import { isIndexed, skillIndex } from '#core/policy/skills/skill-text.ts';
 import { canDelegate, listPlannerTools, selectNamedTools } from '#core/policy/workers/worker-tools.ts';
 import type { SkillShelf, ToolSet } from '#core/ports/tool-port.ts';
+import type { Awaitable } from '#protocol/awaitable.ts';
 import type { CalledWorker } from '#protocol/delegate.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import type { WireTool } from '#protocol/model-call.ts';
@@ -160,10 +161,10 @@ export async function buildStablePrompt(
 }
 
 /** The system text that may differ from call to call: a planner's current memory, a worker's task; a definition has none (10 §2, §3.4). */
-export async function readVolatilePrompt(
+export function readVolatilePrompt(
   engine: Pick<WorkspaceAccess, 'workspaces'>,
   session: SessionRecord,
-): Promise<string | null> {
+): Awaitable<string | null> {
   if (session.is_worker || session.worker_definition !== null) return session.system_prompt_volatile;
   return engine.workspaces.memoryText(session.workspace_path);
 }

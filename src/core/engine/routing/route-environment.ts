@@ -17,6 +17,8 @@ import {
   policiesInForce,
   UNREAD,
 } from '#core/policy/routing/policy-layers.ts';
+import type { RoutingFile } from '#core/ports/workspace.ts';
+import { type Awaitable, continueWith } from '#protocol/awaitable.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { SessionId, TurnId } from '#protocol/ids.ts';
 import type { ModelEntry } from '#protocol/model.ts';
@@ -36,29 +38,35 @@ export interface RouteEnvironment {
 }
 
 /** Reads policy files that changed, lets outages expire, sums today's spend when a rule may need it. */
-export async function readRouteEnvironment(
+export function readRouteEnvironment(
   engine: RoutingEngine,
   session: SessionRecord,
   now: number,
-): Promise<RouteEnvironment> {
-  const { policies, version } = await readPolicies(engine, session.workspace_path);
-  const today = new Date(now).setUTCHours(0, 0, 0, 0);
+): Awaitable<RouteEnvironment> {
+  return continueWith(readPolicies(engine, session.workspace_path), ({ policies, version }) => {
+    const today = new Date(now).setUTCHours(0, 0, 0, 0);
+    const spent = policies.rules.length > 0 ? engine.store.spend.since(today) : ZERO_PUSD;
+    return continueWith(spent, (cost_today_pusd) => ({
+      env: buildRouteEnv(engine, policies),
+      version,
+      cost_today_pusd,
+      notices: takeNotices(engine, session),
+    }));
+  });
+}
+
+function buildRouteEnv(engine: RoutingEngine, policies: RoutingPolicies): RouteEnv {
   return {
-    env: {
-      registry: engine.registry,
-      policies,
-      availability: snapshot(engine.routes.availability, engine.clock.monotonic()),
-      isPriced: (id) => engine.prices.has(resolvePricingId(engine, id)),
-      rateSum: (id) => {
-        const rates = engine.prices.ratesFor(resolvePricingId(engine, id), 0);
-        if (rates === null) return null;
-        return rates.input + rates.output;
-      },
-      allowCostlierFallback: engine.config.delegation.allow_costlier_fallback,
+    registry: engine.registry,
+    policies,
+    availability: snapshot(engine.routes.availability, engine.clock.monotonic()),
+    isPriced: (id) => engine.prices.has(resolvePricingId(engine, id)),
+    rateSum: (id) => {
+      const rates = engine.prices.ratesFor(resolvePricingId(engine, id), 0);
+      if (rates === null) return null;
+      return rates.input + rates.output;
     },
-    version,
-    cost_today_pusd: policies.rules.length > 0 ? await engine.store.spend.since(today) : ZERO_PUSD,
-    notices: takeNotices(engine, session),
+    allowCostlierFallback: engine.config.delegation.allow_costlier_fallback,
   };
 }
 
@@ -79,19 +87,32 @@ interface PoliciesInForce {
   readonly layers: PolicyLayers;
 }
 
+interface RoutingFiles {
+  readonly workspace: RoutingFile | null;
+  readonly global: RoutingFile;
+}
+
 /** The bytes of the routing files. @param workspace null = the global file alone */
-export async function readRoutingFiles(workspaces: WorkspaceAccess['workspaces'], workspace: string | null) {
+export function readRoutingFiles(
+  workspaces: WorkspaceAccess['workspaces'],
+  workspace: string | null,
+): Awaitable<RoutingFiles> {
   if (workspace !== null) return workspaces.routingFiles(workspace);
-  return { workspace: null, global: await workspaces.globalRoutingFile() };
+  return continueWith(workspaces.globalRoutingFile(), (global) => ({ workspace: null, global }));
 }
 
 /**
  * The policies in force for a workspace; files that changed are read again (03 §6.4).
  * @param workspace null = the global file alone
  */
-export async function readPolicies(engine: RoutingEngine, workspace: string | null): Promise<PoliciesInForce> {
-  const { registry, routes, workspaces, config } = engine;
-  const files = await readRoutingFiles(workspaces, workspace);
+export function readPolicies(engine: RoutingEngine, workspace: string | null): Awaitable<PoliciesInForce> {
+  return continueWith(readRoutingFiles(engine.workspaces, workspace), (files) =>
+    applyRoutingFiles(engine, workspace, files),
+  );
+}
+
+function applyRoutingFiles(engine: RoutingEngine, workspace: string | null, files: RoutingFiles): PoliciesInForce {
+  const { registry, routes, config } = engine;
   const now = engine.clock.now();
   const before = routes.global;
   routes.global = nextLayer(before, files.global, { kind: 'global', registry, now });

@@ -8,7 +8,9 @@ import { type RouteEnv, validationFailure } from '#core/policy/routing/candidate
 import { decideRoute, routeError } from '#core/policy/routing/chain.ts';
 import { noteFacts } from '#core/policy/routing/route-facts.ts';
 import { collectFacts } from '#core/policy/routing/rules.ts';
+import type { RecommendationQuery, Recommender } from '#core/ports/learned-turns.ts';
 import type { ToolSet } from '#core/ports/tool-port.ts';
+import { type Awaitable, continueWith, gatherAll } from '#protocol/awaitable.ts';
 import type { AppError } from '#protocol/errors.ts';
 import type { TurnId } from '#protocol/ids.ts';
 import type { Fingerprint } from '#protocol/learned-pattern.ts';
@@ -51,12 +53,12 @@ const ABSENT: Advised = {
 };
 
 /** Never throws: after a failure the turn has no recommendation, or no shape. */
-async function adviseRoute(
+function adviseRoute(
   engine: Runtime & RoutingState,
   turn: TurnToShape,
   message: StoredMessage,
   { context, env }: { readonly context: Unadvised; readonly env: RouteEnv },
-): Promise<Advised> {
+): Awaitable<Advised> {
   const { recommender } = engine;
   const config = env.policies.pattern ?? engine.config.pattern;
   if (recommender === null || config.mode === 'off') return ABSENT;
@@ -64,18 +66,36 @@ async function adviseRoute(
   try {
     fingerprint = describeShape(turn, message, context);
     if (isChosen(context, env)) return { fingerprint, advice: ABSENT.advice };
-    const { workspace_path } = context;
-    const recommendation = await recommender.recommend({
-      workspace_path,
-      fingerprint,
-      config,
-      is_worker: context.is_worker,
-    });
+  } catch (err) {
+    return missAdvice(engine, context, fingerprint, err);
+  }
+  const { workspace_path, is_worker } = context;
+  return takeAdvice(engine, context, recommender, { workspace_path, fingerprint, config, is_worker });
+}
+
+async function takeAdvice(
+  engine: Pick<Runtime, 'log'>,
+  context: Unadvised,
+  recommender: Recommender,
+  query: RecommendationQuery,
+): Promise<Advised> {
+  const { fingerprint } = query;
+  try {
+    const recommendation = await recommender.recommend(query);
     return { fingerprint, advice: { recommendation, recommendation_absent: null } };
   } catch (err) {
-    engine.log.warn({ err, session_id: context.session_id }, 'no recommendation: the pattern store is unavailable');
-    return { fingerprint, advice: { recommendation: null, recommendation_absent: 'pattern store unavailable' } };
+    return missAdvice(engine, context, fingerprint, err);
   }
+}
+
+function missAdvice(
+  { log }: Pick<Runtime, 'log'>,
+  { session_id }: Unadvised,
+  fingerprint: Fingerprint | null,
+  err: unknown,
+): Advised {
+  log.warn({ err, session_id }, 'no recommendation: the pattern store is unavailable');
+  return { fingerprint, advice: { recommendation: null, recommendation_absent: 'pattern store unavailable' } };
 }
 
 /** An explicit choice is valid, so no recommendation is needed. */
@@ -139,13 +159,36 @@ export interface RoutedTurn {
 }
 
 /** Gathers the chain's context and runs the chain. Stores nothing. */
-export async function routeTurn(engine: RoutingEngine, turn: TurnToRoute): Promise<RoutedTurn> {
+export function routeTurn(engine: RoutingEngine, turn: TurnToRoute): Awaitable<RoutedTurn> {
+  const { session } = turn;
+  const spender = { ...session, submitted_by: turn.submitted_by ?? null };
+  const read = gatherAll([
+    readVolatilePrompt(engine, session),
+    readRouteEnvironment(engine, session, turn.now),
+    session.max_cost_pusd !== null || continueWith(listLimits(engine, spender, turn.caps), ({ length }) => length > 0),
+  ]);
+  return continueWith(read, ([volatile, environment, isLimited]) =>
+    routeWith(engine, turn, { volatile, environment, isLimited }),
+  );
+}
+
+/** What a decision reads from outside of the turn. */
+interface RouteInputs {
+  readonly volatile: string | null;
+  readonly environment: RouteEnvironment;
+  /** Whether a limit covers the turn's calls. */
+  readonly isLimited: boolean;
+}
+
+function routeWith(
+  engine: RoutingEngine,
+  turn: TurnToRoute,
+  { volatile, environment, isLimited }: RouteInputs,
+): Awaitable<RoutedTurn> {
   const { session, history, worker } = turn;
   const message = history.at(-1);
   if (!message) throw new Error('a turn is routed for a message');
   const tools = selectBaseTools(session, { toolset: turn.toolset, granted: turn.tool_names });
-  const volatile = await readVolatilePrompt(engine, session);
-  const environment = await readRouteEnvironment(engine, session, turn.now);
   const output_schema = worker?.output_schema ?? session.worker_definition?.output_schema ?? null;
   const estimated = estimateRequest({
     system_prompt: session.system_prompt,
@@ -165,9 +208,7 @@ export async function routeTurn(engine: RoutingEngine, turn: TurnToRoute): Promi
     has_system_prompt: (session.system_prompt ?? volatile) !== null,
     requires_structured_output: output_schema !== null,
     document_media_types: measureHistory(history).document_types,
-    budget_limited:
-      session.max_cost_pusd !== null ||
-      (await listLimits(engine, { ...session, submitted_by: turn.submitted_by ?? null }, turn.caps)).length > 0,
+    budget_limited: isLimited,
     per_message_override: turn.override,
     session_active_model: session.active_model,
     is_worker: session.is_worker,
@@ -182,15 +223,17 @@ export async function routeTurn(engine: RoutingEngine, turn: TurnToRoute): Promi
     now: turn.now,
   };
   const { env } = environment;
-  const { fingerprint, advice } = await adviseRoute(engine, turn, message, { context: gathered, env });
-  const context: TurnContext = { ...gathered, ...advice };
-  const before = engine.clock.monotonic();
-  const asked = collectFacts(context);
-  const decision = decideRoute(context, env, { facts: asked });
-  const elapsed_ms = Math.max(0, Math.round((engine.clock.monotonic() - before) * 1000) / 1000);
-  const refusal = routeError(decision, context, env);
-  const facts = noteFacts(context, asked, decision, env.policies.rules);
-  return { decision, facts, refusal, context, environment, fingerprint, tools, volatile, elapsed_ms };
+  const advised = adviseRoute(engine, turn, message, { context: gathered, env });
+  return continueWith(advised, ({ fingerprint, advice }) => {
+    const context: TurnContext = { ...gathered, ...advice };
+    const before = engine.clock.monotonic();
+    const asked = collectFacts(context);
+    const decision = decideRoute(context, env, { facts: asked });
+    const elapsed_ms = Math.max(0, Math.round((engine.clock.monotonic() - before) * 1000) / 1000);
+    const refusal = routeError(decision, context, env);
+    const facts = noteFacts(context, asked, decision, env.policies.rules);
+    return { decision, facts, refusal, context, environment, fingerprint, tools, volatile, elapsed_ms };
+  });
 }
 
 /** Searched only where some model is too small for the whole request. */

@@ -5,6 +5,7 @@ import type { RoutingPolicies } from '#core/policy/routing/policy-file.ts';
 import { chooseWorkerModel } from '#core/policy/routing/worker-model.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
 import { WorktreeError } from '#core/ports/worktrees.ts';
+import { type Awaitable, continueWith } from '#protocol/awaitable.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import { draft } from '#protocol/event.ts';
 import { toPusdOrNull } from '#protocol/money.ts';
@@ -288,23 +289,28 @@ async function isInAllowedRoot(engine: Runtime & WorkspaceAccess, real: string):
 // Finds a session that takes turns and settings (05 §3.1).
 
 /** Any session that has not ended. Throws `not_found` or `session_already_ended`. */
-export async function requireOpenSession(engine: Storage & LiveSessions, id: string): Promise<SessionRecord> {
-  const session = await requireSession(engine, id);
-  if (session.ended_at !== null || engine.ending.has(session.id)) throw sessionEndedError();
+export function requireOpenSession(engine: Storage & LiveSessions, id: string): Awaitable<SessionRecord> {
+  return continueWith(requireSession(engine, id), (session) => requireOpen(engine, session));
+}
+
+function requireOpen({ ending }: LiveSessions, session: SessionRecord): SessionRecord {
+  if (session.ended_at !== null || ending.has(session.id)) throw sessionEndedError();
   return session;
 }
 
 /** A top-level session. Throws `not_found` or `session_is_worker`. */
-export async function requireTopLevelSession(engine: Pick<Storage, 'store'>, id: string): Promise<SessionRecord> {
-  const session = await requireSession(engine, id);
-  if (session.is_worker) throw sessionIsWorkerError();
-  return session;
+export function requireTopLevelSession(engine: Pick<Storage, 'store'>, id: string): Awaitable<SessionRecord> {
+  return continueWith(requireSession(engine, id), (session) => {
+    if (session.is_worker) throw sessionIsWorkerError();
+    return session;
+  });
 }
 
-async function requireSession(engine: Pick<Storage, 'store'>, id: string): Promise<SessionRecord> {
-  const session = await engine.store.sessions.record(id);
-  if (!session) throw new AppError('not_found', `no session with id ${id}`, { resource: 'session' });
-  return session;
+function requireSession(engine: Pick<Storage, 'store'>, id: string): Awaitable<SessionRecord> {
+  return continueWith(engine.store.sessions.record(id), (session) => {
+    if (!session) throw new AppError('not_found', `no session with id ${id}`, { resource: 'session' });
+    return session;
+  });
 }
 
 export function sessionIsWorkerError(): AppError {
@@ -315,10 +321,8 @@ export function sessionIsWorkerError(): AppError {
 }
 
 /** A top-level session that takes turns and settings. Throws `not_found`, `session_is_worker`, `session_already_ended`. */
-export async function requireOpenTopLevelSession(engine: Storage & LiveSessions, id: string): Promise<SessionRecord> {
-  const session = await requireTopLevelSession(engine, id);
-  if (session.ended_at !== null || engine.ending.has(session.id)) throw sessionEndedError();
-  return session;
+export function requireOpenTopLevelSession(engine: Storage & LiveSessions, id: string): Awaitable<SessionRecord> {
+  return continueWith(requireTopLevelSession(engine, id), (session) => requireOpen(engine, session));
 }
 
 export function sessionEndedError(): AppError {

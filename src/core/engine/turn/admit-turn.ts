@@ -4,11 +4,14 @@ import { viewHistory } from '#core/policy/context/shown-history.ts';
 import { nameModel, signShape } from '#core/policy/learning/forecast.ts';
 import { routingRecord } from '#core/policy/routing/chain.ts';
 import type { Batch, Write } from '#core/ports/journal-writer.ts';
+import type { ToolSet } from '#core/ports/tool-port.ts';
+import { type Awaitable, continueWith, gatherAll } from '#protocol/awaitable.ts';
 import type { AppError } from '#protocol/errors.ts';
 import { draft, type Event } from '#protocol/event.ts';
 import type { EventId, TurnId } from '#protocol/ids.ts';
-import { type ContentBlock, joinText, withoutRaw } from '#protocol/message.ts';
+import { type ContentBlock, joinText, type StoredMessage, withoutRaw } from '#protocol/message.ts';
 import { getProvider } from '#protocol/model.ts';
+import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import { ROUTING_MODE_OF, type RouteDecision } from '#protocol/route.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
@@ -60,34 +63,60 @@ export type Admission =
       readonly events: readonly Event[];
     };
 
+/** What a turn begins with, and its route. */
+interface OpenedTurn {
+  readonly toolset: ToolSet;
+  /** Unix milliseconds. */
+  readonly now: number;
+  /** The session's messages before this turn. */
+  readonly stored: readonly StoredMessage[];
+  readonly checkpoints: readonly Checkpoint[];
+  readonly userMessage: StoredMessage;
+  readonly history: StoredMessage[];
+  readonly routed: RoutedTurn;
+}
+
+/** Reads what the turn begins with, and decides its route. Stores nothing. */
+function openTurn(engine: AdmissionEngine, request: AdmissionRequest): Awaitable<OpenedTurn> {
+  const { session, turn_id, content } = request;
+  return continueWith(loadToolset(engine, session), (toolset) => {
+    warnAboutMissingTools(engine, session, toolset);
+    const now = engine.clock.now();
+    const read = gatherAll([readHistory(engine, session), readCheckpoints(engine, session)]);
+    return continueWith(read, ([stored, checkpoints]) => {
+      const userMessage = newUserMessage(engine, session, { turn_id, content, now });
+      const history = extendHistory(stored, userMessage);
+      const routed = routeTurn(engine, {
+        session,
+        turn_id,
+        history: viewHistory(history, checkpoints),
+        earlier: stored,
+        override: request.override,
+        submitted_by: request.submitted_by,
+        worker: request.worker,
+        caps: request.caps,
+        toolset,
+        tool_names: request.tool_names,
+        now,
+      });
+      return continueWith(routed, (route) => ({
+        ...{ toolset, now, stored, checkpoints, userMessage, history },
+        routed: route,
+      }));
+    });
+  });
+}
+
 /**
  * Decides the route. Unless it is refused, stores turn, user message, `turn.started` and `route.decided` together, with
  * `llm.call_started` of the first call where no money has to be reserved and the call fits its window. A refusal stores
  * its `route.decided` alone, behind the batch in front of the turn. Throws `JournalConflict('turn_in_flight')` when another turn is open.
  */
 export async function admitTurn(engine: AdmissionEngine, request: AdmissionRequest): Promise<Admission> {
-  const { session, worker, before } = request;
-  const toolset = await loadToolset(engine, session);
-  warnAboutMissingTools(engine, session, toolset);
-  const now = engine.clock.now();
-  const turnId = request.turn_id;
-  const stored = await readHistory(engine, session);
-  const userMessage = newUserMessage(engine, session, { turn_id: turnId, content: request.content, now });
-  const history = extendHistory(stored, userMessage);
-  const checkpoints = await readCheckpoints(engine, session);
-  const routed = await routeTurn(engine, {
-    session,
-    turn_id: turnId,
-    history: viewHistory(history, checkpoints),
-    earlier: stored,
-    override: request.override,
-    submitted_by: request.submitted_by,
-    worker,
-    caps: request.caps,
-    toolset,
-    tool_names: request.tool_names,
-    now,
-  });
+  const { session, worker, before, turn_id: turnId } = request;
+  const opening = openTurn(engine, request);
+  const opened = opening instanceof Promise ? await opening : opening;
+  const { toolset, now, stored, checkpoints, userMessage, history, routed } = opened;
   const { decision, facts, refusal, context, environment, tools, elapsed_ms } = routed;
   const decided = { decision, facts, elapsed_ms, requested: null };
   if (refusal) {

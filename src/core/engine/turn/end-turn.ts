@@ -5,6 +5,7 @@ import { routingRecord } from '#core/policy/routing/chain.ts';
 import type { ToolCallState } from '#core/ports/store-reader.ts';
 import type { ToolSet } from '#core/ports/tool-port.ts';
 import { Cancelled, cancelledBy, createScope } from '#protocol/abort.ts';
+import { type Awaitable, continueWith } from '#protocol/awaitable.ts';
 import { type InsufficientContextRequest, InsufficientContextRequestSchema } from '#protocol/delegate.ts';
 import { TERMINAL_TOOL_EVENTS } from '#protocol/event.ts';
 import { isInputsWaiting } from '#protocol/journal-batch.ts';
@@ -230,13 +231,14 @@ const SHUTDOWN = new Cancelled('shutdown');
  * Ends the session's open turn, if it has one, with everything below it. The caller holds the session's lock: such a
  * turn was interrupted, or lost its loop to a fault of the journal.
  */
-export async function endOpenTurn(
+export function endOpenTurn(
   engine: TurnEndEngine,
   session: SessionRecord,
   reason: Cancelled = SHUTDOWN,
-): Promise<void> {
-  const turn = await engine.store.turns.open(session.id);
-  if (turn) await endUnfinishedTurn(engine, session, turn, reason);
+): Awaitable<void> {
+  return continueWith(engine.store.turns.open(session.id), (turn) => {
+    if (turn !== null) return endUnfinishedTurn(engine, session, turn, reason);
+  });
 }
 
 /**

@@ -2,6 +2,7 @@
 import { checkImage, checkImages, MAX_IMAGES } from '#core/policy/context/image-blocks.ts';
 import { parseOverride } from '#core/policy/routing/override.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
+import { type Awaitable, continueWith, gatherAll } from '#protocol/awaitable.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { AppError, type Issue, validationError } from '#protocol/errors.ts';
 import type { TurnId } from '#protocol/ids.ts';
@@ -44,7 +45,7 @@ export interface PreparedMessage {
  * Form, images and override: every check of a message, before anything changes.
  * Throws `validation_error` that names the block, `unknown_alias` or `override_missing_body`.
  */
-export async function prepareMessage(
+export function prepareMessage(
   engine: ModelCatalog & WorkspaceAccess,
   session: SessionRecord,
   message: {
@@ -53,30 +54,42 @@ export async function prepareMessage(
     /** Files of the workspace, for a session that is a named worker (13 §5). */
     readonly attachments?: readonly string[];
   },
-): Promise<PreparedMessage> {
-  const blocks = await readBlocks(engine, session, message.content);
-  const content = [...blocks, ...(await readAttachedFiles(engine, session, message.attachments ?? []))];
-  const excess = checkImages(listImages(content));
-  if (excess !== null) throw validationError([{ path: 'attachments', message: `with them the message ${excess}` }]);
-  const { registry } = engine;
-  const parsed = parseOverride({ content, field: message.per_message_override, registry });
-  if (!parsed.ok) throw new AppError(parsed.error.code, parsed.error.message);
-  return parsed.value;
+): Awaitable<PreparedMessage> {
+  return continueWith(readBlocks(engine, session, message.content), (blocks) =>
+    continueWith(readAttachedFiles(engine, session, message.attachments ?? []), (files) => {
+      const content = [...blocks, ...files];
+      const excess = checkImages(listImages(content));
+      if (excess !== null) throw validationError([{ path: 'attachments', message: `with them the message ${excess}` }]);
+      const { registry } = engine;
+      const parsed = parseOverride({ content, field: message.per_message_override, registry });
+      if (!parsed.ok) throw new AppError(parsed.error.code, parsed.error.message);
+      return parsed.value;
+    }),
+  );
 }
 
 const listImages = (blocks: readonly ContentBlock[]) => blocks.filter((b): b is ImageBlock => b.type === 'image');
 
-async function readAttachedFiles(
+function readAttachedFiles(
   engine: Pick<WorkspaceAccess, 'workspaces'>,
   session: SessionRecord,
   paths: readonly string[],
-): Promise<readonly ContentBlock[]> {
+): Awaitable<readonly ContentBlock[]> {
   if (paths.length === 0) return [];
   const named = session.worker_definition;
   if (named === null)
     throw validationError([
       { path: 'attachments', message: 'belong to a session with a worker; send text and image blocks' },
     ]);
+  return readFilesOfWorker(engine, session, named, paths);
+}
+
+async function readFilesOfWorker(
+  engine: Pick<WorkspaceAccess, 'workspaces'>,
+  session: SessionRecord,
+  named: NonNullable<SessionRecord['worker_definition']>,
+  paths: readonly string[],
+): Promise<readonly ContentBlock[]> {
   // The caller chooses the files: the worker's policy holds, its sandboxes are for its own tools.
   const caller = { workspace_path: session.workspace_path, tree_path: session.tree_path, worker_definition: null };
   try {
@@ -90,28 +103,29 @@ async function readAttachedFiles(
   }
 }
 
-async function readBlocks(
+function readBlocks(
   engine: Pick<WorkspaceAccess, 'workspaces'>,
   session: SessionRecord,
   content: string | readonly IntakeBlock[],
-): Promise<readonly ContentBlock[]> {
+): Awaitable<readonly ContentBlock[]> {
   const given: readonly IntakeBlock[] = typeof content === 'string' ? [{ type: 'text', text: content }] : content;
-  const issues: Issue[] = [];
   if (given.length < 1 || given.length > MAX_BLOCKS)
     throw validationError([{ path: 'content', message: `must have 1 to ${MAX_BLOCKS} blocks` }]);
   // Checked before a file is read: the model may not accept it.
   if (given.filter((b) => b.type === 'image').length > MAX_IMAGES)
     throw validationError([{ path: 'content', message: `holds more than ${MAX_IMAGES} images` }]);
-  const blocks: ContentBlock[] = [];
-  for (const [index, block] of given.entries()) {
-    const path = `content.${index}`;
-    if (block.type === 'text') blocks.push(textBlock(plainText(block.text)));
-    else {
-      const image = await readImage(engine, session, block);
-      if (typeof image === 'string') issues.push({ path, message: image });
-      else blocks.push(image);
-    }
-  }
+  const read = given.map((block) =>
+    block.type === 'text' ? textBlock(plainText(block.text)) : readImage(engine, session, block),
+  );
+  return continueWith(gatherAll(read), checkBlocks);
+}
+
+/** @param read the blocks, or the fault of an image */
+function checkBlocks(read: readonly (ContentBlock | string)[]): readonly ContentBlock[] {
+  const blocks = read.filter((block) => typeof block !== 'string');
+  const issues: Issue[] = read.flatMap((block, index) =>
+    typeof block === 'string' ? [{ path: `content.${index}`, message: block }] : [],
+  );
   const excess = checkImages(listImages(blocks));
   if (excess !== null) issues.push({ path: 'content', message: excess });
   if (issues.length > 0) throw validationError(issues);

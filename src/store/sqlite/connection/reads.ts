@@ -74,10 +74,10 @@ export function createReads(db: Database.Database): Reads {
   const prepare = createStatementCache(db, false);
   const prepareExact = createStatementCache(db, true);
   return {
-    all: async <Row>(sql: string, ...values: unknown[]) => prepare(sql).all(...values) as Row[],
-    get: async <Row>(sql: string, ...values: unknown[]) => prepare(sql).get(...values) as Row | undefined,
-    allExact: async <Row>(sql: string, ...values: unknown[]) => prepareExact(sql).all(...values) as Row[],
-    getExact: async <Row>(sql: string, ...values: unknown[]) => prepareExact(sql).get(...values) as Row | undefined,
+    all: <Row>(sql: string, ...values: unknown[]) => prepare(sql).all(...values) as Row[],
+    get: <Row>(sql: string, ...values: unknown[]) => prepare(sql).get(...values) as Row | undefined,
+    allExact: <Row>(sql: string, ...values: unknown[]) => prepareExact(sql).all(...values) as Row[],
+    getExact: <Row>(sql: string, ...values: unknown[]) => prepareExact(sql).get(...values) as Row | undefined,
   };
 }
 

@@ -153,18 +153,20 @@ const roundSeconds = (seconds: number) => Math.round(seconds * 1e6) / 1e6;
 export function measureCommits(journal: Journal, { addCommit }: Meter, clock: Clock): Journal {
   return {
     ...journal,
-    async commit(batch) {
+    commit(batch) {
       const from = clock.monotonic();
       const since = () => (clock.monotonic() - from) / 1000;
-      try {
-        const events = await journal.commit(batch);
-        addCommit('committed', since());
-        return events;
-      } catch (error) {
-        const isRefusal = error instanceof JournalConflict || error instanceof TreeLost;
-        addCommit(isRefusal ? 'refused' : 'failed', since());
-        throw error;
-      }
+      return journal.commit(batch).then(
+        (events) => {
+          addCommit('committed', since());
+          return events;
+        },
+        (error: unknown) => {
+          const isRefusal = error instanceof JournalConflict || error instanceof TreeLost;
+          addCommit(isRefusal ? 'refused' : 'failed', since());
+          throw error;
+        },
+      );
     },
   };
 }

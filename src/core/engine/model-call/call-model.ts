@@ -70,7 +70,7 @@ export function owesSummary(run: Pick<TurnRun, 'session' | 'worker' | 'history' 
 
 /** Replaces what a worker continues by a summary, before its first call. Without one it starts with the messages. */
 async function startWithSummary(engine: ModelCallEngine, run: TurnRun): Promise<void> {
-  if (!owesSummary(run) || engine.config.turn.max_llm_calls <= 1 || run.signal.aborted) return;
+  if (engine.config.turn.max_llm_calls <= 1 || run.signal.aborted) return;
   const view = viewHistory(run.history, run.checkpoints);
   const turns = selectTurns(view.slice(0, -1), run.checkpoints);
   const load = buildModelRequest(engine, run, null).load;
@@ -326,7 +326,7 @@ async function elide(
  * A request that cannot be made small enough is a failed call that was never sent (10 §7).
  */
 export async function callModel(engine: ModelCallEngine, run: TurnRun): Promise<CallOutcome> {
-  await startWithSummary(engine, run);
+  if (owesSummary(run)) await startWithSummary(engine, run);
   const ahead = takeNextCall(run);
   const first = ahead?.prepared ?? buildModelRequest(engine, run, await readVolatilePrompt(engine, run.session));
   const prepared = ahead === null ? await fitToWindow(engine, run, first) : first;

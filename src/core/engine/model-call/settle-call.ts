@@ -4,7 +4,7 @@ import { findEndReason } from '#core/policy/turn-machine.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
 import type { AdapterError } from '#core/ports/provider.ts';
 import type { Transient } from '#protocol/delta.ts';
-import { draft, type EventDraft } from '#protocol/event.ts';
+import { draft, type Event, type EventDraft } from '#protocol/event.ts';
 import type { ToolUseId } from '#protocol/ids.ts';
 import { isInputsWaiting } from '#protocol/journal-batch.ts';
 import { type StopReason, type StoredMessage, toolUses } from '#protocol/message.ts';
@@ -75,12 +75,15 @@ export async function settleSuccess(engine: ModelCallEngine, call: Call): Promis
     if (closing?.cost) engine.forecasts?.add(closing.cost);
     return stored;
   };
-  const events = await store().catch((error: unknown) => {
+  let events: readonly Event[];
+  try {
+    events = await store();
+  } catch (error) {
     if (!isInputsWaiting(error)) throw error;
     // A message for the turn is waiting, so the turn continues.
     ending = null;
-    return store();
-  });
+    events = await store();
+  }
   observeOutcome(engine, run, null);
   recordAnswer(run, message, {
     stop_reason: complete.stop_reason,

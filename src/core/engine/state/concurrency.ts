@@ -80,14 +80,14 @@ export function createSessionLocks(log: Logger): SessionLocks {
     },
     whenDecided,
     start({ id: sessionId, root_session_id }, { turn_id: turnId, scope, conclusion }, body) {
-      const done = body()
-        .catch((error: unknown) => {
-          log.error({ session_id: sessionId, turn_id: turnId, err: error }, 'a turn ended without its terminal event');
-        })
-        .finally(() => {
-          held.delete(sessionId);
-          byTurn.delete(turnId);
-        });
+      const forget = () => {
+        held.delete(sessionId);
+        byTurn.delete(turnId);
+      };
+      const done = body().then(forget, (error: unknown) => {
+        log.error({ session_id: sessionId, turn_id: turnId, err: error }, 'a turn ended without its terminal event');
+        forget();
+      });
       const turn: ActiveTurn = { session_id: sessionId, root_session_id, turn_id: turnId, scope, conclusion, done };
       held.set(sessionId, { turn_id: turnId, turn });
       byTurn.set(turnId, turn);
@@ -265,10 +265,14 @@ export function withGrace<T>(
     };
     if (signal.aborted) onAbort();
     else signal.addEventListener('abort', onAbort, { once: true });
-    work.then(resolve, reject).finally(() => {
-      signal.removeEventListener('abort', onAbort);
-      stop();
-    });
+    const settle =
+      <V>(how: (value: V) => void) =>
+      (value: V) => {
+        signal.removeEventListener('abort', onAbort);
+        stop();
+        how(value);
+      };
+    work.then(settle(resolve), settle(reject));
   });
 }
 

@@ -76,8 +76,8 @@ export function startTopLevelTurn(engine: TurnEngine, run: TurnRun, known?: Tool
     }
   });
   // The limit may have been raised while the last part of the tree was still stopping.
-  void turn.done.then(async () => {
-    if (end?.status === 'interrupted') await resumeIfPaid(engine, session.id);
+  void turn.done.then(() => {
+    if (end?.status === 'interrupted') return resumeIfPaid(engine, session.id);
   });
 }
 

@@ -128,7 +128,7 @@ async function runSteps(engine: TurnLoopEngine, run: TurnRun, known: ToolResults
   let results = known;
   for (;;) {
     throwIfLost(run.signal);
-    if (await hasUsedShare(engine, run)) run.conclusion.abort();
+    if (run.worker !== null && (await hasUsedShare(engine, run))) run.conclusion.abort();
     const step = decideNextStep(engine, run);
     // The calls of a stopped turn are dispatched too: each is rejected with its own terminal event.
     // An announced call is sent too: it is rejected at once, and so has its outcome.

@@ -173,13 +173,13 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
   }
 
   return {
-    async commit(batch) {
-      const prepared = prepareBatch(batch, trusted);
-      return new Promise((resolve, reject) => {
+    // What the batch is refused for before it is queued rejects the promise too.
+    commit: (batch) =>
+      new Promise((resolve, reject) => {
+        const prepared = prepareBatch(batch, trusted);
         const trees = findTrees(prepared);
         enqueue({ kind: 'batch', batch: prepared, trees, resolve, reject, outcome: UNTRIED });
-      });
-    },
+      }),
     publishDelta(transient) {
       // Past the commits of other trees: a busy server always has some under way.
       const root = live.findRoot(transient.session_id);

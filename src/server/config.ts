@@ -10,6 +10,7 @@ import { findCreationFaults } from '#core/policy/workers/write-definition.ts';
 import { isLoopback } from '#http/access.ts';
 import { type Config, ConfigSchema, defaultConfig } from '#protocol/config.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
+import { isForeignVariable, warnOfForeignVariables } from './foreign-variables.ts';
 import { RENAMED_KEYS, renameValue } from './renamed-keys.ts';
 
 /** Every key in schema order, e.g. `server.port`, with the schema of its value. */
@@ -157,8 +158,6 @@ interface Setting {
   readonly asText?: boolean;
 }
 
-/** Of the environment's `METIS_` names, the ones that are no key. */
-const OTHER_NAMES = new Set(['METIS_TOKEN']);
 const PATH_KEYS = new Set([
   'storage.db_path',
   'registry.path',
@@ -238,7 +237,8 @@ export function loadConfig(input: ConfigInput): Result<LoadedConfig, string[]> {
   }
   const conflicts = checkAcrossKeys(config, (key) => origin.get(key) ?? 'default');
   if (conflicts.length > 0) return err(conflicts);
-  return ok({ config, dataDir, files, given: origin, warnings: warnOfRenamedKeys(settings) });
+  const warnings = [...warnOfRenamedKeys(settings), ...warnOfForeignVariables(input.env)];
+  return ok({ config, dataDir, files, given: origin, warnings });
 }
 
 /** Within one source the current name of a key wins over its earlier one. */
@@ -340,7 +340,7 @@ function readEnvironmentSettings(env: ConfigInput['env'], cwd: string, problems:
   if (env.PORT) add('PORT', 'server.port', env.PORT);
   for (const name of Object.keys(env).sort()) {
     const text = env[name];
-    if (!name.startsWith('METIS_') || OTHER_NAMES.has(name) || text === undefined) continue;
+    if (!name.startsWith('METIS_') || isForeignVariable(name) || text === undefined) continue;
     const key = keyByName.get(name);
     if (key === undefined)
       problems.push(`environment ${name}: no configuration key has this name${suggestVariable(name)}`);

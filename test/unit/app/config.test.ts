@@ -181,6 +181,31 @@ describe('problems', () => {
     ]);
   });
 
+  it('variables of compose files and of a Service in Kubernetes set no key and stop nothing', () => {
+    const compose = { METIS_WORKSPACES: '/w', METIS_DATABASE_PASSWORD: 'x', METIS_TOKEN: 'x' };
+    const links = {
+      METIS_SERVICE_HOST: '10.0.0.1',
+      METIS_SERVICE_PORT: '8420',
+      METIS_SERVICE_PORT_HTTP: '8420',
+      METIS_PORT: 'tcp://10.0.0.1:8420',
+      METIS_PORT_8420_TCP: 'tcp://10.0.0.1:8420',
+      METIS_PORT_8420_TCP_PROTO: 'tcp',
+      METIS_PORT_8420_TCP_PORT: '8420',
+      METIS_PORT_8420_TCP_ADDR: '10.0.0.1',
+    };
+    const warnings = (env: Record<string, string>) => {
+      const loaded = loadConfig({ ...input, env });
+      return loaded.ok ? loaded.value.warnings : loaded.error;
+    };
+    expect(warnings({ ...compose, ...links })).toEqual([]);
+    expect(warnings({ METIS_CONFIG: './config', METIS_PORT: '9000' })).toEqual([
+      'environment METIS_CONFIG: names the folder that docker-compose mounts, and sets nothing here; name a file with --config',
+      'environment METIS_PORT: is the port that docker-compose publishes, and sets nothing here; METIS_SERVER_PORT sets the port',
+    ]);
+    expect(load({ env: { METIS_PORT: '9000' } }).server.port).toBe(8420);
+    expect(problems({ env: { METIS_SERVICE: '1', METIS_PORT_TCP: '1' } })).toHaveLength(2);
+  });
+
   it('a time of more than a century is refused, since its end could not be written down', () => {
     const day = 86_400;
     const longest = { 'turn.timeout_seconds': 36_500 * day, 'tool_confirmation.timeout_seconds': 36_500 * day };

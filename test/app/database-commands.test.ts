@@ -158,7 +158,9 @@ describe('metis restore', () => {
       expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
       return stderr;
     };
-    expect(await refusal(copy)).toMatch(/^metis: database_in_use: .*metis\.db belongs to a running server; .*\n$/);
+    expect(await refusal(copy)).toMatch(
+      /^metis: database_in_use: .*metis\.db is in use by a running server, or by a command .*\n$/,
+    );
     await server.stop('SIGTERM');
     const before = list(world.data);
     expect(await refusal(copy)).toMatch(/^metis: database_not_empty: .*metis\.db exists; name a folder .*\n$/);

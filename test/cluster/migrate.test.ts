@@ -7,6 +7,7 @@ import Database from 'better-sqlite3';
 import pg from 'pg';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { COPIED_OTHERWISE, listCopiedTables, OF_CLUSTER, selectRows } from '#store/postgres/transfer/tables.ts';
+import { acquireOwnerLock } from '#store/sqlite/connection/database-file.ts';
 import { migrate as migrateSqlite } from '#store/sqlite/connection/migrate.ts';
 import { ROOT, run, start } from '../app/metis.ts';
 import { MIGRATIONS as SQLITE_MIGRATIONS } from '../store/sqlite/world.ts';
@@ -191,6 +192,12 @@ describe.skipIf(url === null)(`metis migrate${missing && `, skipped: ${missing}`
     const server = await startReal({ folder, registry });
     expect(await refusal(...shared)).toMatch(/^metis: database_in_use: .*\n$/);
     await server.close();
+    // As a second copy of the same file finds it.
+    const { release } = acquireOwnerLock(file);
+    expect(await refusal(...shared)).toMatch(
+      /^metis: database_in_use: .* or by a command that copies it \(metis migrate/,
+    );
+    release();
 
     expect((await metis('--set', 'cluster.local_workspaces=true', '--set', 'cluster.node_name=one')).code).toBe(0);
     const { rows: places } = await query(schema.url, 'SELECT DISTINCT place FROM trees');

@@ -57,7 +57,7 @@ export function acquireOwnerLock(path: string): OwnerLock {
     file.close();
     if (!isBusy(cause)) throw cause;
     throw new StartupError('database_in_use', [
-      `database_in_use: ${path} belongs to a running server; stop that one first, or choose another file with storage.db_path`,
+      `database_in_use: ${path} is in use by a running server, or by a command that copies it (metis migrate, metis restore); stop the server or let the command end, or choose another file with storage.db_path`,
     ]);
   }
   return { release: () => file.close() };

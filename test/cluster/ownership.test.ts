@@ -182,6 +182,27 @@ describe.skipIf(url === null)(`ownership${missing && `, skipped: ${missing}`}`, 
     expect((await b.trees.nodes()).map((each) => each.id)).not.toContain(id);
   });
 
+  // Promise 18.7: a tree whose owner's lease has ended counts as taken over where a request claims it, one that was released and idle does not.
+  test('a request that claims a tree of a node whose lease has ended counts as a take-over', async () => {
+    const schema = await emptySchema();
+    const a = await node(schema, 'a', { clock: manualClock(NOON) });
+    const [lapsed, given] = [await storedSession(a), await storedSession(a)];
+    await a.execute('UPDATE trees SET owner_node = NULL WHERE root_session_id = ?', given.id);
+    // Its sweeps look in vain, so that requests alone claim.
+    const b = await node(schema, 'b', {
+      leaseSeconds: 60,
+      through: (pool) => ({
+        ...pool,
+        send: (sql, values, how) => (LOOKS.test(sql) ? new Promise(() => {}) : pool.send(sql, values, how)),
+      }),
+    });
+    await a.execute("UPDATE nodes SET lease_until = now() - CAST('1 second' AS interval) WHERE name = 'a'");
+    expect(released(await b.trees.hold(given.id))).toMatchObject({ own: true });
+    expect(b.trees.figures().takeovers).toEqual({ released: 0, lapsed: 0 });
+    expect(released(await b.trees.hold(lapsed.id))).toMatchObject({ own: true });
+    expect(b.trees.figures().takeovers).toEqual({ released: 0, lapsed: 1 });
+  });
+
   // Promise 16.5: stopped between fence and COMMIT it delays the take-over by 3 s at most, and commits nothing.
   test('a node that stands still between fence and COMMIT keeps its tree from others for 3 s at most, and commits nothing', async () => {
     const schema = await emptySchema();

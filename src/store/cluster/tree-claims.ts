@@ -37,6 +37,8 @@ export interface Claimed extends Held {
   /** The greatest event id of the tree. */
   readonly lastId: string;
   readonly wanted: boolean;
+  /** Whose row it was until now; null = it had been released. */
+  readonly lastOwner: string | null;
 }
 
 interface Owner {
@@ -51,7 +53,8 @@ const ALIVE = 'EXISTS (SELECT 1 FROM nodes n WHERE n.id = @node AND n.lease_unti
 const OPEN = OPEN_TURN_STATUSES.map((status) => `'${status}'`).join(', ');
 const TAKE = `UPDATE trees t SET owner_node = @node, owner_epoch = t.owner_epoch + 1`;
 const GIVES = `RETURNING t.root_session_id AS root, t.owner_epoch AS epoch, t.seq, t.last_id AS "lastId", t.wanted, t.place,
-  (SELECT u.id FROM turns u WHERE u.session_id = t.root_session_id AND u.status IN (${OPEN})) AS turn`;
+  (SELECT u.id FROM turns u WHERE u.session_id = t.root_session_id AND u.status IN (${OPEN})) AS turn,
+  (SELECT b.owner_node FROM trees b WHERE b.root_session_id = t.root_session_id) AS "lastOwner"`;
 /** A row can name this node for a tree that it does not hold: the answer to the claim was lost. */
 const CLAIM = `${TAKE} WHERE t.root_session_id = @root AND t.place = ANY (CAST(@places AS text[])) AND ${ALIVE}
   AND (t.owner_node IS NULL OR t.owner_node = @node

@@ -189,7 +189,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
   const beat = () => lease.beat({ turns: work.running(), draining, places: places() }, dropAll);
 
   async function enterTree(claimed: Claimed, swept: boolean): Promise<Entry> {
-    const { lastId, wanted, ...held } = claimed;
+    const { lastId, wanted, lastOwner: _, ...held } = claimed;
     // Work of the tree that still runs here belongs to the earlier claim: none of it may be stored under this one.
     await leaving.get(held.root);
     // Ids of the tree keep rising, independently of its last owner's clock.
@@ -220,7 +220,10 @@ export function createTrees(options: TreesOptions): NodeTrees {
     const claiming = (async () => {
       await leaving.get(root);
       const claimed = await claim(pool, claimant(), root);
-      return claimed && enterTree(claimed, false);
+      if (claimed === null) return null;
+      if (claimed.lastOwner !== null && claimed.lastOwner !== lease.node) takeovers.lapsed += 1;
+      else if (claimed.lastOwner === null && claimed.wanted) takeovers.released += 1;
+      return enterTree(claimed, false);
     })().finally(() => claims.delete(root));
     claims.set(root, claiming);
     return claiming;

@@ -203,6 +203,35 @@ describe.skipIf(url === null)(`ownership${missing && `, skipped: ${missing}`}`, 
     expect(b.trees.figures().takeovers).toEqual({ released: 0, lapsed: 1 });
   });
 
+  test('upkeep that fails again and again is one line, and one more after it has worked again', async () => {
+    let failures = 0;
+    let sweeps = 0;
+    let isAway = true;
+    const world = await node(await emptySchema(), 'a', {
+      leaseSeconds: 60,
+      through: (pool) => ({
+        ...pool,
+        async send(sql, values, how) {
+          if (isAway && LOOKS.test(sql)) {
+            failures += 1;
+            throw Object.assign(new Error('gone'), { code: 'ECONNREFUSED' });
+          }
+          if (LOOKS.test(sql)) sweeps += 1;
+          return pool.send(sql, values, how);
+        },
+      }),
+    });
+    const lines = () => world.logged.map(({ message }) => message).filter((message) => message.includes('the upkeep'));
+    await until(() => failures >= 3);
+    expect(lines()).toEqual(['the database does not answer the upkeep of the node']);
+    const before = sweeps;
+    isAway = false;
+    await until(() => sweeps >= before + 2);
+    isAway = true;
+    await until(() => failures >= 5);
+    expect(lines()).toHaveLength(2);
+  });
+
   // Promise 16.5: stopped between fence and COMMIT it delays the take-over by 3 s at most, and commits nothing.
   test('a node that stands still between fence and COMMIT keeps its tree from others for 3 s at most, and commits nothing', async () => {
     const schema = await emptySchema();

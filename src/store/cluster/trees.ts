@@ -6,7 +6,7 @@ import type { Hold, Trees, TreeWork } from '#core/ports/tree-ownership.ts';
 import type { Clock, Timer } from '#protocol/clock.ts';
 import type { IdGenerator, SessionId } from '#protocol/ids.ts';
 import type { Send } from '../postgres/connection/client.ts';
-import { journalFault } from '../postgres/connection/faults.ts';
+import { isTransient, journalFault } from '../postgres/connection/faults.ts';
 import type { Pool } from '../postgres/connection/pool.ts';
 import { createDeathWatch } from './dead-nodes.ts';
 import { createLease, dropDead, type NodeSelf, readNodes, warnOfOthers } from './node-lease.ts';
@@ -59,14 +59,24 @@ interface Upkeep {
 
 function createUpkeep(clock: Clock, log: Logger): Upkeep {
   const timers = new Set<Timer>();
+  const repeated = new Set<() => Promise<void> | void>();
   let stopped = false;
-  const attempt = (work: () => Promise<void> | void) =>
-    (async () => work())().catch((err: unknown) =>
-      log.warn({ err }, 'the database did not answer the upkeep of the node'),
-    );
+  /** Work whose last attempt failed: only the first failure and the end of the last one are worth a line. */
+  const failing = new Set<() => Promise<void> | void>();
+  async function attempt(work: () => Promise<void> | void): Promise<void> {
+    try {
+      await work();
+      if (failing.delete(work) && failing.size === 0) log.info({}, 'the database answers the upkeep of the node again');
+    } catch (err) {
+      if (failing.size === 0 || !isTransient(err))
+        log.warn({ err }, 'the database does not answer the upkeep of the node');
+      if (repeated.has(work)) failing.add(work);
+    }
+  }
   return {
     once: (work) => void (stopped || attempt(work)),
     every(ms, work) {
+      repeated.add(work);
       const scheduleNext = () => {
         if (stopped) return;
         const timer = clock.after(ms, () => {

@@ -52,6 +52,8 @@ export function createClusterBus(options: ClusterBusOptions): ClusterBus {
   const outbox = link && createOutbox({ ...options, link }, (root) => trees.get(root) ?? null);
   let timer: Timer | null = null;
   let polling = false;
+  /** The last poll failed. */
+  let isUnanswered = false;
 
   link?.onChange((up) => {
     const others = [...followed.values()].filter(({ tree }) => !owns(tree.root));
@@ -131,9 +133,12 @@ export function createClusterBus(options: ClusterBusOptions): ClusterBus {
     polling = true;
     try {
       const others = [...followed.values()].filter(({ tree }) => tree.placed && !owns(tree.root));
-      if (others.length > 0) await catchUp(others);
+      if (others.length === 0) return;
+      await catchUp(others);
+      isUnanswered = false;
     } catch (err) {
-      log.warn({ err }, 'the database did not say how far the trees of other nodes have come');
+      if (!isUnanswered) log.warn({ err }, 'the database does not say how far the trees of other nodes have come');
+      isUnanswered = true;
     } finally {
       polling = false;
     }

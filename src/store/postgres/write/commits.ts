@@ -137,7 +137,7 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
         // A session key that is missing after all may be the cause: all keys are looked up again.
         forgetKeys();
         if (!isTransient(error)) throw error;
-        log.warn({ err: error, attempt }, 'the database did not answer a commit; asked again');
+        if (attempt === 1) log.warn({ err: error }, 'the database did not answer a commit; asked again until it does');
         if (attempt >= MAX_ATTEMPTS && numbered.size === 0) throw error;
       }
       open = await stillOpen(open, numbered);

@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { requestMessages } from '#core/policy/context/assemble.ts';
 import { createBeginnings } from '#core/policy/context/beginnings.ts';
+import { extendHistory, isSameLine } from '#core/policy/context/session-history.ts';
 import { silentLogger } from '#core/ports/logger.ts';
 import { createAnthropicEncoder } from '#models/wire/anthropic-request.ts';
 import { createOpenAiEncoder } from '#models/wire/openai-request.ts';
@@ -30,6 +31,39 @@ describe('a beginning', () => {
     beginnings.keep(history, 'two');
     history.push(said(3));
     expect(beginnings.find(history)).toMatchObject({ count: 2, state: 'two' });
+  });
+});
+
+describe('histories of one line', () => {
+  test('the store and a turn extend the same history by the same messages, the turn in its own array', () => {
+    const all = [1, 2, 3, 4, 5].map(said);
+    const stored = all.slice(0, 2);
+    const turn = extendHistory(stored, all[2]!);
+    const asked = extendHistory(stored, all[2]!);
+    turn.push(all[3]!);
+    const answered = extendHistory(asked, all[3]!);
+    const next = extendHistory(answered, all[4]!);
+    expect(isSameLine(next, turn, 4)).toBe(true);
+    expect(isSameLine(next, stored, 2)).toBe(true);
+    expect(isSameLine(next, all, 5)).toBe(false);
+  });
+
+  test('however they are extended, those that are said to begin alike do', () => {
+    const step = fc.record({ of: fc.nat(), message: fc.constantFrom(...[1, 2, 3].map(said)), grows: fc.boolean() });
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 8 }), (steps) => {
+        const histories: StoredMessage[][] = [[said(0)]];
+        for (const { of, message, grows } of steps) {
+          const history = histories[of % histories.length]!;
+          if (grows) history.push(message);
+          else histories.push(extendHistory(history, message));
+          for (const a of histories)
+            for (const b of histories)
+              for (let count = 0; count <= Math.min(a.length, b.length); count += 1)
+                if (isSameLine(a, b, count)) expect(a.slice(0, count)).toEqual(b.slice(0, count));
+        }
+      }),
+    );
   });
 });
 

@@ -1,5 +1,6 @@
 // Caches values computed for a prefix of a history, so that a longer history costs only its new messages (10 §1).
 import type { StoredMessage } from '#protocol/message.ts';
+import { isSameLine } from './session-history.ts';
 
 export interface Beginnings<State> {
   /** The newest value cached for a prefix of exactly these messages; null when there is none. */
@@ -32,6 +33,7 @@ export function createBeginnings<State>(): Beginnings<State> {
 
 function agree(messages: readonly StoredMessage[], kept: readonly StoredMessage[], count: number): boolean {
   if (count > messages.length) return false;
+  if (isSameLine(messages, kept, count)) return true;
   for (let i = 0; i < count; i += 1) if (messages[i] !== kept[i]) return false;
   return true;
 }

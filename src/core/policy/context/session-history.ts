@@ -51,15 +51,57 @@ export function measureHistory(history: readonly StoredMessage[]): HistorySummar
   return summary;
 }
 
+/** Histories that begin with the same messages, the longest of which holds those of all others. */
+interface Line {
+  longest: readonly StoredMessage[];
+}
+interface Place {
+  readonly line: Line;
+  /** Messages of the array that are known to be those of the line. */
+  count: number;
+}
+const places = new WeakMap<readonly StoredMessage[], Place>();
+
 /** A new history whose summary extends the old one by the messages. */
 export function extendHistory(
   history: readonly StoredMessage[],
   ...messages: readonly StoredMessage[]
 ): StoredMessage[] {
-  const longer = [...history, ...messages];
+  const longer = history.concat(messages);
   const known = summaries.get(history);
   if (known !== undefined) summaries.set(longer, known);
+  const place = places.get(history) ?? startLine(history);
+  if (!reaches(history, place, history.length)) return longer;
+  const { line } = place;
+  // A store and a turn extend the same history, each by the same messages.
+  if (line.longest.length === history.length) line.longest = longer;
+  places.set(longer, { line, count: history.length });
   return longer;
+}
+
+function startLine(history: readonly StoredMessage[]): Place {
+  const place = { line: { longest: history }, count: history.length };
+  places.set(history, place);
+  return place;
+}
+
+/** Looks only at messages that nothing is known of yet. */
+function reaches(history: readonly StoredMessage[], place: Place, count: number): boolean {
+  const { longest } = place.line;
+  while (place.count < count && history[place.count] === longest[place.count]) place.count += 1;
+  return place.count >= count;
+}
+
+/**
+ * Whether two histories are known to begin with the same `count` messages, without a look at all of them: a turn would
+ * compare each message of its session three times. Neither may be shorter. False where nothing is known.
+ */
+export function isSameLine(a: readonly StoredMessage[], b: readonly StoredMessage[], count: number): boolean {
+  if (a === b) return true;
+  const one = places.get(a);
+  const other = places.get(b);
+  if (one === undefined || one.line !== other?.line) return false;
+  return reaches(a, one, count) && reaches(b, other, count);
 }
 
 export function hasImage(message: StoredMessage): boolean {

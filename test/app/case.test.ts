@@ -1,17 +1,16 @@
 // `metis case`: a session saved as a regression test, and run again without its models (21 §3).
 import fs from 'node:fs';
 import path from 'node:path';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { parse, stringify } from 'yaml';
 import { createMetisClient } from '#client/client.ts';
 import { until } from '../support/until.ts';
 import { git } from '../support/worktrees.ts';
-import { address, run, type Started, start, temporaryHome } from './metis.ts';
-
-vi.setConfig({ testTimeout: 120_000, hookTimeout: 60_000 });
+import { runHere, type StartedHere, startHere } from './here.ts';
+import { address, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
-const running: Started[] = [];
+const running: StartedHere[] = [];
 const at = (...names: string[]) => path.join(home.path, ...names);
 
 beforeEach(() => {
@@ -22,7 +21,7 @@ beforeEach(() => {
   fs.writeFileSync(at('ws', 'b.ts'), 'export const most = 20;\n');
 });
 afterEach(async () => {
-  await Promise.all(running.splice(0).map((process) => process.stop('SIGKILL')));
+  await Promise.all(running.splice(0).map((process) => process.stop()));
   home.remove();
 });
 
@@ -76,7 +75,7 @@ async function serve() {
     pricing: { tables: [at('.metis', 'prices.json')] },
     context: { base_system_prompt: 'You help with one small project.' },
   });
-  const server = start(['serve', '--port', '0'], { home: home.path });
+  const server = startHere(['serve', '--port', '0'], { home: home.path });
   running.push(server);
   return createMetisClient({ baseUrl: await address(server) });
 }
@@ -97,7 +96,7 @@ async function record(over: object = {}) {
   }
   return { client, session };
 }
-const metis = (...args: string[]) => run(args, { home: home.path });
+const metis = (...args: string[]) => runHere(args, { home: home.path });
 const edit = (change: (file: Record<string, object | undefined>) => void) => {
   const file = parse(fs.readFileSync(at('case', 'case.yaml'), 'utf8'));
   change(file);

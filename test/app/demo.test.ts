@@ -31,7 +31,7 @@ beforeAll(async () => {
     onTerminal({}),
     onTerminal({ NO_COLOR: '1' }),
   ]);
-}, 60_000);
+});
 afterAll(() => home.remove());
 
 function onTerminal(env: Record<string, string>, ...flags: string[]): Promise<Finished> {
@@ -270,4 +270,4 @@ it('--keep leaves the server up with the session in it and in its dashboard, unt
   expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8');
   expect(sessions.filter((session: { is_worker: boolean }) => session.is_worker)).toHaveLength(3);
   expect((await demo.stop('SIGINT')).code).toBe(0);
-}, 40_000);
+});

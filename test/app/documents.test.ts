@@ -4,15 +4,13 @@ import { once } from 'node:events';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { toPusd } from '#protocol/money.ts';
 import { type FakeAnswer, type FakeCall, startFakeProvider } from '../support/fake-provider.ts';
 import { freePort } from '../support/free-port.ts';
 import { until } from '../support/until.ts';
 import { NODE_FLAGS, ROOT } from './metis.ts';
 
-// The pages build, serve and run the demo.
-vi.setConfig({ testTimeout: 180_000, hookTimeout: 60_000 });
 const COMMAND_LIMIT_MS = 90_000;
 
 /** Commands that are not run, and why. A line of its own in a block, or the words between back-ticks. */
@@ -26,6 +24,8 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
   'npm install metis-server': 'not published yet',
   'npx metis': 'another way to write the name, not a command',
   'metis demo --provider anthropic': 'needs a key and costs money',
+  'metis demo --worktrees': 'the demo of `npm run demo -- --worktrees`; test/app/demo starts it so',
+  'metis demo --checked': 'the demo of `npm run demo -- --checked`; test/app/demo starts it so',
   'metis benchmark examples/benchmark --delegation-policy sonnet-planner-haiku-worker --budget 2.00':
     'needs a key and costs money',
   'npm test': 'the suite does not run itself',

@@ -153,7 +153,7 @@ it('states in its last line whether delegating pays: the two experiments that sh
   const large = await ask('large.yaml');
   expect(large.code, large.stderr).toBe(0);
   expect(large.stdout.trimEnd().split('\n').at(-1)).toBe('delegating pays here');
-}, 120_000);
+});
 
 // Promise 21.11: The same arm twice on deterministic tasks passes and fails the same.
 it('has the same result for the same arm twice, and refuses a file that is wrong by the names of its fields', async () => {
@@ -169,7 +169,7 @@ it('has the same result for the same arm twice, and refuses a file that is wrong
   const wrong = await run(['experiment', file], { home: home.path });
   expect(wrong.code).toBe(1);
   expect(wrong.stderr).toMatch(/tasks: .*\n.*arms/);
-}, 120_000);
+});
 
 it('pays for no arm where another one cannot run, and keeps nothing of it', async () => {
   const home = doorHome([answer(0)]);
@@ -183,7 +183,7 @@ it('pays for no arm where another one cannot run, and keeps nothing of it', asyn
   expect(fs.existsSync(path.join(home.data, 'experiments'))).toBe(false);
   const listed = execFileSync('git', ['-C', home.workspace, 'worktree', 'list'], { encoding: 'utf8' });
   expect(listed.trim().split('\n')).toHaveLength(1);
-}, 120_000);
+});
 
 it('runs once where two processes are given the same file, and completes a checkout that was half made', async () => {
   const home = doorHome([answer(1500)]);
@@ -205,4 +205,4 @@ it('runs once where two processes are given the same file, and completes a check
   expect(runs.map(({ result }: { result: string }) => result)).toEqual(['passed', 'failed']);
   expect((await client.getCost({ group_by: 'none', from: 'all' })).totals.call_count).toBe(2);
   expect(fs.existsSync(path.join(home.data, 'experiments'))).toBe(false);
-}, 120_000);
+});

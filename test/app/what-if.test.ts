@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
 import { doorHome, serveIn, usage } from '../support/doors.ts';
-import { run } from './metis.ts';
+import { runHere } from './here.ts';
 
 const DEEP = 'scripted:deep';
 const FAST = 'scripted:fast';
@@ -16,7 +16,7 @@ it('prints what changes with its range, and exits by whether it would have cost 
     fs.writeFileSync(path.join(home.workspace, name), text);
     return path.join(home.workspace, name);
   };
-  const ask = (...args: string[]) => run(['routing', 'what-if', '--server', url, ...args], { home: home.path });
+  const ask = (...args: string[]) => runHere(['routing', 'what-if', '--server', url, ...args], { home: home.path });
   const session = await client.createSession({ workspace_path: home.workspace });
   const { chosen_model: chosen } = await client.explainRoute({ text: 'go', workspace_path: home.workspace });
   for await (const _ of client.turn(session.id, { content: 'go' }));
@@ -59,7 +59,7 @@ it('prints with metis routing check what a newer model would have cost', async (
   const { actual_usd, hypothetical_usd } = await client.askWhatIf({ models: { [DEEP]: FAST } });
   const file = path.join(home.path, 'rules.yaml');
   fs.writeFileSync(file, 'schema_version: 1\n');
-  const { code, stdout } = await run(['routing', 'check', file, '--server', url], { home: home.path });
+  const { code, stdout } = await runHere(['routing', 'check', file, '--server', url], { home: home.path });
   expect(code).toBe(0);
   expect(stdout).toContain(
     `newer    ${DEEP} cost $${actual_usd} in 30 days; its successor ${FAST} would have cost $${hypothetical_usd.low} to $${hypothetical_usd.high}`,

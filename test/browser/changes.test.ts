@@ -112,7 +112,7 @@ describe.skipIf(browserEndpoint === null)('a worker whose changes conflict', () 
     await card.getByText('its changes are applied').waitFor();
     expect(fs.readFileSync(path.join(workspace, 'a.txt'), 'utf8')).toBe('two\n');
     expect(errors).toEqual([]);
-  }, 60_000);
+  });
 });
 
 describe.skipIf(browserEndpoint === null)('a worker whose conflict another one resolved', () => {
@@ -144,7 +144,7 @@ describe.skipIf(browserEndpoint === null)('a worker whose conflict another one r
     expect(await card.getByRole('button', { name: 'Apply' }).count()).toBe(0);
     expect(fs.readFileSync(path.join(workspace, 'a.txt'), 'utf8')).toBe('both\n');
     expect(errors).toEqual([]);
-  }, 60_000);
+  });
 });
 
 /** Makes the folder a repository with its files in the first commit. */

@@ -116,6 +116,6 @@ describe.skipIf(url === null)(
       }
       expect(listFolder(path.join(run.nodes.root, 'trees'))).toEqual([]);
       await node.stop();
-    }, 120_000);
+    });
   },
 );

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import fs from 'node:fs';
 import https from 'node:https';
 import path from 'node:path';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import WebSocket from 'ws';
 import { ROOT, temporaryHome } from '../app/metis.ts';
 import { type Certificate, makeCertificate } from '../support/certificate.ts';
@@ -12,8 +12,6 @@ import { freePort } from '../support/free-port.ts';
 import { startReal, startStrictFake } from '../support/real-server.ts';
 import { registryAt } from '../support/registry-at.ts';
 import { until } from '../support/until.ts';
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const NAME = 'metis.example.com';
 const isInstalled = (program: string, flag: string) => spawnSync(program, [flag]).error === undefined;

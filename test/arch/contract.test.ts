@@ -30,7 +30,7 @@ it('the promise table is current (else: npm run gen)', () => {
   const { text, error } = printTable(ROOT);
   expect(error).toBe('');
   expect(fs.readFileSync(path.join(ROOT, 'test/CONTRACT.md'), 'utf8') === text).toBe(true);
-}, 60_000);
+});
 
 describe('a row of the promise table', () => {
   it('names promise, file and the longest fixed part of the title, by id and place', () => {

@@ -39,7 +39,7 @@ const eventIds = () => world.rows<{ id: string }>('SELECT id FROM events ORDER B
 describe('metis backup', () => {
   // Promise 17.7: A backup beside a server under load opens and verifies clean.
   it('beside a server at work copies one moment, which opens and verifies', async () => {
-    const server = await world.serve();
+    const server = await world.serveHere();
     await oneTurn();
     let working = true;
     const load = Promise.all(
@@ -64,7 +64,7 @@ describe('metis backup', () => {
   });
 
   it('never writes over a file, and leaves none behind when it fails', async () => {
-    await (await world.serve()).stop('SIGTERM');
+    await (await world.serveHere()).stop('SIGTERM');
     const taken = path.join(world.home, 'taken.db');
     fs.writeFileSync(taken, 'precious');
     const refused = await world.command('backup', taken);
@@ -134,10 +134,10 @@ describe('metis restore', () => {
     const turns = world.rows('SELECT id, session_id, status FROM turns');
     expect(turns).toContainEqual({ id: heldTurn, session_id: held, status: 'in_flight' });
 
-    const paused = await world.serve('--set', 'recovery.on_start=hold');
+    const paused = await world.serveHere('--set', 'recovery.on_start=hold');
     expect(await reported()).toEqual(totals(copy));
     await paused.stop('SIGTERM');
-    await world.serve();
+    await world.serveHere();
     for (const turn of turns) expect((await world.ended(turn.session_id, turn.id)).status).toBe('completed');
     await oneTurn();
     const verified = await world.command('rollups', 'verify');
@@ -149,7 +149,7 @@ describe('metis restore', () => {
 
   // Promise 17.14: A folder in use or with a database, and a file that is damaged, newer, foreign or no backup are refused, and nothing is written.
   it('refuses a folder in use or with a database, and what is no sound backup, and writes nothing', async () => {
-    const server = await world.serve();
+    const server = await world.serveHere();
     await oneTurn();
     const copy = path.join(world.home, 'copy.db');
     await world.command('backup', copy);
@@ -216,7 +216,7 @@ describe('metis restore', () => {
     const restored = await world.command('restore', old);
     expect(restored).toMatchObject({ code: 0, stderr: '' });
     const [, sessions] = /: (\d+) sessions, [1-9]\d* calls, /.exec(restored.stdout)!;
-    await world.serve('--set', 'recovery.on_start=hold');
+    await world.serveHere('--set', 'recovery.on_start=hold');
     expect(world.rows('SELECT id FROM sessions')).toHaveLength(Number(sessions));
     expect((await world.command('rollups', 'verify')).code).toBe(0);
   });
@@ -247,7 +247,7 @@ describe('metis prune', () => {
   it('deletes the same rows with a server and without one, and a dry run counts them', async () => {
     const { open } = await oldAndNew();
     const held = ['--set', 'recovery.on_start=hold'];
-    await (await world.serve(...held)).stop('SIGTERM');
+    await (await world.serveHere(...held)).stop('SIGTERM');
     const copy = path.join(world.home, 'copy.db');
     await world.command('backup', copy);
     const all = eventIds();
@@ -263,7 +263,7 @@ describe('metis prune', () => {
 
     for (const suffix of ['', '-wal', '-shm']) fs.rmSync(path.join(world.data, `metis.db${suffix}`), { force: true });
     fs.renameSync(copy, path.join(world.data, 'metis.db'));
-    await world.serve(...held);
+    await world.serveHere(...held);
     const cost = await world.ask('GET', '/analytics/cost?group_by=model&from=all');
     const through = await world.command('prune', '--days', '30', '--dry-run');
     expect(counts(through.stdout)).toEqual(counts(dry.stdout));
@@ -277,7 +277,7 @@ describe('metis prune', () => {
 
   // Promise 02.11: Prune of an empty database deletes nothing and names no oldest event.
   it('of an empty database deletes nothing, and says what is wrong with its input', async () => {
-    await (await world.serve()).stop('SIGTERM');
+    await (await world.serveHere()).stop('SIGTERM');
     expect(await world.command('prune', '--days', '1')).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(/^deleted 0 events .*oldest kept: none\n$/),
@@ -285,7 +285,7 @@ describe('metis prune', () => {
     expect((await world.command('prune', '--days', '0')).code).toBe(2);
     const forever = await world.command('prune', '--set', 'trace.retention_days=null');
     expect(forever).toMatchObject({ code: 1, stderr: expect.stringMatching(/--days is required/) });
-    await world.serve();
+    await world.serveHere();
     const elsewhere = await world.command('prune', '--days', '1', '--server', 'http://127.0.0.1:9');
     expect(elsewhere).toMatchObject({ code: 1, stderr: expect.stringMatching(/nothing answers at .*--server/) });
   });
@@ -293,7 +293,7 @@ describe('metis prune', () => {
 
 describe('metis rollups', () => {
   it('verify prints what differs, rebuild mends it, and both leave a running server alone', async () => {
-    const server = await world.serve();
+    const server = await world.serveHere();
     await oneTurn();
     const refused = await world.command('rollups', 'rebuild');
     expect(refused).toMatchObject({ code: 1, stderr: expect.stringMatching(/database_in_use/) });

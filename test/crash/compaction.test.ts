@@ -40,7 +40,7 @@ async function summarising(held: 'the summary' | 'the call behind it') {
     await until(async () => cut || (await over()));
     if (!cut) continue;
     await server.stop('SIGKILL');
-    await world.serve(...SUMMARIZE);
+    await world.serveHere(...SUMMARIZE);
     return { session, cut: n, turn, end: await world.ended(session, turn) };
   }
 }

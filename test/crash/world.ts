@@ -1,10 +1,10 @@
-// A server as its own process beside a fake provider: killed, stopped and started again on the same files and the same port.
+// A server, as its own process or in this one, beside a fake provider: killed, stopped and started again on the same files and the same port.
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { createMetisClient, type MetisClient } from '#client/client.ts';
 import { ApiError, type RequestOptions, request } from '#client/request.ts';
-import { runHere } from '../app/here.ts';
+import { runHere, type StartedHere, startHere } from '../app/here.ts';
 import { address, type Finished, type Started, start, temporaryHome } from '../app/metis.ts';
 import { type FakeAnswer, type FakeCall, type FakeProvider, startFakeProvider } from '../support/fake-provider.ts';
 import { freePort } from '../support/free-port.ts';
@@ -26,6 +26,8 @@ export interface World {
   command(...args: string[]): Promise<Finished>;
   /** Starts one and waits until it listens. */
   serve(...args: string[]): Promise<Started>;
+  /** The same in this process, for one that is not killed; its end waits for no call. */
+  serveHere(...args: string[]): Promise<StartedHere>;
   /** JSON over HTTP. Throws `ApiError` for an error's answer. */
   ask<T = Json>(method: string, path: string, options?: RequestOptions): Promise<T>;
   session(body?: Json): Promise<string>;
@@ -94,18 +96,20 @@ export async function startWorld(
   fs.writeFileSync(prices, priceFileA());
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
-  const started: Started[] = [];
+  const started: Pick<Started, 'stop'>[] = [];
   const fixed = ['--port', String(port), '--data', data];
   const settings = [`pricing.tables=${JSON.stringify([prices])}`, 'tool_confirmation.mode=approve_all'];
 
   const ask: World['ask'] = (method, where, options) => request({ baseUrl: url }, method, where, options);
-  const launch: World['launch'] = (...args) => {
+  const options = { home: home.path, env };
+  /** Words of the next start, whose registry is written. */
+  const prepare = (args: readonly string[]) => {
     if (isWritable(data))
       fs.writeFileSync(path.join(data, 'registry.yaml'), registry(provider, started.length + 1, window));
-    const server = start(['serve', ...fixed, ...settings.flatMap((s) => ['--set', s]), ...args], {
-      home: home.path,
-      env,
-    });
+    return ['serve', ...fixed, ...settings.flatMap((s) => ['--set', s]), ...args];
+  };
+  const launch: World['launch'] = (...args) => {
+    const server = start(prepare(args), options);
     // Nobody may read what a killed process had to say.
     server.finished.catch(() => {});
     started.push(server);
@@ -130,6 +134,12 @@ export async function startWorld(
     command: (...args) => runHere([...args, ...fixed, ...settings.flatMap((s) => ['--set', s])], { home: home.path }),
     async serve(...args) {
       const server = launch(...args);
+      await address(server);
+      return server;
+    },
+    async serveHere(...args) {
+      const server = startHere(prepare(['--set', 'shutdown.drain_seconds=0', ...args]), options);
+      started.push(server);
       await address(server);
       return server;
     },

@@ -30,7 +30,7 @@ it('kill -9 with open calls: each is a failed one after the restart, nothing is 
   await first.stop('SIGKILL');
   await Promise.all(open);
   held = false;
-  await world.serve();
+  await world.serveHere();
   const failed = world.rows<{ session_id: string; payload_json: string }>(
     "SELECT session_id, payload_json FROM events WHERE type = 'llm.call_failed'",
   );

@@ -30,7 +30,7 @@ it('kill -9 while a receiver is down: each event reaches it in order once it is 
     await until(() => told.length > 0);
     await first.stop('SIGKILL');
     status = 200;
-    await world.serve(...notify);
+    await world.serveHere(...notify);
     await until(() => told.filter(({ taken }) => taken).length === 3);
     const ids = world.rows<{ id: string }>("SELECT id FROM events WHERE type = 'turn.completed' ORDER BY id");
     expect(told.filter(({ taken }) => taken).map((one) => one.id)).toEqual(ids.map((row) => row.id));

@@ -69,7 +69,7 @@ describe('kill -9 between a worker that has finished and the next call of its pl
     writeGo();
     expect(Object.fromEntries(said.asked)).toEqual({ 'planner 0': 1, 'worker 0': 1 });
 
-    await world.serve();
+    await world.serveHere();
     expect(await world.ended(id, turnId)).toMatchObject({ status: 'completed', output: 'all done' });
     expect(Object.fromEntries(said.asked)).toEqual({ 'planner 0': 1, 'worker 0': 1, 'planner 1': 1 });
     expect(events(id, 'delegate.started', 'delegate.completed', 'delegate.failed').map((e) => e.type)).toEqual([
@@ -105,7 +105,7 @@ describe("kill -9 during a worker's second call, beside a command of the planner
   // Promise 04.20: A kill in a worker's second call repeats exactly that call; a running command is answered as interrupted and not run again.
   it('exactly that call is repeated, and the command is answered as interrupted and not run again', async () => {
     const { said, id, turnId } = await killed();
-    await world.serve();
+    await world.serveHere();
     expect((await world.ended(id, turnId)).status).toBe('completed');
     expect(Object.fromEntries(said.asked)).toEqual({ 'planner 0': 1, 'worker 0': 1, 'worker 1': 2, 'planner 1': 1 });
     expect(marks()).toBe('run\n');
@@ -123,7 +123,7 @@ describe("kill -9 during a worker's second call, beside a command of the planner
   it('in mode hold nothing runs until it is asked to go on; what has ended cannot be resumed', async () => {
     const { said, id, turnId } = await killed();
     const asked = said.asked.get('worker 1');
-    await world.serve(...HOLD);
+    await world.serveHere(...HOLD);
     expect(await world.ask('GET', `/sessions/${id}`)).toMatchObject({
       status: 'interrupted',
       current_turn_id: turnId,
@@ -143,7 +143,7 @@ describe("kill -9 during a worker's second call, beside a command of the planner
   // Promise 05.21: Kill -9 in mode hold: a new submit is accepted behind the old turn's cancellation.
   it('in mode hold a new message ends what was held as cancelled and runs', async () => {
     const { id, turnId } = await killed();
-    await world.serve(...HOLD);
+    await world.serveHere(...HOLD);
     const next = await world.submit(id, JUST_TALK);
     expect(await world.ask('GET', `/sessions/${id}/turns/${turnId}`)).toMatchObject({
       status: 'cancelled',
@@ -161,7 +161,7 @@ describe("kill -9 during a worker's second call, beside a command of the planner
   // Promise 04.20: In mode cancel the turn is cancelled before the server listens, and a new one is accepted.
   it('in mode cancel everything has ended before it listens, a further start writes nothing, and new turns run', async () => {
     const { said, id, turnId } = await killed();
-    const second = await world.serve(...CANCEL);
+    const second = await world.serveHere(...CANCEL);
     expect((await world.ask('GET', `/sessions/${id}/turns/${turnId}`)).status).toBe('cancelled');
     await second.stop('SIGTERM');
     expect(world.rows('SELECT status, cancel_reason FROM turns')).toEqual([
@@ -181,7 +181,7 @@ describe("kill -9 during a worker's second call, beside a command of the planner
         ['events', 'messages', 'turns', 'tool_calls', 'delegations'].map((t) => db.prepare(`SELECT * FROM ${t}`).all()),
       );
     const before = stored();
-    await world.serve(...CANCEL);
+    await world.serveHere(...CANCEL);
     expect(stored()).toEqual(before);
     expect(said.asked.get('worker 1')).toBe(1);
     const next = await world.submit(id, JUST_TALK);
@@ -223,7 +223,7 @@ describe('SIGTERM during a model call', () => {
       { status: 'interrupted', interrupted_reason: 'restart' },
     ]);
 
-    await world.serve();
+    await world.serveHere();
     expect(await world.ended(id, turnId)).toMatchObject({ status: 'completed', output: 'the end', llm_call_count: 2 });
     expect(Object.fromEntries(said.asked)).toEqual({ 'planner 0': 1, 'planner 1': 1 });
   });
@@ -262,7 +262,7 @@ describe('SIGTERM during a model call', () => {
     await stopped;
     expect(live.types()).toContain('llm.call_completed');
 
-    await world.serve();
+    await world.serveHere();
     const again = subscribe(id, { since: live.last() });
     await again.until('turn.completed');
     expect(again.types()[0]).toBe('turn.resumed');
@@ -290,7 +290,7 @@ describe('kill -9 during a command and an open approval', () => {
     await first.stop('SIGKILL');
     writeGo();
 
-    await world.serve(...asks);
+    await world.serveHere(...asks);
     const old: string = prompt.payload.confirmation_request_id;
     await expect(
       world.ask('POST', `/confirmations/${old}`, { body: { decision: 'approve', scope: 'once' } }),
@@ -329,7 +329,7 @@ describe('kill -9 with two calls in flight under a limit', () => {
     expect(Number(during.reserved_usd)).toBeGreaterThan(0);
     await first.stop('SIGKILL');
 
-    await world.serve(...HOLD);
+    await world.serveHere(...HOLD);
     const { pusd } = world.rows<{ pusd: number }>('SELECT sum(cost_pusd) AS pusd FROM llm_calls')[0]!;
     const { budget } = await world.ask('GET', `/sessions/${id}`);
     expect(pusd).toBeGreaterThan(0);

@@ -24,7 +24,7 @@ it('kill -9 before the boundary: after the restart it stands behind the tool res
   await first.stop('SIGKILL');
   fs.writeFileSync(path.join(world.workspace, 'go'), '');
 
-  await world.serve();
+  await world.serveHere();
   expect(await world.ended(id, turnId)).toMatchObject({ status: 'completed', output: 'heard', unread_inputs: 0 });
   const { messages } = await world.ask('GET', `/sessions/${id}/messages`);
   const said = messages.map((m: Json) => `${m.role} ${m.content[0].text ?? ''}`.trim());
@@ -47,7 +47,7 @@ it('kill -9 behind a conclusion: after the restart the turn makes its last call,
   expect(await conclude()).toEqual({ turn_id: turnId, applied: true });
   await first.stop('SIGKILL');
 
-  await world.serve();
+  await world.serveHere();
   expect(await world.ended(id, turnId)).toMatchObject({ status: 'completed', output: 'as far as I got' });
   const { messages } = await world.ask('GET', `/sessions/${id}/messages`);
   const said = messages.map((m: Json) => `${m.role} ${m.content[0].text ?? ''}`.trim());

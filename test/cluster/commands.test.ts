@@ -3,15 +3,15 @@ import { once } from 'node:events';
 import fs from 'node:fs';
 import net, { type AddressInfo } from 'node:net';
 import path from 'node:path';
-import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { run, start, temporaryHome } from '../app/metis.ts';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { runHere } from '../app/here.ts';
+import { start, temporaryHome } from '../app/metis.ts';
 import { startNodes } from '../support/nodes.ts';
 import { startProxy, targetOf, through } from '../support/proxy.ts';
 import { ownSchema, postgresService } from '../support/services.ts';
 import { until } from '../support/until.ts';
 
 const { url, missing } = await postgresService();
-vi.setConfig({ testTimeout: 120_000 });
 
 const NOBODY = 'postgres://metis:secret@127.0.0.1:1/metis';
 
@@ -57,11 +57,11 @@ describe.skipIf(url === null)(`commands beside a cluster${missing && `, skipped:
   test('a PostgreSQL that is too old is refused with one sentence, by a start and by doctor', async () => {
     const address = through(await emptySchema(), await olderServer(targetOf(url!)));
     const env = { METIS_DATABASE_URL: address };
-    const refused = await run(['serve', '--port', '0'], { home: aHome(), env });
+    const refused = await runHere(['serve', '--port', '0'], { home: aHome(), env });
     const sentence = /database_too_old: the server of database\.url is PostgreSQL 13\.\d+; use 14 or newer$/m;
     expect(refused.code).toBe(1);
     expect(refused.stderr).toMatch(sentence);
-    const doctor = await run(['doctor', '--port', '0'], { home: aHome(), env });
+    const doctor = await runHere(['doctor', '--port', '0'], { home: aHome(), env });
     expect(doctor.code).toBe(1);
     expect(doctor.stdout).toMatch(sentence);
   });
@@ -69,8 +69,8 @@ describe.skipIf(url === null)(`commands beside a cluster${missing && `, skipped:
   test('a node that gives out the address of another one is warned that they do not reach each other', async () => {
     const nodes = await startNodes({ database: url!, answer: () => ({ text: 'done' }) });
     const set = { 'cluster.advertise_url': 'http://127.0.0.1:1' };
-    const a = await nodes.start('a', { set });
-    const b = await nodes.start('b', { set });
+    const a = await nodes.startHere('a', { set });
+    const b = await nodes.startHere('b', { set });
     await until(() => /"nodes":\["a"\],"msg":"other nodes give out the address of this one/.test(b.log()));
     expect(a.log()).not.toContain('give out the address');
   });
@@ -80,7 +80,7 @@ describe.skipIf(url === null)(`commands beside a cluster${missing && `, skipped:
     const home = aHome();
     const root = fs.realpathSync(home);
     const doctor = async (env: Record<string, string>) =>
-      run(['doctor', '--port', '0'], { home, env: { METIS_CLUSTER_SHARED_ROOTS: JSON.stringify([root]), ...env } });
+      runHere(['doctor', '--port', '0'], { home, env: { METIS_CLUSTER_SHARED_ROOTS: JSON.stringify([root]), ...env } });
     const sound = await doctor({ METIS_DATABASE_URL: address });
     expect(linesOf(sound.stdout)).toEqual(
       expect.arrayContaining([
@@ -117,7 +117,7 @@ describe.skipIf(url === null)(`commands beside a cluster${missing && `, skipped:
     const text = fs.readFileSync(registry, 'utf8');
     const newer = 'aliases: [opus], superseded_by: anthropic:claude-haiku-4-5,';
     fs.writeFileSync(registry, text.replace('aliases: [opus],', newer));
-    const a = await nodes.start('a');
+    const a = await nodes.startHere('a');
     const remarks = async () =>
       linesOf((await nodes.command('doctor')).stdout).filter((line) => line.includes('costs less'));
     expect(await remarks()).toEqual([]);

@@ -3,17 +3,16 @@ import { once } from 'node:events';
 import http from 'node:http';
 import net, { type AddressInfo } from 'node:net';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
-import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { start, temporaryHome } from '../app/metis.ts';
 import type { FakeCall } from '../support/fake-provider.ts';
-import { startNodes, type TestNode } from '../support/nodes.ts';
+import { type ServingNode, startNodes } from '../support/nodes.ts';
 import { pause } from '../support/planned-work.ts';
 import { KEYS } from '../support/registry-at.ts';
 import { postgresService } from '../support/services.ts';
 import { until } from '../support/until.ts';
 
 const { url, missing } = await postgresService();
-vi.setConfig({ testTimeout: 120_000 });
 
 /** A tree without use is released after 30 s, by a node that goes down at once. */
 const LONG_ANSWER_MS = process.env.METIS_CLUSTER === 'full' ? 40_000 : 0;
@@ -21,7 +20,7 @@ const DRAINED_MS = 1000;
 const MODEL = 'claude-haiku-4-5';
 
 /** A call of a client that names its session; the answer's bytes. */
-async function message(node: TestNode, session: string, text: string) {
+async function message(node: ServingNode, session: string, text: string) {
   const response = await fetch(`${node.url}/v1/messages`, {
     method: 'POST',
     headers: {
@@ -41,9 +40,9 @@ async function message(node: TestNode, session: string, text: string) {
 }
 
 /** Takes each request to the other node than the one before. */
-async function balancer(nodes: readonly TestNode[]) {
+async function balancer(nodes: readonly ServingNode[]) {
   const asked: string[] = [];
-  const next = ({ method, url: target }: http.IncomingMessage): TestNode => {
+  const next = ({ method, url: target }: http.IncomingMessage): ServingNode => {
     const node = nodes[asked.length % nodes.length]!;
     asked.push(`${node.name} ${method} ${target?.split('?')[0]}`);
     return node;
@@ -98,7 +97,7 @@ describe.skipIf(url === null)(`doors${missing && `, skipped: ${missing}`}`, () =
       // No node is to lose a tree here, however busy the machine is.
       set: { 'cluster.lease_seconds': 30 },
     });
-    const [a, b] = await Promise.all([nodes.start('a'), nodes.start('b')]);
+    const [a, b] = await Promise.all([nodes.startHere('a'), nodes.startHere('b')]);
 
     const first = await message(a, 'mine', 'one');
     expect([first.status, first.text]).toEqual([200, expect.stringContaining('heard one')]);
@@ -164,7 +163,7 @@ describe.skipIf(url === null)(`doors${missing && `, skipped: ${missing}`}`, () =
         },
         set: { 'shutdown.drain_seconds': 60 },
       });
-      const node = await nodes.start('a');
+      const node = await nodes.startHere('a');
       const first = message(node, 'new', 'go');
       await until(() => nodes.fake.calls.length === 1);
       const stopped = how === 'goes down' ? node.stop() : null;
@@ -183,7 +182,7 @@ describe.skipIf(url === null)(`doors${missing && `, skipped: ${missing}`}`, () =
       database: url!,
       answer: ({ user }) => ({ text: `heard ${user}`, usage: { input: 10, output: 5 } }),
     });
-    const { url: address, asked } = await balancer(await Promise.all([nodes.start('a'), nodes.start('b')]));
+    const { url: address, asked } = await balancer(await Promise.all([nodes.startHere('a'), nodes.startHere('b')]));
     const home = temporaryHome();
     onTestFinished(home.remove);
     for (const word of ['one', 'two']) {

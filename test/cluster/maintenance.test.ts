@@ -2,7 +2,8 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { maintenance } from '#store/postgres/connection/pool.ts';
 import { rebuildRollups } from '#store/postgres/write/postgres-maintenance.ts';
-import { start, temporaryHome } from '../app/metis.ts';
+import { runHere } from '../app/here.ts';
+import { temporaryHome } from '../app/metis.ts';
 import { openSchema } from '../store/postgres/world.ts';
 import { storedSession } from '../store/suite/nouns.ts';
 import { NOON } from '../store/suite/world.ts';
@@ -53,8 +54,7 @@ describe.skipIf(url === null)(`maintenance of a cluster${missing && `, skipped: 
     const { schema, a } = await twoNodes();
     const home = temporaryHome();
     onTestFinished(home.remove);
-    const metis = (...args: string[]) =>
-      start(args, { home: home.path, env: { METIS_DATABASE_URL: schema.url } }).finished;
+    const metis = (...args: string[]) => runHere(args, { home: home.path, env: { METIS_DATABASE_URL: schema.url } });
     await a.execute('UPDATE rollup_day SET cost_pusd = 0');
     const [wrong, copied] = await Promise.all([metis('rollups', 'verify'), metis('backup', 'copy.db')]);
     expect(wrong).toMatchObject({ code: 1, stdout: expect.stringContaining('rollup_day') });

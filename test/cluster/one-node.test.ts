@@ -2,16 +2,13 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { start, temporaryHome } from '../app/metis.ts';
 import { startNodes } from '../support/nodes.ts';
 import { postgresService } from '../support/services.ts';
 import { until } from '../support/until.ts';
 
 const { url, missing } = await postgresService();
-
-/** Processes start slowly on a machine that has much else to do. */
-vi.setConfig({ testTimeout: 120_000 });
 
 describe.skipIf(url === null)(`one node${missing && `, skipped: ${missing}`}`, () => {
   test('sessions, turns, tools, history and reports over HTTP, and nothing is left held', async () => {
@@ -25,7 +22,7 @@ describe.skipIf(url === null)(`one node${missing && `, skipped: ${missing}`}`, (
       set: { 'cluster.lease_seconds': 60 },
     });
     const workspace = cluster.workspace('one');
-    const node = await cluster.start('a');
+    const node = await cluster.startHere('a');
     const session = await node.session(workspace);
     expect(await node.turn(session, 'write')).toMatchObject({ status: 'completed', stop_reason: 'end_turn' });
     expect(fs.readFileSync(path.join(workspace, 'a.txt'), 'utf8')).toBe('written');
@@ -47,7 +44,7 @@ describe.skipIf(url === null)(`one node${missing && `, skipped: ${missing}`}`, (
 
   test('a second node of the same name is refused while the first lives', async () => {
     const cluster = await startNodes({ database: url!, answer: () => ({ text: 'done' }) });
-    await cluster.start('a');
+    await cluster.startHere('a');
     const { code, stderr } = await cluster.refused('a');
     expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('node_name_in_use') });
   });

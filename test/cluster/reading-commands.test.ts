@@ -5,7 +5,8 @@ import pg from 'pg';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { migrate } from '#store/postgres/connection/open.ts';
 import { startDatabase } from '../analytics/postgres.ts';
-import { run, temporaryHome } from '../app/metis.ts';
+import { runHere } from '../app/here.ts';
+import { temporaryHome } from '../app/metis.ts';
 import { MIGRATIONS } from '../store/postgres/world.ts';
 import { CALLS, DAY_MS, EXPORTS, NOON, prices } from '../support/provider-exports.ts';
 import { ownSchema, postgresService } from '../support/services.ts';
@@ -49,7 +50,8 @@ function runReading(address: string) {
   const file = path.join(home, 'usage.json');
   fs.writeFileSync(file, EXPORTS.anthropicUsage());
   const words = { reconcile: ['reconcile', file, '--json'], 'rollups verify': ['rollups', 'verify'] };
-  return (command: (typeof COMMANDS)[number]) => run(words[command], { home, env: { METIS_DATABASE_URL: address } });
+  return (command: (typeof COMMANDS)[number]) =>
+    runHere(words[command], { home, env: { METIS_DATABASE_URL: address } });
 }
 
 describe.skipIf(url === null)(

@@ -1,4 +1,4 @@
-// Nodes of a cluster as processes of their own, on a schema of PostgreSQL that is theirs, all asking one fake provider.
+// Nodes of a cluster, in this process or as processes of their own, on a schema of PostgreSQL that is theirs, all asking one fake provider.
 import type { ChildProcess } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -7,7 +7,7 @@ import pg from 'pg';
 import { onTestFinished } from 'vitest';
 import { createMetisClient, type MetisClient } from '#client/client.ts';
 import type { Turn } from '#protocol/turn.ts';
-import { runHere } from '../app/here.ts';
+import { runHere, startHere } from '../app/here.ts';
 import { type Finished, type Started, start } from '../app/metis.ts';
 import { type FakeAnswer, type FakeCall, type FakeProvider, startFakeProvider } from './fake-provider.ts';
 import { priceFileA } from './prices.ts';
@@ -40,20 +40,25 @@ export interface NodeSettings {
   readonly env?: Readonly<Record<string, string>>;
 }
 
-export interface TestNode {
+/** A node that is asked and stopped, wherever it runs. */
+export interface ServingNode {
   readonly name: string;
   readonly url: string;
   readonly client: MetisClient;
-  readonly child: ChildProcess;
   /** Opens a session in a workspace of the shared root. */
   session(workspace: string, rest?: object): Promise<string>;
   /** Submits a message and waits for the turn's end. */
   turn(sessionId: string, content: string): Promise<Turn>;
   /** Lines of its log so far. */
   readonly log: () => string;
-  signal(signal: NodeJS.Signals): void;
-  /** SIGTERM, and the end of the process. */
+  /** SIGTERM, and the end of it. */
   stop(): Promise<Finished>;
+}
+
+/** A process of its own. */
+export interface TestNode extends ServingNode {
+  readonly child: ChildProcess;
+  signal(signal: NodeJS.Signals): void;
   /** SIGKILL, and the end of the process. */
   kill(): Promise<Finished>;
 }
@@ -66,6 +71,8 @@ export interface Nodes {
   /** Makes a folder below the root. */
   workspace(name: string): string;
   start(name: string, settings?: NodeSettings): Promise<TestNode>;
+  /** Starts one in this process, for a test that kills and halts none and takes no service away for good. */
+  startHere(name: string, settings?: NodeSettings): Promise<ServingNode>;
   /** Starts one without a wait until it serves. */
   spawn(name: string, settings?: NodeSettings): Started;
   /** Starts one that is not to come up; resolves with what it said. */
@@ -136,6 +143,29 @@ export async function startNodes({ database, answer, set = {}, atEnd = onTestFin
     return node;
   }
 
+  async function serving(name: string, node: Pick<Started, 'line' | 'output' | 'stop'>): Promise<ServingNode> {
+    const [, url] = await node.line(/listens on (http:\/\/[^,\s]+)/);
+    const client = createMetisClient({ baseUrl: url! });
+    return {
+      name,
+      url: url!,
+      client,
+      async session(workspace, rest = {}) {
+        const model = { initial_active_model: PLANNER };
+        return (await client.createSession({ workspace_path: workspace, ...model, ...rest })).id;
+      },
+      async turn(sessionId, content) {
+        const { turn_id } = await client.submitTurn(sessionId, { content });
+        return until(async () => {
+          const turn = await client.getTurn(sessionId, turn_id);
+          return turn.ended_at !== null && turn;
+        }, 60);
+      },
+      log: () => node.output.stderr,
+      stop: () => node.stop('SIGTERM'),
+    };
+  }
+
   return {
     schema,
     fake,
@@ -147,29 +177,18 @@ export async function startNodes({ database, answer, set = {}, atEnd = onTestFin
     },
     async start(name, settings = {}) {
       const node = spawned(name, settings);
-      const [, url] = await node.line(/listens on (http:\/\/[^,\s]+)/);
-      const client = createMetisClient({ baseUrl: url! });
       return {
-        name,
-        url: url!,
-        client,
-        async session(workspace, rest = {}) {
-          const model = { initial_active_model: PLANNER };
-          return (await client.createSession({ workspace_path: workspace, ...model, ...rest })).id;
-        },
-        async turn(sessionId, content) {
-          const { turn_id } = await client.submitTurn(sessionId, { content });
-          return until(async () => {
-            const turn = await client.getTurn(sessionId, turn_id);
-            return turn.ended_at !== null && turn;
-          }, 60);
-        },
+        ...(await serving(name, node)),
         child: node.child,
-        log: () => node.output.stderr,
         signal: (signal) => void node.child.kill(signal),
-        stop: () => node.stop('SIGTERM'),
         kill: () => node.stop('SIGKILL'),
       };
+    },
+    startHere(name, settings = {}) {
+      const { words, at } = prepare(name, settings, ['serve']);
+      const node = startHere(words, at);
+      atEnd(async () => void (await node.stop()));
+      return serving(name, node);
     },
     spawn: (name, settings = {}) => spawned(name, settings),
     refused: (name, settings = {}) => spawned(name, settings).finished,

@@ -1,20 +1,19 @@
 // A node whose address does not lead to it: the others notice, report it and give it no work (16 §5.8).
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { freePort } from '../support/free-port.ts';
-import { type Nodes, startNodes, type TestNode } from '../support/nodes.ts';
+import { type Nodes, type ServingNode, startNodes } from '../support/nodes.ts';
 import { startProxy } from '../support/proxy.ts';
 import { postgresService } from '../support/services.ts';
 import { until } from '../support/until.ts';
 
 const { url, missing } = await postgresService();
-vi.setConfig({ testTimeout: 120_000 });
 
 /** Two rounds of questions, on a busy machine. */
 const NOTICED_SECONDS = 60;
 
-const reachable = async (from: TestNode) =>
+const reachable = async (from: ServingNode) =>
   Object.fromEntries((await from.client.listNodes()).map((node) => [node.name, node.reachable]));
-const metric = async (from: TestNode) =>
+const metric = async (from: ServingNode) =>
   /^metis_unreachable_nodes (\d+)$/m.exec(await (await fetch(`${from.url}/metrics`)).text())?.[1];
 
 /** Its address is a proxy's. */
@@ -22,14 +21,14 @@ async function startBehindProxy(nodes: Nodes, name: string) {
   const port = await freePort();
   const between = await startProxy({ host: '127.0.0.1', port });
   const set = { 'server.port': port, 'cluster.advertise_url': `http://127.0.0.1:${between.port}` };
-  return { node: await nodes.start(name, { set }), between };
+  return { node: await nodes.startHere(name, { set }), between };
 }
 
 describe.skipIf(url === null)(`nodes out of reach${missing && `, skipped: ${missing}`}`, () => {
   // Promise 16.21: a node out of reach is reported by log, metric, GET /nodes and doctor, until it is reached again.
   test('a node that cannot be reached is reported by the log, the metric and GET /nodes of the others, until it is reached again', async () => {
     const nodes = await startNodes({ database: url!, answer: () => ({ text: 'done' }) });
-    const a = await nodes.start('a');
+    const a = await nodes.startHere('a');
     const { node: b, between } = await startBehindProxy(nodes, 'b');
     expect(await reachable(a)).toEqual({ a: true, b: true });
     between.cut();
@@ -53,8 +52,8 @@ describe.skipIf(url === null)(`nodes out of reach${missing && `, skipped: ${miss
   // Promise 16.21: an address that leads to another node counts as out of reach.
   test('an address that leads to another node is one that does not lead to it', async () => {
     const nodes = await startNodes({ database: url!, answer: () => ({ text: 'done' }) });
-    const a = await nodes.start('a');
-    await nodes.start('b', { set: { 'cluster.advertise_url': a.url } });
+    const a = await nodes.startHere('a');
+    await nodes.startHere('b', { set: { 'cluster.advertise_url': a.url } });
     await until(async () => (await reachable(a)).b === false, NOTICED_SECONDS);
     expect(a.log()).toContain('"reason":"another server answers there"');
   });

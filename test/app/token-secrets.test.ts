@@ -22,7 +22,9 @@ test('a secret is in one answer and nowhere else, at log level trace and through
   const home = temporaryHome();
   onTestFinished(home.remove);
   const data = path.join(home.path, 'data');
-  const made = await runHere(['token', 'create', 'root', '--role', 'admin', '--data', data, '--json'], { home: home.path });
+  const made = await runHere(['token', 'create', 'root', '--role', 'admin', '--data', data, '--json'], {
+    home: home.path,
+  });
   const { secret: admin } = JSON.parse(made.stdout) as { secret: string };
   const server = startHere(['serve', '--port', '0', '--data', data, '--set', 'log.level=trace'], { home: home.path });
   onTestFinished(async () => void (await server.stop()));
@@ -95,7 +97,8 @@ test('the commands of tokens and of the audit do over the terminal what the serv
   const home = temporaryHome();
   onTestFinished(home.remove);
   const data = path.join(home.path, 'data');
-  const admin = (await runHere(['token', 'create', 'root', '--role', 'admin', '--data', data], { home: home.path })).stdout;
+  const admin = (await runHere(['token', 'create', 'root', '--role', 'admin', '--data', data], { home: home.path }))
+    .stdout;
   const server = startHere(['serve', '--port', '0', '--data', data], { home: home.path });
   onTestFinished(async () => void (await server.stop()));
   const env = { METIS_TOKEN: admin.trim() };

@@ -7,7 +7,7 @@ import {
   makeDelegationResult,
   type SubmitDelegationBody,
 } from '#protocol/api/worker-bodies.ts';
-import { type Awaitable, continueWith } from '#protocol/awaitable.ts';
+import { type Awaitable, continueWith } from '#protocol/async/awaitable.ts';
 import { isoTime, sleep } from '#protocol/clock.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import { AppError } from '#protocol/errors.ts';

@@ -1,7 +1,7 @@
 // Reads of durable state: records for the engine, wire objects for clients. What every turn reads is `Awaitable`.
 
 import type { ListedCall } from '#protocol/api/session-bodies.ts';
-import type { Awaitable } from '#protocol/awaitable.ts';
+import type { Awaitable } from '#protocol/async/awaitable.ts';
 import type { AttemptRecord } from '#protocol/check.ts';
 import type { Confirmation, ConfirmationDetail } from '#protocol/confirmation.ts';
 import type { Delegation, DelegationRecord, DeliveryRecord } from '#protocol/delegate.ts';

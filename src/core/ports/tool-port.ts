@@ -1,7 +1,7 @@
 // The contract between the dispatcher and a tool (09 §1).
 
 import type { ToolProblem } from '#protocol/api/server-bodies.ts';
-import type { Awaitable } from '#protocol/awaitable.ts';
+import type { Awaitable } from '#protocol/async/awaitable.ts';
 import type { Issue } from '#protocol/errors.ts';
 import type { MemoryWrite } from '#protocol/event/session-events.ts';
 import type { EventDraft } from '#protocol/event.ts';

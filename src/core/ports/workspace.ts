@@ -1,6 +1,6 @@
 // Files of a workspace: confined access for tools, and the user's files under `.metis/` (09 §8, 09 §5.1, 10).
 
-import type { Awaitable } from '#protocol/awaitable.ts';
+import type { Awaitable } from '#protocol/async/awaitable.ts';
 import type { MemoryFile, MemoryWrite } from '#protocol/event/session-events.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { ImageBlock } from '#protocol/message.ts';

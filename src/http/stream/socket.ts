@@ -4,7 +4,7 @@ import type { WebSocket } from 'ws';
 import type { Caller } from '#core/engine/manage-people.ts';
 import { readJson } from '#core/policy/parsing/json.ts';
 import { OUTSIDE } from '#core/policy/parsing/text-limits.ts';
-import { runAtEndOfTick } from '#protocol/end-of-tick.ts';
+import { runAtEndOfTick } from '#protocol/async/end-of-tick.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import {
   CLOSE_CODES,

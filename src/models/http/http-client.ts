@@ -3,7 +3,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import type { Agent, buildConnector, Dispatcher } from 'undici';
-import { runAtEndOfTick } from '#protocol/end-of-tick.ts';
+import { runAtEndOfTick } from '#protocol/async/end-of-tick.ts';
 import { StartupError } from '#protocol/errors.ts';
 import type { HttpRequest, HttpResponse, Send } from './provider-http.ts';
 

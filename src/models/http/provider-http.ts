@@ -169,7 +169,7 @@ function createExchange({ wire, url, headers, send, clock }: Endpoint, run: Atte
   async function read(onFed: () => boolean): Promise<void> {
     if (response === null) return;
     const failures: unknown[] = [];
-    const take = (piece: Uint8Array) => {
+    const passPiece = (piece: Uint8Array) => {
       try {
         feed(text.write(piece));
       } catch (error) {
@@ -180,7 +180,7 @@ function createExchange({ wire, url, headers, send, clock }: Endpoint, run: Atte
     };
     let ended: boolean;
     try {
-      ended = await response.readPieces(take);
+      ended = await response.readPieces(passPiece);
     } catch (error) {
       throw new WireFault(networkFault(error));
     }

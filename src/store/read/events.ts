@@ -1,6 +1,6 @@
 // Events: replay, lists and the lookups of recovery, always by id (02 §5).
 import type { EventQuery, EventReader } from '#core/ports/store-reader.ts';
-import type { Awaitable } from '#protocol/awaitable.ts';
+import type { Awaitable } from '#protocol/async/awaitable.ts';
 import { type EventRow, rawEvent, storedEvent } from '../schema/rows.ts';
 import { BEHIND_ALL, EVENTS_OF_TURN, TURN_T_IS_OPEN, WITH_TREE } from '../schema/words.ts';
 import { type Reads, toPage } from './read-database.ts';

@@ -1,6 +1,6 @@
 // The interface by which every database is read: statements, pages, snapshots.
 import type { EventReader, Page } from '#core/ports/store-reader.ts';
-import type { Awaitable } from '#protocol/awaitable.ts';
+import type { Awaitable } from '#protocol/async/awaitable.ts';
 
 /** `?` for values. SQLite answers at once, PostgreSQL when its answer arrives. */
 export interface Reads {

@@ -4,7 +4,7 @@ import type { SessionStamp } from '#core/policy/journal/prepare.ts';
 import { raiseToSpent } from '#core/policy/learning/forecast.ts';
 import { firstLine, type SessionFacts, type Spent, sessionView } from '#core/policy/session/session-view.ts';
 import type { SessionReader } from '#core/ports/store-reader.ts';
-import { type Awaitable, continueWith } from '#protocol/awaitable.ts';
+import { type Awaitable, continueWith } from '#protocol/async/awaitable.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { type Pusd, sumPusd } from '#protocol/money.ts';

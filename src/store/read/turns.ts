@@ -1,7 +1,7 @@
 // Turns and their tool calls; tokens and money of a turn come from the ledger (01 §8).
 import { deliveryTexts, formatForPlanner } from '#core/policy/delegation/worker-outcome.ts';
 import type { MessageReader, TurnReader, TurnTotals } from '#core/ports/store-reader.ts';
-import { continueWith } from '#protocol/awaitable.ts';
+import { continueWith } from '#protocol/async/awaitable.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import type { PayloadOf } from '#protocol/event.ts';

@@ -5,7 +5,7 @@ import { priceTokenSums, type TokenSums } from '#core/policy/pricing/price-file.
 import { promptAbove, promptSteps } from '#core/policy/pricing/price-table.ts';
 import type { CallPricer } from '#core/ports/report-reader.ts';
 import type { TimeWindow } from '#protocol/analytics.ts';
-import type { Awaitable } from '#protocol/awaitable.ts';
+import type { Awaitable } from '#protocol/async/awaitable.ts';
 import { type BILL_MEASURES, CALL_MEASURES, IS_BILLED_APART, MEASURES } from '../schema/rollups.ts';
 import { type ReportedType, sumIntegers, typeIs } from '../schema/words.ts';
 import type { Column, Where } from './cost-sql.ts';

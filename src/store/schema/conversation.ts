@@ -39,7 +39,7 @@ function checkValues(table: string, column: string, values: readonly string[]) {
   return check(`${table}_${column}`, sql.raw(`${column} IN (${quoteWords(values).join(', ')})`));
 }
 /** The same for the tables that turns write. */
-function compareValues(table: string, column: string, values: readonly string[]) {
+function restrictWords(table: string, column: string, values: readonly string[]) {
   return check(`${table}_${column}`, sql.raw(isOneOf(column, quoteWords(values))));
 }
 function flag(table: string, column: string) {
@@ -164,13 +164,13 @@ export const turns = sqliteTable(
     index('turns_session').on(t.session_id, t.id),
     index('turns_failed').on(t.session_id).where(sql`status = 'failed'`),
     uniqueIndex('turns_open').on(t.session_id).where(sql.raw(TURN_IS_OPEN)),
-    compareValues('turns', 'status', TurnStatusSchema.options),
-    compareValues('turns', 'routing_mode', RoutingModeSchema.options),
-    compareValues('turns', 'stop_reason', TurnStopReasonSchema.options),
-    compareValues('turns', 'cancel_reason', CancelReasonSchema.options),
+    restrictWords('turns', 'status', TurnStatusSchema.options),
+    restrictWords('turns', 'routing_mode', RoutingModeSchema.options),
+    restrictWords('turns', 'stop_reason', TurnStopReasonSchema.options),
+    restrictWords('turns', 'cancel_reason', CancelReasonSchema.options),
     checkValues('turns', 'interrupted_reason', InterruptedReasonSchema.options),
-    compareValues('turns', 'error_code', TurnErrorCodeSchema.options),
-    compareValues('turns', 'error_class', ErrorClassSchema.options),
+    restrictWords('turns', 'error_code', TurnErrorCodeSchema.options),
+    restrictWords('turns', 'error_class', ErrorClassSchema.options),
     flag('turns', 'retryable'),
   ],
 );
@@ -210,8 +210,8 @@ export const messages = sqliteTable(
   (t) => [
     index('messages_session').on(t.session_id, t.id),
     index('messages_turn').on(t.turn_id, t.id),
-    compareValues('messages', 'role', RoleSchema.options),
-    compareValues('messages', 'status', MessageStatusSchema.exclude(['partial']).options),
+    restrictWords('messages', 'role', RoleSchema.options),
+    restrictWords('messages', 'status', MessageStatusSchema.exclude(['partial']).options),
   ],
 );
 
@@ -265,7 +265,7 @@ export const tool_calls = sqliteTable(
     index('tool_calls_session').on(t.session_id, t.status),
     index('tool_calls_turn').on(t.turn_id),
     index('tool_calls_message').on(t.message_id),
-    compareValues('tool_calls', 'status', ToolCallStatusSchema.options),
+    restrictWords('tool_calls', 'status', ToolCallStatusSchema.options),
   ],
 );
 

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { MEMORY_FILES, type MemoryContent } from '#core/policy/context/memory-files.ts';
 import { utf8Head } from '#core/policy/tools/tool-output.ts';
 import type { MemoryChange, WorkspaceFiles } from '#core/ports/workspace.ts';
-import type { Awaitable } from '#protocol/awaitable.ts';
+import type { Awaitable } from '#protocol/async/awaitable.ts';
 import type { MemoryFile, MemoryWrite } from '#protocol/event/session-events.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { plainText } from '#protocol/text/plain-text.ts';

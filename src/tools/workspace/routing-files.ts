@@ -3,7 +3,7 @@ import { constants } from 'node:fs';
 import { access } from 'node:fs/promises';
 import type { Logger } from '#core/ports/logger.ts';
 import type { RoutingFile } from '#core/ports/workspace.ts';
-import type { Awaitable } from '#protocol/awaitable.ts';
+import type { Awaitable } from '#protocol/async/awaitable.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import {

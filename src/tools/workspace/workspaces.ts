@@ -8,7 +8,7 @@ import { OUTSIDE } from '#core/policy/parsing/text-limits.ts';
 import { utf8Head } from '#core/policy/tools/tool-output.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import type { WorkerLibrary, WorkspaceFiles, Workspaces } from '#core/ports/workspace.ts';
-import { type Awaitable, continueWith, gatherAll } from '#protocol/awaitable.ts';
+import { type Awaitable, continueWith, gatherAll } from '#protocol/async/awaitable.ts';
 import type { ImageBlock } from '#protocol/message.ts';
 import { ToolError } from '#protocol/tool.ts';
 import { readLinkedFolders } from '../worktree/linked-files.ts';

@@ -5,7 +5,7 @@ import { readDefinition } from '#core/policy/workers/read-definition.ts';
 import { listWidenings, reservedName } from '#core/policy/workers/worker-restrictions.ts';
 import { createWorkerTool } from '#core/policy/workers/worker-tools.ts';
 import type { ToolSet } from '#core/ports/tool-port.ts';
-import { type Awaitable, continueWith } from '#protocol/awaitable.ts';
+import { type Awaitable, continueWith } from '#protocol/async/awaitable.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import {

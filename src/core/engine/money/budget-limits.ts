@@ -1,6 +1,6 @@
 // The limits that cover a call, and the remainder of each: the only lookup of limits (14 §1).
 import type { SharedLimit } from '#core/ports/shared-limit.ts';
-import { type Awaitable, continueWith } from '#protocol/awaitable.ts';
+import { type Awaitable, continueWith } from '#protocol/async/awaitable.ts';
 import { AppError } from '#protocol/errors.ts';
 import type { AnyEvent } from '#protocol/event.ts';
 import type { SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';

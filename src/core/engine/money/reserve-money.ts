@@ -3,7 +3,7 @@
 import { findAffordableOutput } from '#core/policy/gateway/largest-bill.ts';
 import type { DayLimit, Share } from '#core/ports/shared-limit.ts';
 import { orAbort } from '#protocol/abort.ts';
-import { type Awaitable, continueWith } from '#protocol/awaitable.ts';
+import { type Awaitable, continueWith } from '#protocol/async/awaitable.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { type Pusd, ZERO_PUSD } from '#protocol/money.ts';
 import type { Budgets, MoneyEngine, Runtime, Storage } from '../state/engine.ts';

@@ -4,7 +4,7 @@ import { namedPrompt, stablePrompt } from '#core/policy/context/system-prompt.ts
 import { isIndexed, skillIndex } from '#core/policy/skills/skill-text.ts';
 import { canDelegate, listPlannerTools, selectNamedTools } from '#core/policy/workers/worker-tools.ts';
 import type { SkillShelf, ToolSet } from '#core/ports/tool-port.ts';
-import type { Awaitable } from '#protocol/awaitable.ts';
+import type { Awaitable } from '#protocol/async/awaitable.ts';
 import type { CalledWorker } from '#protocol/delegate.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import type { WireTool } from '#protocol/model-call.ts';

@@ -18,7 +18,7 @@ import {
   UNREAD,
 } from '#core/policy/routing/policy-layers.ts';
 import type { RoutingFile } from '#core/ports/workspace.ts';
-import { type Awaitable, continueWith } from '#protocol/awaitable.ts';
+import { type Awaitable, continueWith } from '#protocol/async/awaitable.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { SessionId, TurnId } from '#protocol/ids.ts';
 import type { ModelEntry } from '#protocol/model.ts';

@@ -10,7 +10,7 @@ import { noteFacts } from '#core/policy/routing/route-facts.ts';
 import { collectFacts } from '#core/policy/routing/rules.ts';
 import type { RecommendationQuery, Recommender } from '#core/ports/learned-turns.ts';
 import type { ToolSet } from '#core/ports/tool-port.ts';
-import { type Awaitable, continueWith, gatherAll } from '#protocol/awaitable.ts';
+import { type Awaitable, continueWith, gatherAll } from '#protocol/async/awaitable.ts';
 import type { AppError } from '#protocol/errors.ts';
 import type { TurnId } from '#protocol/ids.ts';
 import type { Fingerprint } from '#protocol/learned-pattern.ts';

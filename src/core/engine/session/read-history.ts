@@ -1,7 +1,7 @@
 // The history of a session: a worker that continues another one, and a fork, begin with messages of earlier sessions (20 §3, 21 §4).
 import { extendHistory } from '#core/policy/context/session-history.ts';
 import { omitThinking } from '#core/policy/session/fork-point.ts';
-import type { Awaitable } from '#protocol/awaitable.ts';
+import type { Awaitable } from '#protocol/async/awaitable.ts';
 import type { StoredMessage } from '#protocol/message.ts';
 import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import type { SessionRecord } from '#protocol/session.ts';

@@ -5,7 +5,7 @@ import type { RoutingPolicies } from '#core/policy/routing/policy-file.ts';
 import { chooseWorkerModel } from '#core/policy/routing/worker-model.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
 import { WorktreeError } from '#core/ports/worktrees.ts';
-import { type Awaitable, continueWith } from '#protocol/awaitable.ts';
+import { type Awaitable, continueWith } from '#protocol/async/awaitable.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import { draft } from '#protocol/event.ts';
 import { toPusdOrNull } from '#protocol/money.ts';

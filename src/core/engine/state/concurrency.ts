@@ -80,13 +80,13 @@ export function createSessionLocks(log: Logger): SessionLocks {
     },
     whenDecided,
     start({ id: sessionId, root_session_id }, { turn_id: turnId, scope, conclusion }, body) {
-      const forget = () => {
+      const forgetTurn = () => {
         held.delete(sessionId);
         byTurn.delete(turnId);
       };
-      const done = body().then(forget, (error: unknown) => {
+      const done = body().then(forgetTurn, (error: unknown) => {
         log.error({ session_id: sessionId, turn_id: turnId, err: error }, 'a turn ended without its terminal event');
-        forget();
+        forgetTurn();
       });
       const turn: ActiveTurn = { session_id: sessionId, root_session_id, turn_id: turnId, scope, conclusion, done };
       held.set(sessionId, { turn_id: turnId, turn });

@@ -5,7 +5,7 @@ import { nameModel, signShape } from '#core/policy/learning/forecast.ts';
 import { routingRecord } from '#core/policy/routing/chain.ts';
 import type { Batch, Write } from '#core/ports/journal-writer.ts';
 import type { ToolSet } from '#core/ports/tool-port.ts';
-import { type Awaitable, continueWith, gatherAll } from '#protocol/awaitable.ts';
+import { type Awaitable, continueWith, gatherAll } from '#protocol/async/awaitable.ts';
 import type { AppError } from '#protocol/errors.ts';
 import { draft, type Event } from '#protocol/event.ts';
 import type { EventId, TurnId } from '#protocol/ids.ts';
@@ -77,7 +77,7 @@ interface OpenedTurn {
 }
 
 /** Reads what the turn begins with, and decides its route. Stores nothing. */
-function openTurn(engine: AdmissionEngine, request: AdmissionRequest): Awaitable<OpenedTurn> {
+function openAdmittedTurn(engine: AdmissionEngine, request: AdmissionRequest): Awaitable<OpenedTurn> {
   const { session, turn_id, content } = request;
   return continueWith(loadToolset(engine, session), (toolset) => {
     warnAboutMissingTools(engine, session, toolset);
@@ -114,7 +114,7 @@ function openTurn(engine: AdmissionEngine, request: AdmissionRequest): Awaitable
  */
 export async function admitTurn(engine: AdmissionEngine, request: AdmissionRequest): Promise<Admission> {
   const { session, worker, before, turn_id: turnId } = request;
-  const opening = openTurn(engine, request);
+  const opening = openAdmittedTurn(engine, request);
   const opened = opening instanceof Promise ? await opening : opening;
   const { toolset, now, stored, checkpoints, userMessage, history, routed } = opened;
   const { decision, facts, refusal, context, environment, tools, elapsed_ms } = routed;

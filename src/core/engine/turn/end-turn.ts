@@ -5,7 +5,7 @@ import { routingRecord } from '#core/policy/routing/chain.ts';
 import type { ToolCallState } from '#core/ports/store-reader.ts';
 import type { ToolSet } from '#core/ports/tool-port.ts';
 import { Cancelled, cancelledBy, createScope } from '#protocol/abort.ts';
-import { type Awaitable, continueWith } from '#protocol/awaitable.ts';
+import { type Awaitable, continueWith } from '#protocol/async/awaitable.ts';
 import { type InsufficientContextRequest, InsufficientContextRequestSchema } from '#protocol/delegate.ts';
 import { TERMINAL_TOOL_EVENTS } from '#protocol/event.ts';
 import { isInputsWaiting } from '#protocol/journal-batch.ts';

@@ -2,7 +2,7 @@
 import { checkImage, checkImages, MAX_IMAGES } from '#core/policy/context/image-blocks.ts';
 import { parseOverride } from '#core/policy/routing/override.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
-import { type Awaitable, continueWith, gatherAll } from '#protocol/awaitable.ts';
+import { type Awaitable, continueWith, gatherAll } from '#protocol/async/awaitable.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { AppError, type Issue, validationError } from '#protocol/errors.ts';
 import type { TurnId } from '#protocol/ids.ts';

@@ -12,7 +12,7 @@ interface Subscribers {
 }
 
 export function createSubscribers(log: Logger): Subscribers {
-  // Replaced on each change: whoever is called meanwhile goes through the list as it was.
+  // Replaced on each change: a listener that is called meanwhile goes through the list as it was.
   let subscribers: readonly { readonly name: string; readonly deliver: Subscriber }[] = [];
   return {
     call(items) {

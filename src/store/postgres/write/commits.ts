@@ -84,13 +84,13 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
     const written = new Map<QueuedBatch, Written>();
     const count = parts.reduce((sum, part) => sum + part.batches.length, 0);
     if (count === 0) return written;
-    const take = (part: Part) => {
+    const takePart = (part: Part) => {
       const { batches, outcomes, commit } = part;
       for (const [i, item] of batches.entries()) written.set(item, { ...outcomes[i]!, commit });
     };
     try {
       await writeParts(parts);
-      for (const part of parts) take(part);
+      for (const part of parts) takePart(part);
       return written;
     } catch (error) {
       if (count === 1) {
@@ -103,7 +103,7 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
         const alone: Part = { root, batches: [item], outcomes: [], commit: null };
         try {
           await writeParts([alone]);
-          take(alone);
+          takePart(alone);
         } catch (error) {
           rejectBatch(item, root, error);
         }

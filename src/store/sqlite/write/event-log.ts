@@ -23,10 +23,10 @@ import {
 import { insertRow, insertRows, type Tx } from '#store/write/transaction.ts';
 import type { LiveSessions, LiveTurns } from './live-sessions.ts';
 
-/** The numbers that stand for sessions. */
+/** The numbers of sessions. */
 interface Keys {
   find(session: string): number | undefined;
-  keep(session: string, key: number): void;
+  keepKey(session: string, key: number): void;
   clear(): void;
 }
 
@@ -35,17 +35,17 @@ const MAX_KEYS = 4096;
 
 function createKeys(read: Database.Statement<[string], number>): Keys {
   const known = new Map<string, number>();
-  function keep(session: string, key: number): void {
+  function keepKey(session: string, key: number): void {
     if (known.size >= MAX_KEYS) known.clear();
     known.set(session, key);
   }
   return {
     find(session) {
       const key = known.get(session) ?? read.get(session);
-      if (key !== undefined) keep(session, key);
+      if (key !== undefined) keepKey(session, key);
       return key;
     },
-    keep,
+    keepKey,
     clear: () => known.clear(),
   };
 }
@@ -136,7 +136,7 @@ export function createEventLog(
     const known = keys.find(session);
     if (known !== undefined) return known;
     const added = Number(insertKey.run(session).lastInsertRowid);
-    keys.keep(session, added);
+    keys.keepKey(session, added);
     return added;
   }
 

@@ -34,7 +34,7 @@ const MAX_BATCHES_PER_TRANSACTION = 32;
 
 const DROP_EXPIRED_KEYS = 'DELETE FROM idempotency_keys WHERE expires_at <= ?';
 
-/** Stands for a tree that is not known. */
+/** The tree of a session that is not known. */
 const ANY_TREE = '';
 
 interface InQueue {

@@ -27,8 +27,8 @@ const MOST_A_TURN = 27;
 /** Each of the reads, and each commit. */
 const MOST_TRIPS_A_TURN = 13;
 const FENCE = /^WITH changed AS \(UPDATE trees SET seq/;
-/** Look, heartbeat, nodes, settings of a connection. */
-const UPKEEP = /FROM trees WHERE owner_node|^UPDATE nodes|FROM nodes|set_config/;
+/** Look, heartbeat, nodes, tokens, settings of a connection. */
+const UPKEEP = /FROM trees WHERE owner_node|^UPDATE nodes|FROM nodes|FROM tokens ORDER BY name|set_config/;
 const IDLE_MS = 3000;
 /** One look a sweep, one heartbeat a fifth of the lease, one read of the nodes; and room for a slow machine's second. */
 const MOST_IDLE = 7;

@@ -1,9 +1,10 @@
 // The gates before a handler, in their order: shutdown, Host, Origin, token, rate, route, body (05 §1.2).
 import type { Socket } from 'node:net';
-import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
+import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction, RouteOptions } from 'fastify';
 import type { z } from 'zod';
 import { shuttingDownError } from '#core/engine/lifecycle.ts';
 import type { People } from '#core/engine/manage-people.ts';
+import { type Awaitable, continueWith } from '#protocol/awaitable.ts';
 import type { Config } from '#protocol/config.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import { NAMELESS_ADMIN } from '#protocol/people/person.ts';
@@ -97,13 +98,15 @@ export function installGates(app: HttpApp, settings: GateSettings): void {
   });
   installRateLimit(app, settings.server);
   app.after(() => {
-    app.addHook('onRequest', async (request, reply) => {
+    app.addHook('onRequest', (request, reply, done) => {
       judgeTarget(request, reply, table);
       judgeBody(request, table);
+      done();
     });
   });
-  app.addHook('preValidation', async (request) => {
+  app.addHook('preValidation', (request, _reply, done) => {
     request.body ??= {};
+    done();
   });
 }
 
@@ -117,7 +120,12 @@ function callerGates(settings: GateSettings, table: RouteTable) {
   const isOpen = ({ routeOptions: { config } }: FastifyRequest) =>
     config.open === 'everywhere' || (onLoopback && config.open === 'on_loopback');
 
-  return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> => {
+  function admitCaller(request: FastifyRequest): Awaitable<void> {
+    if (request.routeOptions.config.gateway !== undefined) return admitClient(request);
+    if (people.isRequired()) return authenticate(request, settings);
+  }
+
+  return (request: FastifyRequest, reply: FastifyReply, done: HookHandlerDoneFunction): void => {
     reply.headers(ANSWER_HEADERS);
     request.person = NAMELESS_ADMIN;
     const { headers } = request;
@@ -142,15 +150,28 @@ function callerGates(settings: GateSettings, table: RouteTable) {
     if (verdict === 'listed') {
       reply.header('access-control-allow-origin', origin).header('vary', 'Origin');
       reply.header('access-control-expose-headers', 'Retry-After, Idempotency-Replayed, Location');
-      if (isPreflight(request)) return answerPreflight(reply, table);
+      if (isPreflight(request)) {
+        answerPreflight(reply, table);
+        return;
+      }
     }
-    if (isOpen(request)) return undefined;
+    if (isOpen(request)) {
+      done();
+      return;
+    }
     // Another node may have made the first token.
-    if (!people.isRequired()) await people.keepCurrent();
-    if (request.routeOptions.config.gateway !== undefined) await admitClient(request);
-    else if (people.isRequired()) await authenticate(request, settings);
-    return undefined;
+    const current = people.isRequired() ? undefined : people.keepCurrent();
+    endHook(
+      continueWith(current, () => admitCaller(request)),
+      done,
+    );
   };
+}
+
+/** Ends a hook that rarely waits: at once, or when its work is done. A promise for each hook of each request costs more than most hooks. */
+export function endHook(work: Awaitable<void>, done: HookHandlerDoneFunction): void {
+  if (work instanceof Promise) work.then(() => done(), done);
+  else done();
 }
 
 /** Paths that a supervisor asks: the process lives and has work. */

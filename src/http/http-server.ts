@@ -116,7 +116,15 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
     },
   });
   const discard = createBodyDiscard(clock);
-  app.addHook('onSend', async (request, reply) => discard(request, reply));
+  app.addHook('onSend', (request, reply, _payload, done) => {
+    const discardRest = () => {
+      discard(request, reply);
+      done();
+    };
+    // A gate may answer while the parser is still in the packet: only behind it is known whether the body was all there.
+    if (request.raw.complete) discardRest();
+    else process.nextTick(discardRest);
+  });
   // The gates judge it, in their order.
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
   installGates(app, {
@@ -167,12 +175,14 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
  */
 function readJson(app: HttpApp, bodies: HttpDeps['engine']['bodies']): void {
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser('*', { parseAs: 'buffer' }, async (_request: FastifyRequest, bytes: Buffer) => {
-    if (bytes.byteLength === 0) return {};
-    const isLarge = bodies !== null && bytes.byteLength > bodies.above;
-    const body = isLarge ? await bodies.readBody(bytes) : readBody(bytes);
-    if (!body.ok) throw validationError([{ path: '', message: `the body ${body.error}` }]);
-    return body.value;
+  app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request: FastifyRequest, bytes: Buffer, done) => {
+    const pass = (body: ReturnType<typeof readBody>) => {
+      if (body.ok) done(null, body.value);
+      else done(validationError([{ path: '', message: `the body ${body.error}` }]));
+    };
+    if (bytes.byteLength === 0) done(null, {});
+    else if (bodies !== null && bytes.byteLength > bodies.above) bodies.readBody(bytes).then(pass, done);
+    else pass(readBody(bytes));
   });
 }
 

@@ -1,7 +1,8 @@
 // What routes that start work share: idempotency keys and `Prefer: wait` (05 §1.8, 18 §2).
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest, preValidationHookHandler } from 'fastify';
 import { type IdempotencyRow, JournalConflict, type Write } from '#core/ports/journal-writer.ts';
 import type { Store } from '#core/ports/store-reader.ts';
+import type { Awaitable } from '#protocol/awaitable.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
@@ -13,8 +14,8 @@ const KEY_PATTERN = /^[\x20-\x7e]{1,255}$/;
 type Claim = (status: number, body: unknown) => Write;
 
 export interface Idempotency {
-  /** Takes the body as it came, before defaults are filled in. A `preValidation` hook. */
-  remember(request: FastifyRequest): Promise<void>;
+  /** Takes the body as it came, before defaults are filled in: a `preValidation` hook. */
+  readonly remember: preValidationHookHandler;
   /**
    * Runs `effect` unless the key has an answer already, and sets `Idempotency-Replayed` then.
    * Throws `validation_error`, `idempotency_in_progress` or `idempotency_key_reused`.
@@ -54,30 +55,40 @@ export function createIdempotency({ store, clock }: { store: Store; clock: Clock
     });
   }
 
+  async function runOnce<T>(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    scope: KeyScope,
+    effect: (claim?: Claim) => Promise<T>,
+  ): Promise<T> {
+    const id = JSON.stringify(scope);
+    const other = running.get(id);
+    if (other !== undefined) throw other === request.bodyHash ? toInProgressError() : toKeyReusedError();
+    running.set(id, request.bodyHash);
+    try {
+      const row = await findStored(request, scope);
+      if (row === null) return await effect(createClaim(request, scope));
+      return replay(row, reply);
+    } catch (error) {
+      if (!(error instanceof JournalConflict && error.code === 'idempotency_exists')) throw error;
+      // Stored since the look: nothing of this one was written, and the answer is the other one's.
+      const row = await findStored(request, scope);
+      if (row === null) throw toInProgressError();
+      return replay(row, reply);
+    } finally {
+      running.delete(id);
+    }
+  }
+
   return {
-    async remember(request) {
+    remember(request, _reply, done) {
       if (request.headers['idempotency-key'] !== undefined) request.bodyHash = sha256Hex(canonicalJson(request.body));
+      done();
     },
-    async once<T>(request: FastifyRequest, reply: FastifyReply, effect: (claim?: Claim) => Promise<T>): Promise<T> {
+    once: (request, reply, effect) => {
       const scope = readKeyScope(request);
-      if (scope === null) return await effect();
-      const id = JSON.stringify(scope);
-      const other = running.get(id);
-      if (other !== undefined) throw other === request.bodyHash ? toInProgressError() : toKeyReusedError();
-      running.set(id, request.bodyHash);
-      try {
-        const row = await findStored(request, scope);
-        if (row === null) return await effect(createClaim(request, scope));
-        return replay(row, reply);
-      } catch (error) {
-        if (!(error instanceof JournalConflict && error.code === 'idempotency_exists')) throw error;
-        // Stored since the look: nothing of this one was written, and the answer is the other one's.
-        const row = await findStored(request, scope);
-        if (row === null) throw toInProgressError();
-        return replay(row, reply);
-      } finally {
-        running.delete(id);
-      }
+      if (scope === null) return effect();
+      return runOnce(request, reply, scope, effect);
     },
   };
 }
@@ -122,20 +133,28 @@ const MAX_WAIT_SECONDS = 600;
  * Waits as long as the request asks for, at most until its client or the server goes; false when it did not ask.
  * @param wait resolves earlier when there is nothing to wait for any more
  */
-export async function waitAsPreferred(
+export function waitAsPreferred(
   { closing }: { readonly closing: AbortSignal },
   request: FastifyRequest,
   wait: (ms: number, signal: AbortSignal) => Promise<void>,
-): Promise<boolean> {
+): Awaitable<boolean> {
   const seconds = parseWait(request.headers.prefer);
   if (seconds === null) return false;
+  return waitSeconds(closing, request, (signal) => wait(seconds * 1000, signal));
+}
+
+async function waitSeconds(
+  closing: AbortSignal,
+  request: FastifyRequest,
+  wait: (signal: AbortSignal) => Promise<void>,
+): Promise<true> {
   const enough = new AbortController();
   const stop = () => enough.abort();
   const { socket } = request.raw;
   socket.once('close', stop);
   closing.addEventListener('abort', stop);
   try {
-    await wait(seconds * 1000, enough.signal);
+    await wait(enough.signal);
   } finally {
     // Both outlive this request.
     socket.off('close', stop);

@@ -11,6 +11,7 @@ import { canSee, canWrite } from '#protocol/people/rights.ts';
 import { ConfirmationIdSchema, SessionIdSchema, WorkspacePathSchema } from '#protocol/scalars.ts';
 import type { Session, SessionRecord } from '#protocol/session.ts';
 import { notFound } from './error-handler.ts';
+import { endHook } from './gates.ts';
 import type { HttpApp } from './http-app.ts';
 import { forbidden, getOperationRole } from './roles.ts';
 
@@ -79,8 +80,7 @@ function asFields(value: unknown): Fields {
 /** Installs the check behind the validation of a request. A server that requires no token has none. */
 export function installVisibility(app: HttpApp, engine: Engine): void {
   const noted = createPrivateReads(engine);
-  app.addHook('preHandler', async (request) => {
-    if (!engine.people.isRequired() || !request.authorised) return;
+  async function judge(request: FastifyRequest): Promise<void> {
     const { person } = request;
     const named = readNamed(request);
     for (const workspace of named.workspaces) await requireWorkspace(engine, person, workspace);
@@ -91,6 +91,9 @@ export function installVisibility(app: HttpApp, engine: Engine): void {
     if (role === 'owner' && !canWrite(person, session)) throw forbidden('owner', person.role);
     if (opensWorkspace(request)) await requireWorkspace(engine, person, session.workspace_path);
     noted(person, session);
+  }
+  app.addHook('preHandler', (request, _reply, done) => {
+    endHook(engine.people.isRequired() && request.authorised ? judge(request) : undefined, done);
   });
 }
 

@@ -31,7 +31,7 @@ export function delegationRoutes(app: HttpApp, deps: RouteDeps): void {
     '/sessions/:session_id/delegations',
     {
       bodyLimit: deps.turnBodyLimit,
-      preValidation: (request) => idempotency.remember(request),
+      preValidation: idempotency.remember,
       schema: {
         params: SessionParams,
         body: SubmitDelegationBody,

@@ -65,7 +65,7 @@ export function forkRoutes(app: HttpApp, { engine, idempotency, turnBodyLimit }:
     '/sessions/:session_id/fork',
     {
       bodyLimit: turnBodyLimit,
-      preValidation: (request) => idempotency.remember(request),
+      preValidation: idempotency.remember,
       schema: {
         params: SessionParams,
         body: ForkBodySchema,
@@ -135,7 +135,7 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency, owners }
   app.post(
     '/sessions',
     {
-      preValidation: (request) => idempotency.remember(request),
+      preValidation: idempotency.remember,
       schema: {
         body: CreateSessionBody,
         ...operation({

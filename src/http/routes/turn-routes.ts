@@ -18,6 +18,7 @@ import {
   TurnListReply,
   TurnReceipt,
 } from '#protocol/api/session-bodies.ts';
+import { type Awaitable, continueWith } from '#protocol/awaitable.ts';
 import { type Turn, TurnSchema } from '#protocol/turn.ts';
 import { requireFound } from '../error-handler.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
@@ -63,7 +64,7 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
     {
       config: { turn: true },
       bodyLimit: deps.turnBodyLimit,
-      preValidation: (request) => idempotency.remember(request),
+      preValidation: idempotency.remember,
       schema: {
         params: SessionParams,
         body: SubmitTurnBody,
@@ -114,7 +115,8 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
         }
       });
       reply.header('location', `/sessions/${session_id}/turns/${receipt.turn_id}`);
-      const turn = await waitForTurnEnd(deps, request, receipt);
+      const waiting = waitForTurnEnd(deps, request, receipt);
+      const turn = waiting instanceof Promise ? await waiting : waiting;
       if (turn === null) return reply.status(202).send(receipt);
       return reply.send(turn);
     },
@@ -262,14 +264,17 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
 }
 
 /** With `Prefer: wait`, the turn once it has ended or is interrupted; null without the header, after the wait, or where the turn continues elsewhere. */
-async function waitForTurnEnd(
+function waitForTurnEnd(
   deps: RouteDeps,
   request: FastifyRequest,
   receipt: z.infer<typeof TurnReceipt>,
-): Promise<Turn | null> {
+): Awaitable<Turn | null> {
   const { engine } = deps;
-  const asked = await waitAsPreferred(deps, request, (ms, signal) => waitForTurn(engine, receipt, ms, signal));
-  if (!asked) return null;
+  const asked = waitAsPreferred(deps, request, (ms, signal) => waitForTurn(engine, receipt, ms, signal));
+  return continueWith(asked, (waited) => (waited ? readEndedTurn(engine, receipt) : null));
+}
+
+async function readEndedTurn(engine: RouteDeps['engine'], receipt: z.infer<typeof TurnReceipt>): Promise<Turn | null> {
   const turn = await engine.store.turns.view(receipt.session_id, receipt.turn_id);
   if (turn === null || (turn.ended_at === null && turn.status !== 'interrupted')) return null;
   if (isResumedAutomatically(engine, turn)) return null;

@@ -1,6 +1,7 @@
 // The tokens of this server: those of the operator's file and those made at run time, as this node knows them (23 §1, §2).
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Store } from '#core/ports/store-reader.ts';
+import type { Awaitable } from '#protocol/awaitable.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
 import {
@@ -44,7 +45,7 @@ export interface People {
   /** Reads the tokens that were made or revoked before this call. */
   refresh(): Promise<void>;
   /** On several nodes: reads them again where that was long ago. Elsewhere this process alone changes them. */
-  keepCurrent(): Promise<void>;
+  keepCurrent(): Awaitable<void>;
 }
 
 /** Between look-ups of tokens that this node does not know: wrong ones must not cost a query each. */
@@ -126,8 +127,8 @@ export function createPeople({ config, store, clock, several }: PeopleParts): Pe
     await sleep(clock, Math.max(0, readAt + LOOK_AGAIN_MS - asked));
     if (readAt <= asked) await refreshTokens();
   }
-  async function keepCurrent(): Promise<void> {
-    if (several && clock.monotonic() - readAt > CURRENT_MS) await readAgain();
+  function keepCurrent(): Awaitable<void> {
+    if (several && clock.monotonic() - readAt > CURRENT_MS) return readAgain();
   }
   const listNamed = () => all().flatMap(({ token }) => (token === null ? [] : [token]));
   const findNamed = (nameOrId: string) =>

@@ -20,10 +20,22 @@ test('payloads are stored as they are; checked they are refused', () => {
   expect(emit).toMatchObject([{ kind: 'event', payload_json: '{"policy_path":1,"surplus":true}' }]);
 });
 
-test('a message holds what others wrote: it is checked all the same', () => {
-  const empty = { ...message(1, 'user', [text('x')]), content: [] };
-  const batch = { writes: [{ kind: 'message.insert', message: empty } as never], emit: [] };
+test.each([
+  ['an empty one', []],
+  ['a block of an unknown type', [{ type: 'video', url: 'x' }]],
+  ['a block with a surplus field', [{ ...text('x'), surplus: true }]],
+  ['a text that is none', [{ type: 'text', text: 1 }]],
+])('the content of a message is what others wrote, and is checked all the same: %s', (_, content) => {
+  const broken = { ...message(1, 'user', [text('x')]), content };
+  const batch = { writes: [{ kind: 'message.insert', message: broken } as never], emit: [] };
   expect(() => prepareBatch(batch, true)).toThrow(InvalidMessageError);
+});
+
+test('its ids and metadata are stored as they are; checked they are refused', () => {
+  const odd = { ...message(1, 'user', [text('x')]), turn_id: 'none' };
+  const batch = { writes: [{ kind: 'message.insert', message: odd } as never], emit: [] };
+  expect(() => prepareBatch(batch)).toThrow(InvalidMessageError);
+  expect(prepareBatch(batch, true).writes).toHaveLength(1);
 });
 
 test('an event that names a later one as its parent is refused all the same', () => {

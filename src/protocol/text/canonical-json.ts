@@ -1,5 +1,5 @@
 // Canonical JSON (RFC 8785) and the hashes and sizes made from it (01 §1.6).
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 
 /** Keys sorted by UTF-16 code unit, no white space, numbers in shortest form. `undefined` members are left out. */
 export function canonicalJson(value: unknown): string {
@@ -15,5 +15,5 @@ export function canonicalJson(value: unknown): string {
 
 /** Lower-case hex SHA-256 of UTF-8 text or bytes. */
 export function sha256Hex(data: string | Uint8Array): string {
-  return createHash('sha256').update(data).digest('hex');
+  return hash('sha256', data, 'hex');
 }

@@ -50,7 +50,7 @@ export function createSums(name: string, help: string, show?: (sum: bigint) => s
     },
     lines: () => [
       ...writeHead(name, help, 'counter'),
-      ...sortSeries(sums).map(([labels, { sum }]) => `${name}{${labels}} ${text(sum)}`),
+      ...sortSeries(sums.values()).map(([labels, { sum }]) => `${name}{${labels}} ${text(sum)}`),
     ],
     family: () => ({
       ...{ name, help, type: 'counter', whole: show === undefined },
@@ -135,18 +135,23 @@ function writeSample(name: string, labels: string, value: number): string {
 }
 
 function findSeries<T>(series: Map<string, T>, labels: Labels, empty: () => T): T {
-  const key = formatLabels(labels);
-  const found = series.get(key) ?? empty();
-  series.set(key, found);
-  return found;
+  // The text of the labels is written when someone asks for the metrics; a turn adds to thirty series.
+  let key = '';
+  for (const name in labels) key += `${name}\0${labels[name]}\0`;
+  const known = series.get(key);
+  if (known !== undefined) return known;
+  const made = empty();
+  series.set(key, made);
+  return made;
 }
 
 function writeHead(name: string, help: string, type: string): string[] {
   return [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`];
 }
 
-function sortSeries<T>(series: ReadonlyMap<string, T>): [string, T][] {
-  return [...series].sort(([a], [b]) => compareText(a, b));
+function sortSeries<T extends { readonly labels: Labels }>(series: Iterable<T>): [string, T][] {
+  const named = [...series].map((one): [string, T] => [formatLabels(one.labels), one]);
+  return named.sort(([a], [b]) => compareText(a, b));
 }
 
 function formatLabels(labels: Labels): string {

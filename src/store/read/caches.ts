@@ -35,6 +35,8 @@ export interface HistoryCache {
 
 interface History {
   readonly messages: readonly StoredMessage[];
+  /** Stored since the history was last read, which joins them: each message alone would copy the history. */
+  readonly newer: readonly StoredMessage[];
   /** Length of the JSON text they came from. */
   readonly bytes: number;
 }
@@ -47,10 +49,10 @@ export function createHistoryCache(maxBytes: number): HistoryCache {
     total -= entries.get(sessionId)?.bytes ?? 0;
     entries.delete(sessionId);
   }
-  function set(sessionId: string, messages: readonly StoredMessage[], bytes: number): void {
+  function set(sessionId: string, history: History): void {
     drop(sessionId);
-    entries.set(sessionId, { messages, bytes });
-    total += bytes;
+    entries.set(sessionId, history);
+    total += history.bytes;
     for (const oldest of entries.keys()) {
       if (total <= maxBytes) return;
       drop(oldest);
@@ -60,14 +62,17 @@ export function createHistoryCache(maxBytes: number): HistoryCache {
     get(sessionId) {
       const entry = entries.get(sessionId);
       if (entry === undefined) return null;
+      const messages = entry.newer.length === 0 ? entry.messages : extendHistory(entry.messages, ...entry.newer);
       entries.delete(sessionId);
-      entries.set(sessionId, entry);
-      return entry.messages;
+      entries.set(sessionId, { messages, newer: [], bytes: entry.bytes });
+      return messages;
     },
-    put: set,
+    put: (sessionId, messages, bytes) => set(sessionId, { messages, newer: [], bytes }),
     append(message, bytes) {
       const entry = entries.get(message.session_id);
-      if (entry !== undefined) set(message.session_id, extendHistory(entry.messages, message), entry.bytes + bytes);
+      if (entry === undefined) return;
+      const newer = [...entry.newer, message];
+      set(message.session_id, { messages: entry.messages, newer, bytes: entry.bytes + bytes });
     },
     drop,
   };

@@ -9,7 +9,8 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { COPIED_OTHERWISE, listCopiedTables, OF_CLUSTER, selectRows } from '#store/postgres/transfer/tables.ts';
 import { acquireOwnerLock } from '#store/sqlite/connection/database-file.ts';
 import { migrate as migrateSqlite } from '#store/sqlite/connection/migrate.ts';
-import { ROOT, run, start } from '../app/metis.ts';
+import { runHere } from '../app/here.ts';
+import { ROOT, start } from '../app/metis.ts';
 import { MIGRATIONS as SQLITE_MIGRATIONS } from '../store/sqlite/world.ts';
 import { tempFolder } from '../support/engine.ts';
 import { startPostgres } from '../support/postgres.ts';
@@ -56,7 +57,7 @@ async function filledFolder({ isOpen = false } = {}) {
   const schema = await ownSchema(url!);
   onTestFinished(() => schema.drop());
   const metis = (...args: string[]) =>
-    run(['migrate', '--to', schema.url, '--data', folder, ...args], { home: path.dirname(folder) });
+    runHere(['migrate', '--to', schema.url, '--data', folder, ...args], { home: path.dirname(folder) });
   const shared = ['--set', `cluster.shared_roots=["${root}"]`];
   const startNode = (address = schema.url) =>
     startReal({
@@ -166,7 +167,7 @@ describe.skipIf(url === null)(`metis migrate${missing && `, skipped: ${missing}`
     expect(rows[0].n).toBeLessThan(many);
     await expect(startNode()).rejects.toThrow(/migration_unfinished/);
     const env = { METIS_DATABASE_URL: schema.url };
-    const doctor = await run(['doctor', '--port', '0'], { home: path.dirname(folder), env });
+    const doctor = await runHere(['doctor', '--port', '0'], { home: path.dirname(folder), env });
     expect(doctor).toMatchObject({ code: 1, stdout: expect.stringMatching(/^error +migration_unfinished: /m) });
 
     const resumed = await metis(...shared, '--verify');
@@ -262,7 +263,7 @@ describe.skipIf(url === null)(`metis migrate${missing && `, skipped: ${missing}`
     ] as const;
   const copyOut = (schemaUrl: string, folder: string, ...args: string[]) => {
     const [command, options] = toFolder(schemaUrl, folder);
-    return run([...command, ...args], options);
+    return runHere([...command, ...args], options);
   };
   /** Of `meta`, what a copy takes along. */
   const readMeta = (file: string) => {
@@ -304,7 +305,7 @@ describe.skipIf(url === null)(`metis migrate${missing && `, skipped: ${missing}`
     const server = await startReal({ folder: later, registry });
     expect(await readAnswers(server, [...sessions, made])).toEqual(answers);
     expect(await server.turn(made, 'and here')).toMatchObject({ status: 'completed' });
-    expect((await run(['rollups', 'verify', '--data', later], { home: later })).code).toBe(0);
+    expect((await runHere(['rollups', 'verify', '--data', later], { home: later })).code).toBe(0);
   });
 
   // Promise 16.37: A copy into a folder that was killed goes on behind its last slice; nothing has the name of a database before it is whole; what it would lose or overwrite is refused.
@@ -359,7 +360,7 @@ describe.skipIf(url === null)(`metis migrate${missing && `, skipped: ${missing}`
       return stderr;
     };
     expect(await refusal(schema.url, folder)).toMatch(/^metis: database_not_empty: .*metis\.db exists; .*\n$/);
-    const { code, stderr } = await run(['migrate', '--to', `sqlite:${folder}`], { home: folder });
+    const { code, stderr } = await runHere(['migrate', '--to', `sqlite:${folder}`], { home: folder });
     expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringMatching(/^metis: database\.url is not set; /) });
     await query(schema.url, "UPDATE meta SET value = '3' WHERE key IN ('schema_version', 'compatible_from')");
     expect(await refusal(schema.url, path.join(back, 'new'))).toMatch(/^metis: database_not_migrated: /);
@@ -380,7 +381,7 @@ describe.skipIf(url === null)(`metis migrate${missing && `, skipped: ${missing}`
         onTestFinished(async () => void (await query(url!, `DROP DATABASE IF EXISTS ${name} WITH (FORCE)`)));
       const addressOf = (name: string) => Object.assign(new URL(url!), { pathname: `/${name}` }).href;
       await query(url!, `CREATE DATABASE ${lost}`);
-      const copied = await run(['migrate', '--to', addressOf(lost!), '--data', folder, ...shared], { home });
+      const copied = await runHere(['migrate', '--to', addressOf(lost!), '--data', folder, ...shared], { home });
       expect(copied).toMatchObject({ code: 0, stderr: '' });
 
       const { hostname, port, username, password } = new URL(url!);

@@ -2,15 +2,12 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { startNodes } from '../support/nodes.ts';
 import { postgresService } from '../support/services.ts';
 import { until } from '../support/until.ts';
 
 const { url, missing } = await postgresService();
-
-/** Processes start slowly on a machine that has much else to do. */
-vi.setConfig({ testTimeout: 120_000 });
 
 async function receiver(status = 204) {
   const told: { id: string; session_id: string; type: string }[] = [];
@@ -74,7 +71,7 @@ describe.skipIf(url === null)(`webhooks of a cluster${missing && `, skipped: ${m
       answer: () => ({ text: 'done' }),
       set: { notify: [down, well].map((hook) => ({ url: hook.url, events: ['turn.completed'] })) },
     });
-    const a = await cluster.start('a');
+    const a = await cluster.startHere('a');
     const session = await a.session(cluster.workspace('one'));
     await a.turn(session, 'before');
     await until(() => well.told.length === 1 && down.told.length > 0);

@@ -7,23 +7,24 @@ import { promisify } from 'node:util';
 import vm from 'node:vm';
 import { build } from 'esbuild';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { address, ROOT, type Started, start, temporaryHome } from '../app/metis.ts';
+import { type StartedHere, startHere } from '../app/here.ts';
+import { address, ROOT, temporaryHome } from '../app/metis.ts';
 
 const ENTRY = 'metis-server/client';
 /** Globals that a page does not have. */
 const NODE_ALONE = ['process', 'Buffer', 'global', 'require', 'module'];
 let home: ReturnType<typeof temporaryHome>;
-let server: Started | null = null;
+let server: StartedHere | null = null;
 beforeEach(() => {
   home = temporaryHome();
 });
 afterEach(async () => {
-  await server?.stop('SIGKILL');
+  await server?.stop();
   server = null;
   home.remove();
 });
 function serve(): Promise<string> {
-  server = start(['serve', '--port', '0'], { home: home.path });
+  server = startHere(['serve', '--port', '0'], { home: home.path });
   return address(server);
 }
 

@@ -1,9 +1,9 @@
 // Whatever is asked of a session may be asked of any node: its owner answers, later where that one has died (16 §5).
 import { randomUUID } from 'node:crypto';
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { ApiError, type MetisClient } from '#client/client.ts';
 import { freePort } from '../support/free-port.ts';
-import { type Nodes, startNodes, type TestNode } from '../support/nodes.ts';
+import { type Nodes, type ServingNode, startNodes } from '../support/nodes.ts';
 import { startProxy } from '../support/proxy.ts';
 import { postgresService } from '../support/services.ts';
 import { until } from '../support/until.ts';
@@ -12,7 +12,6 @@ const { url, missing } = await postgresService();
 
 /** Processes start slowly on a machine that has much else to do; every wait ends as soon as it may. */
 const PATIENCE_SECONDS = 60;
-vi.setConfig({ testTimeout: 120_000 });
 
 const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==';
 /** 5 MiB of images, in blocks of one each. */
@@ -40,14 +39,14 @@ const ended = (client: MetisClient, session: string, turn: string) =>
     const found = await client.getTurn(session, turn);
     return found.ended_at !== null && found;
   }, PATIENCE_SECONDS);
-const running = ({ client }: TestNode, session: string) =>
+const running = ({ client }: ServingNode, session: string) =>
   until(
     async () => (await client.getSession(session)).waiting_on.some(({ kind }) => kind === 'model'),
     PATIENCE_SECONDS,
   );
-const paused = ({ client }: TestNode, session: string, turn: string) =>
+const paused = ({ client }: ServingNode, session: string, turn: string) =>
   until(async () => (await client.getTurn(session, turn)).status === 'interrupted', PATIENCE_SECONDS);
-const question = ({ client }: TestNode, session: string) =>
+const question = ({ client }: ServingNode, session: string) =>
   until(async () => (await client.listConfirmations({ session_id: session })).confirmations[0], PATIENCE_SECONDS);
 const codeOf = (asked: Promise<unknown>) =>
   asked.then(
@@ -68,7 +67,7 @@ describe.skipIf(url === null)(`any node${missing && `, skipped: ${missing}`}`, (
   // Promise 20.18: a turn is concluded by way of another node.
   test('a turn with 5 MiB of images, cancel, interrupt, approval, limit, resume, end and purge by way of another node', async () => {
     const nodes = await startNodes({ database: url!, answer, set: ASKING });
-    const [a, b] = await Promise.all([nodes.start('a'), nodes.start('b')]);
+    const [a, b] = await Promise.all([nodes.startHere('a'), nodes.startHere('b')]);
     const workspace = nodes.workspace('w');
     const session = await a.session(workspace);
     const submit = async (content: Parameters<MetisClient['submitTurn']>[1]['content'], rest: object = {}) =>
@@ -175,9 +174,9 @@ describe.skipIf(url === null)(`any node${missing && `, skipped: ${missing}`}`, (
     const between = await startProxy({ host: '127.0.0.1', port });
     const advertise = `http://127.0.0.1:${between.port}`;
     const [a, b, c] = await Promise.all([
-      nodes.start('a'),
-      nodes.start('b', { set: { 'server.port': port, 'cluster.advertise_url': advertise } }),
-      nodes.start('c'),
+      nodes.startHere('a'),
+      nodes.startHere('b', { set: { 'server.port': port, 'cluster.advertise_url': advertise } }),
+      nodes.startHere('c'),
     ]);
     const workspace = nodes.workspace('w');
     for (let round = 0; round < 5; round++) await oneEffect(nodes, [a, b, c]);
@@ -186,7 +185,7 @@ describe.skipIf(url === null)(`any node${missing && `, skipped: ${missing}`}`, (
     const limited = await b.session(workspace, { max_cost_usd: '9' });
     await a.client.submitTurn(limited, { content: 'hang' });
     await running(b, limited);
-    const reserved = async ({ client }: TestNode) => (await client.getSession(limited)).budget?.reserved_usd;
+    const reserved = async ({ client }: ServingNode) => (await client.getSession(limited)).budget?.reserved_usd;
     expect(await reserved(a)).toBe(await reserved(b));
     expect(await reserved(a)).not.toBe('0');
     between.cut();
@@ -204,10 +203,10 @@ describe.skipIf(url === null)(`any node${missing && `, skipped: ${missing}`}`, (
 
   test('a shape of task that another node knew first is learned all the same', async () => {
     const nodes = await startNodes({ database: url!, answer });
-    const [a, b] = await Promise.all([nodes.start('a'), nodes.start('b')]);
+    const [a, b] = await Promise.all([nodes.startHere('a'), nodes.startHere('b')]);
     const workspace = nodes.workspace('w');
     let learned = 0;
-    const learns = async (node: TestNode, content: string) => {
+    const learns = async (node: ServingNode, content: string) => {
       await node.turn(await node.session(workspace), content);
       learned += 1;
       await until(async () => (await nodes.rows('SELECT turn_id FROM pattern_turns')).length === learned);
@@ -224,7 +223,7 @@ describe.skipIf(url === null)(`any node${missing && `, skipped: ${missing}`}`, (
 });
 
 /** One key to all of them at once, for a session and for a turn of it. */
-async function oneEffect(nodes: Nodes, all: readonly TestNode[]): Promise<void> {
+async function oneEffect(nodes: Nodes, all: readonly ServingNode[]): Promise<void> {
   const key = { idempotencyKey: randomUUID() };
   const outcomes = (work: (client: MetisClient) => Promise<string>) =>
     Promise.all(all.map(({ client }) => work(client).catch((error: ApiError) => error.code)));

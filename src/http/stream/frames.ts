@@ -48,20 +48,45 @@ function toJsonId(id: string | null): string {
   return `"${id}"`;
 }
 
-export function transientFrame({ session_id, turn_id, timestamp, delta }: Transient, root: string): Frame {
-  const actor = session_id === root ? resolveActor(delta) : 'worker';
+export function transientFrame(transient: Transient, root: string): Frame {
+  const { timestamp, delta } = transient;
+  // By parts for what comes by the thousand.
   const text =
-    `{"type":"event","event":{"id":null,"timestamp":"${isoTime(timestamp)}","session_id":"${session_id}",` +
-    `"turn_id":${toJsonId(turn_id)},"parent_event_id":null,"type":"${delta.type}",` +
-    `"actor":"${actor}","payload":${payloadText(delta)},"sensitivity":null,"transient":true}}`;
+    delta.type === 'text.delta'
+      ? TEXT_HEAD +
+        isoTime(timestamp) +
+        findTextPlace(transient, delta.payload, root) +
+        JSON.stringify(delta.payload.text) +
+        TEXT_END
+      : `${TEXT_HEAD}${isoTime(timestamp)}${describePlace(transient, root)}${JSON.stringify(delta.payload)}${TRANSIENT_END}`;
   return { type: 'event', id: null, text };
 }
 
-/** By hand for what comes by the thousand. */
-function payloadText({ type, payload }: Transient['delta']): string {
-  if (type !== 'text.delta') return JSON.stringify(payload);
-  const { message_id, content_block_index, text } = payload;
-  return `{"message_id":"${message_id}","content_block_index":${content_block_index},"text":${JSON.stringify(text)}}`;
+const TEXT_HEAD = '{"type":"event","event":{"id":null,"timestamp":"';
+const TRANSIENT_END = ',"sensitivity":null,"transient":true}}';
+const TEXT_END = `}${TRANSIENT_END}`;
+
+/** What stands between the time and the payload. */
+function describePlace({ session_id, turn_id, delta }: Transient, root: string): string {
+  const actor = session_id === root ? resolveActor(delta) : 'worker';
+  return `","session_id":"${session_id}","turn_id":${toJsonId(turn_id)},"parent_event_id":null,"type":"${delta.type}","actor":"${actor}","payload":`;
+}
+
+/** What all deltas of one block have between their time and their text, by message: 11 of 16 objects of a frame. */
+const places = new Map<string, { readonly index: number; readonly text: string }>();
+const MAX_PLACES = 4096;
+
+function findTextPlace(
+  transient: Transient,
+  { message_id, content_block_index: index }: Extract<Transient['delta'], { type: 'text.delta' }>['payload'],
+  root: string,
+): string {
+  const known = places.get(message_id);
+  if (known?.index === index) return known.text;
+  if (places.size >= MAX_PLACES) places.clear();
+  const text = `${describePlace(transient, root)}{"message_id":"${message_id}","content_block_index":${index},"text":`;
+  places.set(message_id, { index, text });
+  return text;
 }
 
 function resolveActor(delta: Transient['delta']): 'user' | 'tool' | 'agent' {

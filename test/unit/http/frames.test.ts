@@ -1,8 +1,8 @@
 // The frame of a transient event: what is written by hand is the JSON of its parts (06 §4).
 import { expect, test } from 'vitest';
+import { transientFrame } from '#http/stream/frames.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { Delta, Transient } from '#protocol/delta.ts';
-import { transientFrame } from '#http/stream/frames.ts';
 
 const AT = 1_700_000_000_123;
 const transient = (session_id: string, turn_id: string | null, delta: Delta): Transient => ({

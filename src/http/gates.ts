@@ -4,7 +4,7 @@ import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction, RouteOption
 import type { z } from 'zod';
 import { shuttingDownError } from '#core/engine/lifecycle.ts';
 import type { People } from '#core/engine/manage-people.ts';
-import { type Awaitable, continueWith } from '#protocol/awaitable.ts';
+import { type Awaitable, continueWith } from '#protocol/async/awaitable.ts';
 import type { Config } from '#protocol/config.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import { NAMELESS_ADMIN } from '#protocol/people/person.ts';

@@ -2,7 +2,7 @@
 import type { FastifyReply, FastifyRequest, preValidationHookHandler } from 'fastify';
 import { type IdempotencyRow, JournalConflict, type Write } from '#core/ports/journal-writer.ts';
 import type { Store } from '#core/ports/store-reader.ts';
-import type { Awaitable } from '#protocol/awaitable.ts';
+import type { Awaitable } from '#protocol/async/awaitable.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';

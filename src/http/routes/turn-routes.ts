@@ -18,7 +18,7 @@ import {
   TurnListReply,
   TurnReceipt,
 } from '#protocol/api/session-bodies.ts';
-import { type Awaitable, continueWith } from '#protocol/awaitable.ts';
+import { type Awaitable, continueWith } from '#protocol/async/awaitable.ts';
 import { type Turn, TurnSchema } from '#protocol/turn.ts';
 import { requireFound } from '../error-handler.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';

@@ -1,7 +1,7 @@
 // The tokens of this server: those of the operator's file and those made at run time, as this node knows them (23 §1, §2).
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Store } from '#core/ports/store-reader.ts';
-import type { Awaitable } from '#protocol/awaitable.ts';
+import type { Awaitable } from '#protocol/async/awaitable.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
 import {

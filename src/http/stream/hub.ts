@@ -162,11 +162,12 @@ export function createStreamHub(ports: HubPorts): StreamHub {
 
   async function checkRights(): Promise<void> {
     if (guarded.size === 0) return;
-    const endUnaccepted = () => {
+    try {
+      await (people.isRequired() ? people.refresh() : people.keepCurrent());
+    } finally {
+      // A token expires on a node without its database too.
       for (const one of [...guarded]) if (!people.isAccepted(one.digest)) one.end('unauthorized');
-    };
-    // A token expires on a node without its database too.
-    await (people.isRequired() ? people.refresh() : people.keepCurrent()).finally(endUnaccepted);
+    }
     for (const one of [...guarded])
       if (one.sessionId !== null && (await isHiddenFrom(one.person, one.sessionId))) one.end('not_found');
   }

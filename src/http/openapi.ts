@@ -92,7 +92,7 @@ async function describe(version: string): Promise<string> {
     transformObject: createJsonSchemaTransformObject(options),
   });
   // No handler ever runs here, so what handlers need need not be there.
-  registerRoutes(app, { version, turnBodyLimit: 1, gatewayBodyLimit: 1, engine: {} } as RouteDeps);
+  registerRoutes(app, { version, turnBodyLimit: 1, gatewayBodyLimit: 1, engine: {}, idempotency: {} } as RouteDeps);
   await app.ready();
   const document = tidy(app.swagger() as unknown as Json, false) as Json;
   await app.close();

@@ -12,6 +12,7 @@ import { tempFolder } from '../support/engine.ts';
 import { type RealOptions, startReal, startStrictFake } from '../support/real-server.ts';
 import { registryAt } from '../support/registry-at.ts';
 import { until } from '../support/until.ts';
+import { loadedBy } from './loaded-packages.ts';
 import { address, start, temporaryHome } from './metis.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
@@ -300,23 +301,9 @@ describe('without OTEL_*', () => {
 
   // Promise 18.2: without OTEL_* no OpenTelemetry module is loaded.
   test('no module of OpenTelemetry is loaded, and with it they are', async () => {
-    // In the thread of the program: a loader in one of its own makes each import a question to it.
-    const hook = `
-      import { registerHooks } from 'node:module';
-      registerHooks({
-        resolve(name, context, next) {
-          if (name.startsWith('@opentelemetry/')) process._rawDebug('LOADED ' + name);
-          return next(name, context);
-        },
-      });`;
-    const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(hook)}`;
     const loaded = async (env: Record<string, string>) => {
-      const home = temporaryHome();
-      const server = start(['serve', '--port', '0'], { home: home.path, env: { NODE_OPTIONS, ...env } });
-      await address(server);
-      const { stderr } = await server.stop('SIGKILL');
-      home.remove();
-      return [...stderr.matchAll(/LOADED (\S+)/g)].length;
+      const names = await loadedBy(['serve', '--port', '0'], async () => {}, env);
+      return [...names].filter((name) => name.startsWith('@opentelemetry/')).length;
     };
     const ENDPOINT = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9' };
     const environments = [

@@ -3,7 +3,8 @@
 //
 //   node bench/count-steps.mjs            a table
 //   node bench/count-steps.mjs --json     the same as JSON
-//   node bench/count-steps.mjs --places   also the lines that make promises, for one turn without learning
+//   node bench/count-steps.mjs --plain    without the turns that are learned
+//   node bench/count-steps.mjs --places   the lines that make promises, for one turn without learning
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -38,7 +39,11 @@ const LABELS = {
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 const { values: options } = parseArgs({
-  options: { json: { type: 'boolean', default: false }, places: { type: 'boolean', default: false } },
+  options: {
+    json: { type: 'boolean', default: false },
+    plain: { type: 'boolean', default: false },
+    places: { type: 'boolean', default: false },
+  },
 });
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'metis-steps-'));
 const probeFile = path.join(folder, 'probe.json');
@@ -47,12 +52,13 @@ fs.mkdirSync(workspace);
 try {
   const provider = await startProvider(folder);
   const plain = await countServer(provider, false);
-  const learning = options.places ? null : await countServer(provider, true);
+  const learning = options.places || options.plain ? null : await countServer(provider, true);
   await provider.stop();
   if (options.places) for (const [place, times] of plain.places) process.stdout.write(`${rounded(times)} ${place}\n`);
-  else if (options.json)
-    process.stdout.write(`${JSON.stringify({ turn: plain.turn, learned: learning.turn, piece: plain.piece })}\n`);
-  else process.stdout.write(table(plain, learning));
+  else {
+    const columns = { turn: plain.turn, learned: learning?.turn, piece: plain.piece };
+    process.stdout.write(options.json ? `${JSON.stringify(columns)}\n` : table(columns));
+  }
 } finally {
   killAll();
   fs.rmSync(folder, { recursive: true, force: true });
@@ -106,9 +112,9 @@ async function read(pid) {
   return JSON.parse(fs.readFileSync(probeFile, 'utf8'));
 }
 
-function table(plain, learning) {
+function table({ turn, learned, piece }) {
   const lines = Object.entries(LABELS).map(([kind, label]) => {
-    const cells = [plain.turn, learning.turn, plain.piece].map((counts) => rounded(counts[kind]));
+    const cells = [turn, learned, piece].map((counts) => (counts ? rounded(counts[kind]) : ''));
     return `| ${label} | ${cells.join(' | ')} |`;
   });
   return ['| | a turn | learned | a piece |', '| --- | --- | --- | --- |', ...lines, ''].join('\n');

@@ -5,7 +5,7 @@ import { WebSocket } from 'ws';
 import { createMetisClient, type MetisClient } from '#client/client.ts';
 import { ApiError } from '#client/request.ts';
 import { fromPusd, type Pusd, toPusd } from '#protocol/money.ts';
-import { type Nodes, type ServingNode, startNodes, type TestNode } from '../support/nodes.ts';
+import { type Nodes, startNodes, type TestNode } from '../support/nodes.ts';
 import { natsService, postgresService } from '../support/services.ts';
 import { until } from '../support/until.ts';
 
@@ -19,8 +19,8 @@ const REFUSED_WITHIN_MS = 5000;
 const ADMIN = 'the-admin-0123456789abcdef0123456789ab';
 const TREES = process.env.METIS_CLUSTER === 'full' ? 64 : 18;
 
-const as = ({ url: baseUrl }: Pick<ServingNode, 'url'>, token: string) => createMetisClient({ baseUrl, token });
-const statusOf = async ({ url: at }: ServingNode, token: string | null, path = '/sessions') =>
+const as = ({ url: baseUrl }: Pick<TestNode, 'url'>, token: string) => createMetisClient({ baseUrl, token });
+const statusOf = async ({ url: at }: TestNode, token: string | null, path = '/sessions') =>
   (await fetch(`${at}${path}`, { headers: token === null ? {} : { authorization: `Bearer ${token}` } })).status;
 const open = async (client: MetisClient, workspace: string, rest: object = {}) =>
   (await client.createSession({ workspace_path: workspace, ...rest })).id;
@@ -31,7 +31,7 @@ const ended = (client: MetisClient, session: string, turn: string) =>
   }, PATIENCE_SECONDS);
 
 /** A WebSocket and an SSE stream of a session; each resolves with the time at which it ended. */
-async function watch({ url: at }: ServingNode, token: string, session: string) {
+async function watch({ url: at }: TestNode, token: string, session: string) {
   const headers = { authorization: `Bearer ${token}` };
   const socket = new WebSocket(`${at.replace('http', 'ws')}/sessions/${session}/stream?snapshot=true`, { headers });
   onTestFinished(() => socket.terminate());
@@ -51,7 +51,7 @@ async function watch({ url: at }: ServingNode, token: string, session: string) {
 }
 
 /** Milliseconds until the node refuses the token. */
-async function refusedAfter(node: ServingNode, token: string, from: number): Promise<number> {
+async function refusedAfter(node: TestNode, token: string, from: number): Promise<number> {
   await until(async () => (await statusOf(node, token)) === 401, PATIENCE_SECONDS);
   return performance.now() - from;
 }
@@ -78,7 +78,7 @@ describe.skipIf(url === null)(`people on several nodes${missing && `, skipped: $
         },
         set: { 'server.auth_tokens': [ADMIN], 'nats.url': bus },
       });
-      const [a, b] = await Promise.all([nodes.startHere('a'), nodes.startHere('b')]);
+      const [a, b] = await Promise.all([nodes.start('a'), nodes.start('b')]);
       const admin = as(a, ADMIN);
       const make = async (name: string, expires_at: string | null = null) =>
         (await admin.createToken({ name, role: 'member', expires_at })).secret;
@@ -127,7 +127,7 @@ describe.skipIf(url === null)(`people on several nodes${missing && `, skipped: $
   // Promise 23.3: nodes that require no token require one within 5 s after another node made the first.
   test('the first token that one node makes closes the others as well', async () => {
     const nodes = await startNodes({ database: url!, answer: () => ({ text: 'done' }) });
-    const [a, b] = await Promise.all([nodes.startHere('a'), nodes.startHere('b')]);
+    const [a, b] = await Promise.all([nodes.start('a'), nodes.start('b')]);
     expect(await statusOf(b, null)).toBe(200);
     const { secret } = await a.client.createToken({ name: 'root', role: 'admin' });
     const made = performance.now();
@@ -217,7 +217,7 @@ describe.skipIf(url === null)(`people on several nodes${missing && `, skipped: $
           : { tool_calls: [{ name: 'write_file', input: { path: 'a.txt', content: 'a' } }] },
       set: { 'server.auth_tokens': [ADMIN], 'tool_confirmation.default.write': 'prompt' },
     });
-    const [a, b] = await Promise.all([nodes.startHere('a'), nodes.startHere('b')]);
+    const [a, b] = await Promise.all([nodes.start('a'), nodes.start('b')]);
     const [ann, bob] = await Promise.all(
       ['ann', 'bob'].map(async (name) => (await as(a, ADMIN).createToken({ name, role: 'member' })).secret),
     );
@@ -240,7 +240,7 @@ describe.skipIf(url === null)(`people on several nodes${missing && `, skipped: $
     await client.callTool({ name: 'delegate', arguments: { tier: 'fast', task: 'write' } }).catch(() => {});
     expect(carried.length).toBeGreaterThan(0);
     const { body, headers } = carried[0]!;
-    const send = async (node: ServingNode, token: string) => {
+    const send = async (node: TestNode, token: string) => {
       headers.set('authorization', `Bearer ${token}`);
       const response = await fetch(new URL(target.pathname + target.search, node.url), {
         method: 'POST',

@@ -253,13 +253,16 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
     }
     writeEvents(attempt.collected, recorder.tx, keyed, noticed);
     if (recorder.statements.length > MAX_AT_ONCE) return false;
+    // Before the sending: it may be committed though its answer is lost.
+    for (const [part, written] of outcomes) part.outcomes = written;
     try {
       await pool.atOnce(recorder.statements);
     } catch (error) {
       if (isNothingChanged(error)) return false;
+      // What the answers would have said of its sessions is read again.
+      for (const { root, outcomes } of parts) if (root !== '') outcomes[0]?.effects.trees.push(root);
       throw error;
     }
-    for (const [part, written] of outcomes) part.outcomes = written;
     keepFindings(attempt);
     return true;
   }

@@ -16,13 +16,18 @@ export const EXTERNAL = [
   'cloudflare:sockets',
 ];
 
-/** Of undici only what the server calls: the whole library is 110 files, these need 30. */
+/** Of undici only what the server calls: the whole library is 110 files, these need 40. */
 const UNDICI = {
   Agent: 'lib/dispatcher/agent.js',
   EnvHttpProxyAgent: 'lib/dispatcher/env-http-proxy-agent.js',
   Pool: 'lib/dispatcher/pool.js',
   buildConnector: 'lib/core/connect.js',
 };
+/** The library adds the methods of a dispatcher that are not its own when all of it is loaded. */
+const ADD_REQUEST = `
+import Dispatcher from './node_modules/undici/lib/dispatcher/dispatcher.js';
+import request from './node_modules/undici/lib/api/api-request.js';
+Dispatcher.prototype.request = request;`;
 
 /** Of the module itself, not of what it exports. */
 const MARKS = ['__esModule', 'module.exports'];
@@ -44,7 +49,7 @@ export const libraries = {
       return { path: name, namespace: LAZY };
     });
     onLoad({ filter: /.*/, namespace: LAZY }, async ({ path: name }) => ({
-      contents: name === 'undici' ? exportParts(name, UNDICI) : await exportNames(name),
+      contents: name === 'undici' ? exportParts(name, UNDICI) + ADD_REQUEST : await exportNames(name),
       resolveDir: root,
     }));
     onLoad({ filter: /\/node_modules\/.*\.[cm]?js$/ }, ({ path: file }) => ({

@@ -259,7 +259,7 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
       await pool.atOnce(recorder.statements);
     } catch (error) {
       if (isNothingChanged(error)) return false;
-      // What the answers would have said of its sessions is read again.
+      // The rows that the answers would have held are read again.
       for (const { root, outcomes } of parts) if (root !== '') outcomes[0]?.effects.trees.push(root);
       throw error;
     }

@@ -66,7 +66,7 @@ const sudo = '[ "$1" != -n ] || shift; exec "$@"';
 
 describe('.ci/run', () => {
   it('installs the sandbox, the browser, the pooler and the proxies, checks, tests, and ends with the counts', async () => {
-    const log = `case "$3" in --retry=1|--no-audit) echo $METIS_BUILD_TYPES$METIS_PACKAGE >> ${home.path}/set;; esac`;
+    const log = `case "$1 $3" in 'test --retry=1'|'ci --no-audit') echo $METIS_BUILD_TYPES$METIS_PACKAGE >> ${home.path}/set;; esac`;
     const npm = `${log}\n${npmThatReports(PASSING)}`;
     const done = await run({ npm, dpkg: 'exit 1', 'apt-get': '', sudo });
     const installed = done.asked.filter((line) => line.startsWith('apt-get') && line.includes('install'));

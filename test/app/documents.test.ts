@@ -31,6 +31,7 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
   'npm test': 'the suite does not run itself',
   'npm run bench': 'takes minutes',
   'npm test -- package': 'installs from the registry',
+  'npm audit': 'asks the registry',
   'npx metis-server demo': 'the demo of `npm run demo`; test/package starts it so',
   'export METIS_TOKEN=$(openssl rand -hex 32)': 'for the container of the next line',
   'METIS_WORKSPACES=~/projects docker compose --file docker-compose.single.yml up --build --detach --wait':

@@ -77,12 +77,14 @@ export async function loseTree(engine: TreeEngine, root: SessionId, patienceMs: 
     ...engine.outside.listTree(root),
     ...listCallsInTree(engine.gateway, root),
   ];
-  for (let left = listWork(); left.length > 0; left = listWork()) {
+  for (;;) {
+    const left = listWork();
     for (const { scope } of left) if (!scope.signal.aborted) scope.abort(lost);
-    await Promise.all(left.map(({ done }) => done));
+    if (left.length > 0) await Promise.all(left.map(({ done }) => done));
+    // A turn that is being admitted, resumed or ended finds that nothing can be stored, unless its commit was on its way: then it starts.
+    else if (engine.locks.isHeld(root)) await engine.locks.whenDecided(root);
+    else break;
   }
-  // A turn that is being admitted, resumed or ended finds that nothing can be stored.
-  while (engine.locks.isHeld(root)) await engine.locks.whenDecided(root);
   forgetLimit(engine, 'session', root);
   dropDecisions(engine.gateway, root);
   engine.starts.delete(root);

@@ -81,3 +81,18 @@ describe('two at once', () => {
     }
   });
 });
+
+it('a message right behind the end of a turn begins the next one', async () => {
+  const t = await startEngine({ scenario: scenario([{ match: {}, times: 'inf', respond: { text: 'done' } }]) });
+  const session = await t.session();
+  let next: Promise<string> | null = null;
+  at(
+    t,
+    (e) => e.type === 'turn.completed',
+    () => {
+      next = t.submit(session, 'again');
+    },
+  );
+  await t.run(session, 'go');
+  expect(await t.ended(await next!)).toMatchObject({ status: 'completed' });
+});

@@ -101,7 +101,12 @@ async function submitWithSlot(
   let owned = false;
   try {
     const turnId = submission.turn_id ?? engine.ids.turn();
-    const lock = engine.locks.tryTake(session.id, turnId);
+    let lock = engine.locks.tryTake(session.id, turnId);
+    // The end of a turn can be read before its loop here is over.
+    if (lock.held && lock.turn !== null && (await engine.store.turns.open(session.id)) === null) {
+      await lock.turn.done;
+      lock = engine.locks.tryTake(session.id, turnId);
+    }
     if (lock.held && submission.if_busy === 'reject')
       throw engine.ending.has(session.id) ? sessionEndedError() : turnInFlightError(lock.turn_id);
     owned = !lock.held;

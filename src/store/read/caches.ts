@@ -12,15 +12,24 @@ export interface ReadCaches {
   readonly idle: SessionSet;
   /** Sessions that have no checkpoint. */
   readonly whole: SessionSet;
+  /**
+   * Begins to read rows of a session. The returned function returns whether the answer may be cached: false where a commit
+   * that may be missing in it was stored meanwhile.
+   */
+  beginRead(sessionId: string): () => boolean;
 }
 
-export const NO_SESSIONS: SessionSet = { has: () => false, set: () => {} };
+const NO_SESSIONS: SessionSet = { has: () => false, set: () => {} };
+const isCurrent = () => true;
+/** For a store that answers at once: nothing is committed meanwhile. */
+export const beginReadAtOnce: ReadCaches['beginRead'] = () => isCurrent;
 
 export const NO_CACHES: ReadCaches = {
   histories: { get: () => null, put: () => {} },
   sessions: { get: () => null, put: () => {} },
   idle: NO_SESSIONS,
   whole: NO_SESSIONS,
+  beginRead: beginReadAtOnce,
 };
 
 /** Evicts the least recently used history first. A returned array never changes. */
@@ -28,7 +37,7 @@ export interface HistoryCache {
   get(sessionId: string): readonly StoredMessage[] | null;
   /** Caches a whole history, unless it alone exceeds the bound. */
   put(sessionId: string, messages: readonly StoredMessage[], bytes: number): void;
-  /** Extends a cached history; does nothing for others. */
+  /** Extends a cached history that does not have the message yet; does nothing for others. */
   append(message: StoredMessage, bytes: number): void;
   drop(sessionId: string): void;
 }
@@ -71,6 +80,9 @@ export function createHistoryCache(maxBytes: number): HistoryCache {
     append(message, bytes) {
       const entry = entries.get(message.session_id);
       if (entry === undefined) return;
+      // A read on another connection may have found it before the answer of its commit arrived.
+      const last = entry.newer.at(-1) ?? entry.messages.at(-1);
+      if (last !== undefined && last.id >= message.id) return;
       const newer = [...entry.newer, message];
       set(message.session_id, { messages: entry.messages, newer, bytes: entry.bytes + bytes });
     },
@@ -120,8 +132,8 @@ export interface SessionCache {
   dropTree(root: string): readonly string[];
 }
 
-/** A record holds its system prompt, so some MiB at most. */
-const MAX_SESSIONS = 256;
+/** A record holds its system prompt, some kB, so some tens of MiB at most; as many sessions as a busy server has at work. */
+const MAX_SESSIONS = 2048;
 
 export function createSessionCache(): SessionCache {
   const entries = new Map<string, CachedSession>();

@@ -206,24 +206,26 @@ export function subtractOwn(tree: Spent, own: Spent): Spent {
 
 export interface SessionReaderParts {
   readonly spend: Spend;
-  readonly cache: ReadCaches['sessions'];
+  readonly caches: ReadCaches;
   readonly together: ReadDatabase['together'];
 }
 
-export function createSessionReader(reads: Reads, { spend, cache, together }: SessionReaderParts): SessionReader {
+export function createSessionReader(reads: Reads, { spend, caches, together }: SessionReaderParts): SessionReader {
   const { all, get } = reads;
   const readTitle = createTitles(get);
   const waitingOn = createWaiting(reads);
 
   function readSession(id: string): Awaitable<CachedSession | null> {
-    return cache.get(id) ?? continueWith(get<KnownRow>(KNOWN, id), (row) => keepSession(id, row));
-  }
-  function keepSession(id: string, row: KnownRow | undefined): CachedSession | null {
-    if (row === undefined) return null;
-    const { warned_text, ...rest } = row;
-    const session = { record: sessionRecord(rest), warned_pusd: pusdOrNull(warned_text) };
-    cache.put(id, session);
-    return session;
+    const cached = caches.sessions.get(id);
+    if (cached !== null) return cached;
+    const isCurrent = caches.beginRead(id);
+    return continueWith(get<KnownRow>(KNOWN, id), (row) => {
+      if (row === undefined) return null;
+      const { warned_text, ...rest } = row;
+      const session = { record: sessionRecord(rest), warned_pusd: pusdOrNull(warned_text) };
+      if (isCurrent()) caches.sessions.put(id, session);
+      return session;
+    });
   }
   async function findRecord(text: string, ...values: string[]) {
     const row = await get<{ id: string }>(text, ...values);

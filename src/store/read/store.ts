@@ -84,8 +84,8 @@ type Readers = Omit<Store, 'idempotency' | 'snapshot' | 'meta' | 'writeFault'>;
 function createReaders({ together, eventMarks }: ReadDatabase, reads: Reads, caches: ReadCaches): Readers {
   const spend = createSpend(reads);
   return {
-    sessions: createSessionReader(reads, { spend, cache: caches.sessions, together }),
-    turns: createTurnReader(reads, spend, caches.idle),
+    sessions: createSessionReader(reads, { spend, caches, together }),
+    turns: createTurnReader(reads, spend, caches),
     messages: createMessageReader(reads, caches),
     events: { ...createEventReader(reads), ...eventMarks(reads) },
     delegations: createDelegationReader(reads, spend),

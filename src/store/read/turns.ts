@@ -143,7 +143,8 @@ function turnView(row: TurnRow, { totals, workers, workers_cost, settled_calls, 
   };
 }
 
-export function createTurnReader({ all, get }: Reads, spend: Spend, idle: ReadCaches['idle']): TurnReader {
+export function createTurnReader({ all, get }: Reads, spend: Spend, caches: ReadCaches): TurnReader {
+  const { idle, beginRead } = caches;
   const countRows = async (text: string, id: string) => (await get<{ n: number }>(text, id))?.n ?? 0;
   const readInputs = (id: string) => all<TurnInputRow>(INPUTS, id);
 
@@ -191,13 +192,14 @@ export function createTurnReader({ all, get }: Reads, spend: Spend, idle: ReadCa
 
   return {
     record: async (sessionId, turnId) => recordOrNull(await get<TurnRow>(BY_ID, sessionId, turnId)),
-    open: (sessionId) =>
-      idle.has(sessionId)
-        ? null
-        : continueWith(get<TurnRow>(OPEN, sessionId), (row) => {
-            if (row === undefined) idle.set(sessionId, true);
-            return recordOrNull(row);
-          }),
+    open(sessionId) {
+      if (idle.has(sessionId)) return null;
+      const isCurrent = beginRead(sessionId);
+      return continueWith(get<TurnRow>(OPEN, sessionId), (row) => {
+        if (row === undefined && isCurrent()) idle.set(sessionId, true);
+        return recordOrNull(row);
+      });
+    },
     newest: async (sessionId) => recordOrNull(await get<TurnRow>(PAGE, sessionId, BEHIND_ALL, 1)),
     view: async (sessionId, turnId) => {
       const row = await get<TurnRow>(BY_ID, sessionId, turnId);
@@ -248,24 +250,28 @@ function historyBytes(rows: readonly MessageRow[]): number {
 const PREFIX_BYTES = 16 * 1024 * 1024;
 
 export function createMessageReader({ all, get }: Reads, caches: ReadCaches): MessageReader {
-  const { histories: cache, sessions, whole } = caches;
+  const { histories: cache, sessions, whole, beginRead } = caches;
   // The prefix of an open fork never changes; that of an ended one may go with its original (23 §4).
   const prefixes = createHistoryCache(PREFIX_BYTES);
   return {
-    history: (sessionId) =>
-      cache.get(sessionId) ??
-      continueWith(all<MessageRow>(ALL, sessionId), (rows) => {
+    history(sessionId) {
+      const cached = cache.get(sessionId);
+      if (cached !== null) return cached;
+      const isCurrent = beginRead(sessionId);
+      return continueWith(all<MessageRow>(ALL, sessionId), (rows) => {
         const messages = rows.map(storedMessage);
-        cache.put(sessionId, messages, historyBytes(rows));
+        if (isCurrent()) cache.put(sessionId, messages, historyBytes(rows));
         return messages;
-      }),
-    checkpoints: (sessionId) =>
-      whole.has(sessionId)
-        ? []
-        : continueWith(all<CheckpointRow>(CHECKPOINTS, sessionId), (rows) => {
-            whole.set(sessionId, rows.length === 0);
-            return rows.map(checkpoint);
-          }),
+      });
+    },
+    checkpoints(sessionId) {
+      if (whole.has(sessionId)) return [];
+      const isCurrent = beginRead(sessionId);
+      return continueWith(all<CheckpointRow>(CHECKPOINTS, sessionId), (rows) => {
+        if (isCurrent()) whole.set(sessionId, rows.length === 0);
+        return rows.map(checkpoint);
+      });
+    },
     prefix: async (forkId) => {
       const known = prefixes.get(forkId);
       if (known !== null && sessions.get(forkId)?.record.ended_at === null) return known;

@@ -2,15 +2,16 @@
 import { JournalConflict } from '#core/ports/journal-writer.ts';
 import { ZERO_PUSD } from '#protocol/money.ts';
 import { sumIntegers } from '../schema/words.ts';
-import type { Appliers, Tx } from './transaction.ts';
+import { type Appliers, insertRow, type Tx } from './transaction.ts';
 
 export const DROP_EMPTY = `
   DELETE FROM pattern_fingerprints
   WHERE id = ? AND NOT EXISTS (SELECT 1 FROM pattern_outcomes o WHERE o.fingerprint_id = pattern_fingerprints.id)`;
-export const FINGERPRINT = `
-    INSERT INTO pattern_fingerprints (id, workspace_path, structural_json, structural_sig, created_at)
-    VALUES (@fingerprint_id, @workspace_path, @structural_json, @structural_sig, @at)
-    ON CONFLICT (workspace_path, structural_sig) DO NOTHING`;
+const insertFingerprint = insertRow(
+  'pattern_fingerprints',
+  ['id', 'workspace_path', 'structural_json', 'structural_sig', 'created_at'],
+  'ON CONFLICT (workspace_path, structural_sig) DO NOTHING',
+);
 /** `@mean` is the turn's score and `@scored` 1, both 0 without one. */
 export const OUTCOME = `
     INSERT INTO pattern_outcomes (fingerprint_id, primary_model, sample_size, success_score_mean, success_score_count,
@@ -91,7 +92,7 @@ export const FORGET_OUTCOMES = 'DELETE FROM pattern_outcomes WHERE fingerprint_i
 
 export const patternWrites: Appliers<Extract<keyof Appliers, `pattern.${string}`>> = {
   'pattern.record': ({ record }, { tx }) => {
-    tx.run(FINGERPRINT, record);
+    insertFingerprint(tx, { ...record, id: record.fingerprint_id, created_at: record.at });
     const scored = record.score === null ? 0 : 1;
     const flags = { is_worker: Number(record.is_worker), has_cost: Number(record.has_cost) };
     const counted_pusd = record.has_cost ? record.cost_pusd : ZERO_PUSD;

@@ -108,7 +108,8 @@ function changeSession(statement: string, session_id: string, values: object, { 
 }
 
 export const sessionWrites: Appliers<Extract<keyof Appliers, `session.${string}`>> = {
-  'session.insert': ({ session }, { tx }) => {
+  'session.insert': ({ session }, { tx, effects }) => {
+    effects.created.push({ id: session.id, root: session.root_session_id });
     const parent = session.parent_session_id;
     if (parent === null) checkSessionLinks(session, () => null);
     else {

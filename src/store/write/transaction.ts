@@ -20,6 +20,15 @@ export type Values = readonly unknown[] | object;
  */
 export type Check = (answer: Answer) => undefined;
 
+/** What inserts rows given by the names of their columns. */
+export interface Insertion {
+  readonly columns: readonly string[];
+  /** For one row. */
+  readonly sql: string;
+  /** For several rows, with a `?` for each value. */
+  readonly sqlFor: (rows: number) => string;
+}
+
 /** The statements of one transaction. */
 export interface Tx {
   /**
@@ -27,6 +36,8 @@ export interface Tx {
    * checked in the order of sending before the transaction commits.
    */
   run(sql: string, values: Values, check?: Check): void;
+  /** Inserts a row. Rows of other trees may be inserted by the same statement. */
+  insert(into: Insertion, row: object): void;
   /**
    * Runs a statement that must change a row. The database itself can refuse it, so that no answer is needed before the
    * commit.
@@ -41,6 +52,7 @@ export interface Tx {
 export function createAnsweredTx(run: Tx['run']): Tx {
   return {
     run,
+    insert: ({ sql }, row) => run(sql, row),
     change: (sql, values, refuse) =>
       run(sql, values, ({ changes }) => {
         if (changes === 0) return refuse();
@@ -55,9 +67,17 @@ export function insertRow(
   columns: readonly string[],
   conflict = '',
 ): (tx: Tx, row: object, check?: Check) => void {
-  const values = columns.map((column) => `@${column}`).join(', ');
-  const sql = `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${values}) ${conflict}`;
-  return (tx, row, check) => tx.run(sql, row, check);
+  const into = `INSERT INTO ${table} (${columns.join(', ')}) VALUES`;
+  const places = `(${columns.map(() => '?').join(', ')})`;
+  const insertion: Insertion = {
+    columns,
+    sql: `${into} (${columns.map((column) => `@${column}`).join(', ')}) ${conflict}`,
+    sqlFor: (rows) => `${into} ${Array.from({ length: rows }, () => places).join(', ')} ${conflict}`,
+  };
+  return (tx, row, check) => {
+    if (check === undefined) tx.insert(insertion, row);
+    else tx.run(insertion.sql, row, check);
+  };
 }
 
 /** Rows of one statement; a longer list is inserted in several. */
@@ -90,6 +110,8 @@ export function readValue(row: object, name: string): unknown {
 /** Effects of a write that the journal applies after the commit. */
 export interface Effects {
   readonly messages: { readonly message: StoredMessage; readonly bytes: number }[];
+  /** New sessions. */
+  readonly created: { readonly id: string; readonly root: string }[];
   /** Sessions of which a turn began or ended. */
   readonly turns: { readonly session_id: string; readonly isOpen: boolean }[];
   /** Sessions that have got a checkpoint. */

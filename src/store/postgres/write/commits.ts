@@ -13,12 +13,12 @@ import type { Held, HeldTrees } from '#store/cluster/tree-claims.ts';
 import { applyWrite } from '#store/write/appliers.ts';
 import type { Effects, Tx } from '#store/write/transaction.ts';
 import { MAX_AT_ONCE } from '../connection/at-once.ts';
-import type { Statement } from '../connection/client.ts';
 import { isNothingChanged, isTransient, journalFault } from '../connection/faults.ts';
 import type { OpenPool } from '../connection/open.ts';
 import { type Collected, collectEvents, type Drawn, type Noticed, writeEvents } from './event-log.ts';
 import { afterwards, fence, type Numbered, readOutcome } from './fence.ts';
 import type { Findings, LiveSessions } from './live-sessions.ts';
+import { createRecorder } from './record-statements.ts';
 
 /** Pause between two attempts when the database did not answer. */
 export const AGAIN_MS = 100;
@@ -240,23 +240,26 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
   async function writeAtOnce(parts: readonly Part[], numbered: ReadonlyMap<Part, Numbered>): Promise<boolean> {
     const attempt = beginAttempt();
     const recorder = createRecorder();
-    for (const number of numbered.values()) fence(trees, number, recorder.tx);
     const outcomes = new Map<Part, readonly Outcome[]>();
     for (const part of parts) {
+      const tx = recorder.beginPart();
+      const number = numbered.get(part);
+      if (number !== undefined) fence(trees, number, tx);
       const written: Outcome[] = [];
       for (const item of part.batches) {
-        const effects = applyWrites(item, recorder.tx, attempt);
+        const effects = applyWrites(item, tx, attempt);
         if (recorder.needsAnswer() || attempt.findings.unknown(item.batch).length > 0) return false;
         written.push({ published: collectPublished(item, attempt), effects });
       }
       outcomes.set(part, written);
     }
-    writeEvents(attempt.collected, recorder.tx, keyed, noticed);
-    if (recorder.statements.length > MAX_AT_ONCE) return false;
+    writeEvents(attempt.collected, recorder.afterParts, keyed, noticed);
+    const statements = recorder.listStatements();
+    if (statements.length > MAX_AT_ONCE) return false;
     // Before the sending: it may be committed though its answer is lost.
     for (const [part, written] of outcomes) part.outcomes = written;
     try {
-      await pool.atOnce(recorder.statements);
+      await pool.atOnce(statements);
     } catch (error) {
       if (isNothingChanged(error)) return false;
       // The rows that the answers would have held are read again.
@@ -276,7 +279,15 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
     return { findings: live.begin(), collected: { typeNumbers, events: [], facts: [], rounds: [], owned: [] } };
   }
   function applyWrites({ batch }: QueuedBatch, tx: Tx, { findings }: Attempt): Effects {
-    const effects: Effects = { messages: [], turns: [], checkpointed: [], ended: [], sessions: [], trees: [] };
+    const effects: Effects = {
+      created: [],
+      messages: [],
+      turns: [],
+      checkpointed: [],
+      ended: [],
+      sessions: [],
+      trees: [],
+    };
     findings.guard(batch, tx);
     const step = { tx, effects, clock, log, dropExpiredKeys: DROP_EXPIRED_KEYS };
     for (const change of batch.writes) {
@@ -317,28 +328,6 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
   }
 
   return { write: writeAll };
-}
-
-interface Recorder {
-  readonly tx: Tx;
-  readonly statements: readonly Statement[];
-  /** Whether a statement has a check that must pass before the commit. */
-  needsAnswer(): boolean;
-}
-
-/** Keeps the statements of a transaction to send them at once. */
-function createRecorder(): Recorder {
-  const statements: Statement[] = [];
-  let isNeeded = false;
-  const tx: Tx = {
-    run(sql, values, check) {
-      if (check !== undefined) isNeeded = true;
-      statements.push({ sql, values, isChange: false, take: null });
-    },
-    change: (sql, values) => void statements.push({ sql, values, isChange: true, take: null }),
-    read: (sql, values, take) => void statements.push({ sql, values, isChange: false, take }),
-  };
-  return { tx, statements, needsAnswer: () => isNeeded };
 }
 
 /** Whether the batch creates its tree. */

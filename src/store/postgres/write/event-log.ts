@@ -171,6 +171,8 @@ export interface Keyed {
   readonly facts: ReadonlySet<string>;
 }
 
+/** Statements of a transaction for its events: sessions, events, notices, calls with their sessions and rounds, owners, sums. */
+export const MAX_OF_EVENTS = 16;
 const NO_RECEIVERS: Noticed = new Map();
 
 /**

@@ -6,6 +6,7 @@ import { sleep } from '#protocol/clock.ts';
 import { SYSTEM_SESSION } from '#protocol/event.ts';
 import { savePriceVersion } from '#store/write/appliers.ts';
 import type { Effects } from '#store/write/transaction.ts';
+import { MAX_AT_ONCE } from '../connection/at-once.ts';
 import { isTransient, journalFault } from '../connection/faults.ts';
 import {
   AGAIN_MS,
@@ -16,7 +17,7 @@ import {
   type QueuedBatch,
   type Written,
 } from './commits.ts';
-import type { Drawn } from './event-log.ts';
+import { type Drawn, MAX_OF_EVENTS } from './event-log.ts';
 import { createLiveSessions } from './live-sessions.ts';
 import { prune, purge } from './postgres-maintenance.ts';
 
@@ -130,14 +131,21 @@ interface JournalOptions extends CommitOptions {
   readonly forget: (sessions: readonly string[]) => void;
 }
 
-/** Maximum batches per transaction, and maximum concurrent transactions of each kind. */
-const MAX_BATCHES = 256;
-const MAX_FLUSHES = 2;
+/** Statements of one transaction about its trees: beyond it the next one takes them, since those sent at once have a limit. */
+const MAX_OF_TREES = MAX_AT_ONCE - MAX_OF_EVENTS;
+/** Of a batch: its fence, and its writes. */
+const FENCES = 1;
+const STATEMENTS: Readonly<Partial<Record<Write['kind'], number>>> = {
+  'turn.insert': 2,
+  'turn.end': 2,
+  'pattern.record': 3,
+};
 /**
- * A transaction with calls holds the rows of the day's sums until it is on disk, and the next one waits for them: what
- * has no calls must not wait with it.
+ * One transaction of each kind at a time: what comes meanwhile is the next one. One with calls holds the rows of the day's
+ * sums until it is on disk, and one with lessons has many: what has neither must not wait with them.
  */
-type Kind = 'with calls' | 'without calls';
+const KINDS = ['calls', 'lessons', 'plain'] as const;
+type Kind = (typeof KINDS)[number];
 /** A task that runs alone, in its place among the batches of its tree. */
 interface QueuedTask {
   readonly kind: 'task';
@@ -153,16 +161,19 @@ interface Lane {
 }
 /** The items of a lane that one flush writes. */
 interface Run {
-  readonly root: string;
+  readonly lane: Lane;
   readonly items: readonly Queued[];
 }
 
-function hasCalls({ waiting }: Lane): boolean {
-  return waiting.some(
-    (item) =>
-      item.kind === 'batch' &&
-      item.batch.emit.some((emitted) => emitted.kind === 'event' && emitted.draft.type === 'llm.call_completed'),
-  );
+function findKind({ waiting }: Lane): Kind {
+  let kind: Kind = 'plain';
+  for (const item of waiting) {
+    if (item.kind !== 'batch') continue;
+    for (const emitted of item.batch.emit)
+      if (emitted.kind === 'event' && emitted.draft.type === 'llm.call_completed') return 'calls';
+    if (item.batch.writes.some((write) => write.kind === 'pattern.record')) kind = 'lessons';
+  }
+  return kind;
 }
 
 export function createJournal(options: JournalOptions): Journal {
@@ -173,7 +184,7 @@ export function createJournal(options: JournalOptions): Journal {
   const lanes = new Map<string, Lane>();
   /** Items whose tree is not known yet, in order of arrival. */
   const incoming: { readonly place: Place; readonly item: Queued }[] = [];
-  const flushes = { 'with calls': 0, 'without calls': 0 };
+  const isFlushing = { calls: false, lessons: false, plain: false };
   let scheduled = false;
   let placing = false;
   let delivering = false;
@@ -193,26 +204,35 @@ export function createJournal(options: JournalOptions): Journal {
 
   async function pump(): Promise<void> {
     await intoLanes();
-    const ready = [...lanes.values()].filter((lane) => !lane.busy && lane.waiting.length > 0);
-    const withCalls = ready.filter(hasCalls);
-    startFlush('with calls', withCalls);
-    startFlush(
-      'without calls',
-      ready.filter((lane) => !withCalls.includes(lane)),
-    );
+    const ready: Record<Kind, Lane[]> = { calls: [], lessons: [], plain: [] };
+    for (const lane of lanes.values()) if (!lane.busy && lane.waiting.length > 0) ready[findKind(lane)].push(lane);
+    for (const kind of KINDS) startFlush(kind, ready[kind]);
   }
   function startFlush(kind: Kind, ready: readonly Lane[]): void {
-    if (ready.length === 0 || flushes[kind] >= MAX_FLUSHES) return;
-    flushes[kind] += 1;
-    for (const lane of ready) lane.busy = true;
-    void flush(ready).finally(() => {
-      flushes[kind] -= 1;
-      for (const lane of ready) {
+    if (ready.length === 0 || isFlushing[kind]) return;
+    isFlushing[kind] = true;
+    const runs = takeRuns(ready);
+    void flush(runs).finally(() => {
+      isFlushing[kind] = false;
+      for (const { lane } of runs) {
         lane.busy = false;
         if (lane.waiting.length === 0) lanes.delete(lane.root);
       }
       schedule();
     });
+  }
+  /** The waiting items of these lanes, up to the first task of each; lanes that find no room wait for the next flush. */
+  function takeRuns(ready: readonly Lane[]): Run[] {
+    const runs: Run[] = [];
+    let room = MAX_OF_TREES;
+    for (const lane of ready) {
+      if (room <= 0) break;
+      const { length, statements } = measureNextRun(lane.waiting, room);
+      room -= statements;
+      lane.busy = true;
+      runs.push({ lane, items: lane.waiting.splice(0, length) });
+    }
+    return runs;
   }
 
   async function intoLanes(): Promise<void> {
@@ -257,18 +277,12 @@ export function createJournal(options: JournalOptions): Journal {
     }
   }
 
-  /** The waiting items of these lanes, up to the first task of each. */
-  async function flush(ready: readonly Lane[]): Promise<void> {
+  async function flush(runs: readonly Run[]): Promise<void> {
     const parts: Part[] = [];
-    const runs: Run[] = [];
     const tasks: QueuedTask[] = [];
-    let room = MAX_BATCHES;
-    for (const lane of ready) {
-      const items = lane.waiting.splice(0, lengthOfNextRun(lane.waiting, room));
+    for (const { lane, items } of runs) {
       const batches = items.filter((item) => item.kind === 'batch');
-      room -= batches.length;
       tasks.push(...items.filter((item) => item.kind === 'task'));
-      runs.push({ root: lane.root, items });
       if (batches.length > 0) parts.push({ root: lane.root, batches, outcomes: [], commit: null });
     }
     for (const part of parts) for (const { batch, drawn } of part.batches) draw(batch, drawn);
@@ -292,7 +306,7 @@ export function createJournal(options: JournalOptions): Journal {
     }
   }
   /** Publishes a whole commit at once, with the deltas between its events. */
-  function publish({ root, items }: Run, written: ReadonlyMap<QueuedBatch, Written>): void {
+  function publish({ lane: { root }, items }: Run, written: ReadonlyMap<QueuedBatch, Written>): void {
     let group: Published[] = [];
     let commit: Written['commit'] = null;
     let committed: (() => void)[] = [];
@@ -358,13 +372,21 @@ export function createJournal(options: JournalOptions): Journal {
   };
 }
 
-/** Up to the first task inclusive, and never more batches than one transaction takes. */
-function lengthOfNextRun(queue: readonly Queued[], room: number): number {
-  let batches = 0;
-  for (let i = 0; i < queue.length; i++) {
-    const kind = queue[i]?.kind;
-    if (kind === 'task') return i + 1;
-    if (kind === 'batch' && ++batches >= Math.max(1, room)) return i + 1;
+/** Up to the first task inclusive, and until the batches fill the room; at least one item. */
+function measureNextRun(
+  queue: readonly Queued[],
+  room: number,
+): { readonly length: number; readonly statements: number } {
+  let statements = 0;
+  for (const [i, item] of queue.entries()) {
+    if (item.kind === 'task') return { length: i + 1, statements };
+    if (item.kind !== 'batch') continue;
+    statements += countStatements(item.batch);
+    if (statements >= room) return { length: i + 1, statements };
   }
-  return queue.length;
+  return { length: queue.length, statements };
+}
+
+function countStatements({ writes }: PreparedBatch): number {
+  return writes.reduce((sum, { kind }) => sum + (STATEMENTS[kind] ?? 1), FENCES);
 }

@@ -8,6 +8,7 @@ import { StartupError } from '#protocol/errors.ts';
 import { makeFolder } from '#protocol/folder.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 import {
+  beginReadAtOnce,
   createHistoryCache,
   createSessionCache,
   createSessionSet,
@@ -135,6 +136,7 @@ function createCaches(): SqliteStoreHandle['caches'] {
     sessions: createSessionCache(),
     idle: createSessionSet(),
     whole: createSessionSet(),
+    beginRead: beginReadAtOnce,
   };
 }
 

@@ -60,7 +60,15 @@ export function createTransaction(
   }
 
   function writeAttempt(item: Attempt): void {
-    const effects: Effects = { messages: [], turns: [], checkpointed: [], ended: [], sessions: [], trees: [] };
+    const effects: Effects = {
+      created: [],
+      messages: [],
+      turns: [],
+      checkpointed: [],
+      ended: [],
+      sessions: [],
+      trees: [],
+    };
     turns.guard(item.batch);
     const applied = { ...step, effects };
     for (const change of item.batch.writes) applyWrite(change, applied);

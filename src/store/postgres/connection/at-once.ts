@@ -1,6 +1,7 @@
 // Statements that are one transaction in one round trip: sent together, committed by the end of their sending (16 §3.3).
 import type { Duplex } from 'node:stream';
 import pg from 'pg';
+import { serialize } from 'pg-protocol';
 import type { Answer } from '#store/write/transaction.ts';
 
 /** A statement as it is sent. */
@@ -16,15 +17,9 @@ export interface Prepared {
 /** Maximum statements: what runs them, and the end, fit one packet. */
 export const MAX_AT_ONCE = 100;
 
-/** What the driver's connection does beside its published types. */
+/** What the driver's connection has beside its published types. */
 interface Wire {
   readonly stream: Duplex;
-  close(statement: { readonly type: 'S'; readonly name: string }): void;
-  parse(statement: { readonly name: string; readonly text: string }): void;
-  bind(values: { readonly portal: string; readonly statement: string; readonly values: readonly unknown[] }): void;
-  describe(portal: { readonly type: 'P'; readonly name: string }): void;
-  execute(portal: { readonly portal: string }): void;
-  sync(): void;
 }
 interface Field {
   readonly name: string;
@@ -75,23 +70,21 @@ class AtOnce extends pg.Query {
     const known = preparedOn.get(wire) ?? new Set<string>();
     preparedOn.set(wire, known);
     const added = new Set<string>();
-    wire.stream.cork();
-    try {
-      for (const [i, { text, name, values, take }] of this.#statements.entries()) {
-        if (!known.has(name) && !added.has(name)) {
-          // An earlier attempt may have prepared it and failed later.
-          wire.close({ type: 'S', name });
-          wire.parse({ name, text });
-          added.add(name);
-        }
-        wire.bind({ portal: portalName(i), statement: name, values: values.map(encodeValue) });
-        if (take !== null) wire.describe({ type: 'P', name: portalName(i) });
+    const messages: Buffer[] = [];
+    for (const [i, { text, name, values, take }] of this.#statements.entries()) {
+      if (!known.has(name) && !added.has(name)) {
+        // An earlier attempt may have prepared it and failed later.
+        messages.push(serialize.close({ type: 'S', name }), serialize.parse({ name, text }));
+        added.add(name);
       }
-      for (const i of this.#statements.keys()) wire.execute({ portal: portalName(i) });
-      wire.sync();
-    } finally {
-      wire.stream.uncork();
+      const portal = portalName(i);
+      messages.push(serialize.bind({ portal, statement: name, values: [...values], valueMapper: encodeValue }));
+      if (take !== null) messages.push(serialize.describe({ type: 'P', name: portal }));
     }
+    for (const i of this.#statements.keys()) messages.push(EXECUTES[i]!);
+    messages.push(serialize.sync());
+    // One write: of a hundred, each would be a request of its own to the socket.
+    wire.stream.write(Buffer.concat(messages));
     this.#keepPrepared = () => {
       for (const name of added) known.add(name);
     };
@@ -130,6 +123,7 @@ class AtOnce extends pg.Query {
 }
 
 const portalName = (i: number) => `p${i}`;
+const EXECUTES = Array.from({ length: MAX_AT_ONCE }, (_, i) => serialize.execute({ portal: portalName(i) }));
 
 /** A value as PostgreSQL reads it. */
 function encodeValue(value: unknown): string | null {

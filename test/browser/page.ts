@@ -48,20 +48,23 @@ export async function openTab(url: string, options: BrowserContextOptions = {}):
   return { page, errors, origins };
 }
 
-/** Fails with the rules that the page breaks, as axe finds them. The policy lets no foreign script in: axe goes past it. */
-export async function expectAccessible(page: Page): Promise<void> {
+/**
+ * Fails with the rules that the page breaks, as axe finds them. The policy lets no foreign script in: axe goes past it.
+ * @param within selector of the parts that are looked at, which is quicker than the whole page
+ */
+export async function expectAccessible(page: Page, within = 'html'): Promise<void> {
   axe ??= fs.promises.readFile(AXE, 'utf8');
   // Half a megabyte: it stays until the page is loaded anew.
   if (!(await page.evaluate(() => 'axe' in globalThis))) await page.evaluate(await axe);
-  const broken = await page.evaluate(async () => {
+  const broken = await page.evaluate(async (selector) => {
     const { axe } = globalThis as unknown as {
       axe: {
-        run(context: Document, options: object): Promise<{ violations: { id: string; nodes: { html: string }[] }[] }>;
+        run(context: string, options: object): Promise<{ violations: { id: string; nodes: { html: string }[] }[] }>;
       };
     };
-    const { violations } = await axe.run(document, { resultTypes: ['violations'], preload: false });
+    const { violations } = await axe.run(selector, { resultTypes: ['violations'], preload: false });
     return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 200)).join(' | ')}`);
-  });
+  }, within);
   expect(broken).toEqual([]);
 }
 

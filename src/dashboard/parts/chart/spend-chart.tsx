@@ -26,11 +26,15 @@ export function SpendChart(props: { readonly title: string; readonly bars: reado
   useEffect(() => {
     let made: Drawing | null = null;
     let gone = false;
-    void import('./draw.ts').then(({ drawBars }) => {
-      if (gone || canvas.current === null) return;
-      made = drawBars(canvas.current);
-      setDrawing(made);
-    });
+    void import('./draw.ts').then(
+      ({ drawBars }) => {
+        if (gone || canvas.current === null) return;
+        made = drawBars(canvas.current);
+        setDrawing(made);
+      },
+      // The server was away: the table has the same data.
+      () => {},
+    );
     return () => {
       gone = true;
       made?.end();

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import type { Page } from 'playwright-core';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFailed, test } from 'vitest';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { until } from '../support/until.ts';
 import { FIXTURE, fixture } from '../tool/mcp/world.ts';
@@ -38,7 +38,11 @@ const FILES = {
 /** Looks at state after state and keeps every fault, so that one run names them all. */
 function collectFaults() {
   const faults: string[] = [];
+  const begun = performance.now();
+  let last = 'nothing';
+  onTestFailed(() => console.error(`the last state looked at: ${last}`));
   const at = async (name: string, look: () => Promise<void>) => {
+    last = `${name}, after ${Math.round(performance.now() - begun)} ms`;
     await look().catch((fault: Error & { actual?: unknown }) =>
       faults.push(`${name}: ${fault.message} ${JSON.stringify(fault.actual)}`),
     );

@@ -103,7 +103,7 @@ export function killAll() {
 }
 
 /** Nothing of the caller's own settings or keys may change what is measured. */
-function serverEnvironment() {
+export function serverEnvironment() {
   const foreign = /^(METIS_|HOST$|PORT$)|(_API_KEY|_BASE_URL|_TOKEN)$/;
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !foreign.test(name)));
 }

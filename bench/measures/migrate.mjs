@@ -7,7 +7,7 @@ import Database from 'better-sqlite3';
 import { timed } from '../client.mjs';
 import { fillLedger } from '../ledger.mjs';
 import { atMost } from '../limits.mjs';
-import { startServer } from '../processes.mjs';
+import { serverEnvironment, startServer } from '../processes.mjs';
 import { seed } from '../seed.mjs';
 import { withSchema } from './cluster.mjs';
 
@@ -60,4 +60,5 @@ function forgetCopiedCalls(data) {
   db.close();
 }
 
-const metis = (...args) => run(process.execPath, [MAIN, ...args], { maxBuffer: 64 * 1024 * 1024 });
+const metis = (...args) =>
+  run(process.execPath, [MAIN, ...args], { maxBuffer: 64 * 1024 * 1024, env: serverEnvironment() });

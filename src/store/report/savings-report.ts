@@ -21,6 +21,7 @@ export async function savings(read: Read, given: SavingsQuery, pricer: CallPrice
     columns: [everywhere('model'), everywhere('delegated_by_model')],
     where,
     pricer,
+    others: byPlanner ? [] : [query.baseline],
     byDay: findGrain({ group_by: [], filter: query.filter }) === 'day',
   };
   for await (const calls of rateGroups(read, asked)) {

@@ -1,6 +1,6 @@
 // Long scans in short steps: a window cut by row count, the event loop free between two steps (07 §9.4).
 import { setImmediate } from 'node:timers/promises';
-import { BILLED_APART, PROMPT_CLASSES, splitWholeDays } from '#core/policy/analytics/rollup.ts';
+import { BILLED_APART, DAY_MS, PROMPT_CLASSES, splitWholeDays } from '#core/policy/analytics/rollup.ts';
 import { priceTokenSums, type TokenSums } from '#core/policy/pricing/price-file.ts';
 import { promptAbove, promptSteps } from '#core/policy/pricing/price-table.ts';
 import type { CallPricer } from '#core/ports/report-reader.ts';
@@ -128,6 +128,8 @@ export interface RateQuery {
   readonly columns: readonly Pick<Column, 'calls' | 'days'>[];
   readonly where: Where;
   readonly pricer: CallPricer;
+  /** Models at whose rates calls are priced beside their own and that of who delegated them. */
+  readonly others?: readonly string[];
   /** Whether the daily rollup has all of `columns` and `where`. */
   readonly byDay: boolean;
 }
@@ -145,7 +147,7 @@ export async function* readPlainGroups(read: Read, query: RateQuery): AsyncGener
       return rates && { tokens: priceTokenSums(rates, counts), fees: 0n, surcharge: 0n };
     },
   });
-  const inDays = query.byDay && steps.every((step) => PROMPT_CLASSES.includes(step));
+  const inDays = query.byDay && (await haveDaysTheSteps(read, query));
   const { days, rest } = splitWholeDays(query.window, inDays ? await recordedTimes(read) : null);
   if (days) {
     const rows = await read<Row>(daysSql(columns, where), days.from, days.to, ...where.values);
@@ -158,6 +160,26 @@ export async function* readPlainGroups(read: Read, query: RateQuery): AsyncGener
       for (const row of rows) yield group(row, steps);
     }
   }
+}
+
+/** Whether the daily rollup keeps apart what the rates of every model that is priced keep apart. */
+async function haveDaysTheSteps(read: Read, { pricer, others = [], window }: RateQuery): Promise<boolean> {
+  const apart = Object.entries(pricer.models).filter(([, { long_context }]) =>
+    long_context.some((step) => !PROMPT_CLASSES.includes(step.above_prompt_tokens)),
+  );
+  if (apart.length === 0) return true;
+  const models = apart.map(([model]) => model);
+  if (others.some((model) => models.includes(model))) return false;
+  const list = models.map(() => '?').join(', ');
+  const found = await read(
+    `SELECT 1 AS found FROM rollup_day WHERE day >= ? AND day <= ?
+       AND (model IN (${list}) OR delegated_by_model IN (${list})) LIMIT 1`,
+    Math.floor(window.from / DAY_MS),
+    Math.floor(window.to / DAY_MS),
+    ...models,
+    ...models,
+  );
+  return found.length === 0;
 }
 
 function daysSql(columns: RateQuery['columns'], where: Where): string {

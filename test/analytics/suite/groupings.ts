@@ -184,7 +184,7 @@ export function groupingsSuite(openWorld: OpenWorld, numRuns: number): void {
             );
             const totals = naive(facts);
             expect((await world.cost(`group_by=none&${range}${workers}`)).data).toEqual(totals);
-            for (const table of [LONG, AT_CLASSES]) {
+            for (const table of [LONG, AT_CLASSES, UNUSED]) {
               const repriced = facts.map((fact) => repricedCost(fact, table));
               expect(await world.none(`${range}${workers}`, table)).toMatchObject({
                 cost_usd: fromPusd(sumPusd(repriced.map(({ cost }) => cost))),
@@ -218,6 +218,21 @@ export function groupingsSuite(openWorld: OpenWorld, numRuns: number): void {
     );
   }, 120_000);
 
+  it('a model that is not priced does not send the savings of whole days to the ledger', async () => {
+    const world = await openWorld();
+    const session = await world.planner();
+    const days = ['2026-06-01', '2026-06-02', '2026-06-03'].map((day) => Date.parse(`${day}T12:00:00Z`));
+    await world.record(days.map((at) => ({ session, at, model: SONNET })));
+    // What the daily sums have and the ledger has not.
+    await world.execute('DELETE FROM ledger_calls WHERE ts_ms = ?', days[1]);
+    const window = { from: 0, to: NOW };
+    const rowsOf = async (baseline: string, table: PriceTable) =>
+      (await world.analytics.savings({ window, filter: NO_FILTER, baseline }, table)).rows_total;
+    expect(await rowsOf(OPUS, UNUSED)).toBe(3);
+    expect(await rowsOf('openai:unused', UNUSED)).toBe(2);
+    expect(await rowsOf(OPUS, AT_CLASSES.withOverlay('used', { [SONNET]: ODD_STEP }))).toBe(2);
+  });
+
   /** B with dearer long prompts, at a threshold of its own for two models. */
   const LONG = B.withOverlay('long', {
     [SONNET]: { ...rate('3', '15'), long_context: [{ above_prompt_tokens: 40_000, ...rate('6', '22.5') }] },
@@ -237,6 +252,10 @@ const AT_CLASSES = B.withOverlay('at-classes', {
   [SONNET]: { ...rate('3', '15'), long_context: [{ above_prompt_tokens: 200_000, ...rate('6', '22.5') }] },
   [OPUS]: { ...rate('5', '25'), long_context: [{ above_prompt_tokens: 128_000, ...rate('10', '37.5') }] },
 });
+
+/** With a model that no call has, whose prompts have a size that days do not keep apart. */
+const ODD_STEP = { ...rate('1', '5'), long_context: [{ above_prompt_tokens: 100_000, ...rate('2', '9') }] };
+const UNUSED = AT_CLASSES.withOverlay('unused', { 'openai:unused': ODD_STEP });
 
 /** Both sides call by call (07 §5). */
 function naiveSavings(facts: readonly Fact[], baseline: string, table: PriceTable) {

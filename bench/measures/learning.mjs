@@ -77,7 +77,8 @@ async function recommendation(bench) {
       hasModel: () => true,
     });
     const config = { enabled: true, cost_weight: 0.05, min_confidence: 0.05, min_sample_size: 5 };
-    const ask = (n) => recommender.recommend({ workspace_path: '/w/0', fingerprint: shape(n, 0), config });
+    const ask = (n) =>
+      recommender.recommend({ workspace_path: '/w/0', fingerprint: shape(n, 0), config, is_worker: false });
     await ask(0);
     const rounds = await bench.rounds({
       relay: () => LIMIT_MS,
@@ -103,7 +104,11 @@ async function recommendation(bench) {
 function fill(db) {
   const ids = createIdGenerator(() => Date.now(), Math.random);
   const fingerprint = db.prepare('INSERT INTO pattern_fingerprints VALUES (?, ?, ?, ?, ?)');
-  const outcome = db.prepare('INSERT INTO pattern_outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)');
+  const outcome =
+    db.prepare(`INSERT INTO pattern_outcomes (fingerprint_id, primary_model, sample_size, success_score_mean,
+      success_score_count, sum_cost_pusd, sum_latency_ms, pricing_version_last, last_updated_at, is_worker, cost_count,
+      verified_mean, verified_count)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 9, 0, 0)`);
   db.transaction(() => {
     for (let w = 0; w < WORKSPACES; w += 1)
       for (let n = 0; n < OUTCOMES / MODELS.length; n += 1) {

@@ -1,5 +1,6 @@
 // Reads over a connection to SQLite.
 import type Database from 'better-sqlite3';
+import type { Awaitable } from '#protocol/async/awaitable.ts';
 import type { EventId } from '#protocol/ids.ts';
 import type { ReadDatabase, Reads } from '#store/read/read-database.ts';
 import { PRUNED_THROUGH } from '#store/schema/words.ts';
@@ -74,11 +75,21 @@ export function createReads(db: Database.Database): Reads {
   const prepare = createStatementCache(db, false);
   const prepareExact = createStatementCache(db, true);
   return {
-    all: <Row>(sql: string, ...values: unknown[]) => prepare(sql).all(...values) as Row[],
-    get: <Row>(sql: string, ...values: unknown[]) => prepare(sql).get(...values) as Row | undefined,
-    allExact: <Row>(sql: string, ...values: unknown[]) => prepareExact(sql).all(...values) as Row[],
-    getExact: <Row>(sql: string, ...values: unknown[]) => prepareExact(sql).get(...values) as Row | undefined,
+    all: <Row>(sql: string, ...values: unknown[]) => answerAtOnce(() => prepare(sql).all(...values) as Row[]),
+    get: <Row>(sql: string, ...values: unknown[]) => answerAtOnce(() => prepare(sql).get(...values) as Row | undefined),
+    allExact: <Row>(sql: string, ...values: unknown[]) => answerAtOnce(() => prepareExact(sql).all(...values) as Row[]),
+    getExact: <Row>(sql: string, ...values: unknown[]) =>
+      answerAtOnce(() => prepareExact(sql).get(...values) as Row | undefined),
   };
+}
+
+/** A fault is a rejection: thrown at once, it would leave the promises of reads beside it without a handler. */
+function answerAtOnce<T>(read: () => T): Awaitable<T> {
+  try {
+    return read();
+  } catch (error) {
+    return Promise.reject(error);
+  }
 }
 
 export function createReadDatabase(db: Database.Database): ReadDatabase {

@@ -40,8 +40,10 @@ export function computeLargestBill(options: BillOptions, outputTokens: number): 
   const advisors = work.other_models.filter(({ role }) => role === 'advisor');
   const advices = advisors.reduce((sum, { uses }) => sum + BigInt(uses ?? 1), 0n);
   const samplings = BigInt(work.hosted?.samplings ?? 1) + advices;
-  const compacts = work.compacted_from !== null && (samplings > 1n || options.prompt_tokens >= work.compacted_from);
   const chain = listAnswerers(options, outputTokens);
+  const from = work.compacted_from ?? Number.POSITIVE_INFINITY;
+  // A fallback is sent what the models before it have written, so its prompt may be the one that is compacted.
+  const compacts = chain.some(({ prompt_tokens }) => prompt_tokens >= from) || (samplings > 1n && from < Infinity);
   let bill = listFees(options, chain);
   for (const { entry, prompt_tokens, output_tokens } of chain) {
     const { max_context_tokens: window, max_output_tokens } = entry.capabilities;

@@ -98,7 +98,13 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
         return written;
       }
     }
-    for (const { root, batches } of parts) {
+    for (const part of parts) {
+      const { root, batches } = part;
+      // It was stored by an attempt whose answer was lost.
+      if (part.commit !== null) {
+        takePart(part);
+        continue;
+      }
       for (const item of batches) {
         const alone: Part = { root, batches: [item], outcomes: [], commit: null };
         try {

@@ -214,12 +214,22 @@ export function createJournal(options: JournalOptions): Journal {
     const runs = takeRuns(ready);
     void flush(runs).finally(() => {
       isFlushing[kind] = false;
-      for (const { lane } of runs) {
-        lane.busy = false;
-        if (lane.waiting.length === 0) lanes.delete(lane.root);
-      }
+      for (const run of runs) finishRun(run);
       schedule();
     });
+  }
+  /** Its task runs outside of the flush: a purge takes long, and other trees must not wait for it. */
+  function finishRun({ lane, items }: Run): void {
+    const task = items.find((item) => item.kind === 'task');
+    if (task === undefined) releaseLane(lane);
+    else void task.run().finally(() => releaseLane(lane));
+  }
+  /** Behind the others, so that lanes that always have something leave room for each. */
+  function releaseLane(lane: Lane): void {
+    lane.busy = false;
+    lanes.delete(lane.root);
+    if (lane.waiting.length > 0) lanes.set(lane.root, lane);
+    schedule();
   }
   /** The waiting items of these lanes, up to the first task of each; lanes that find no room wait for the next flush. */
   function takeRuns(ready: readonly Lane[]): Run[] {
@@ -279,17 +289,14 @@ export function createJournal(options: JournalOptions): Journal {
 
   async function flush(runs: readonly Run[]): Promise<void> {
     const parts: Part[] = [];
-    const tasks: QueuedTask[] = [];
     for (const { lane, items } of runs) {
       const batches = items.filter((item) => item.kind === 'batch');
-      tasks.push(...items.filter((item) => item.kind === 'task'));
       if (batches.length > 0) parts.push({ root: lane.root, batches, outcomes: [], commit: null });
     }
     for (const part of parts) for (const { batch, drawn } of part.batches) draw(batch, drawn);
     const written = await commits.write(parts);
     for (const { effects } of written.values()) keepCurrent(effects);
     for (const run of runs) deliver(() => publish(run, written));
-    for (const task of tasks) await task.run();
   }
 
   function draw({ emit }: PreparedBatch, drawn: Drawn[]): void {

@@ -123,6 +123,10 @@ export interface Effects {
   readonly trees: string[];
 }
 
+export function createEffects(): Effects {
+  return { created: [], messages: [], turns: [], checkpointed: [], ended: [], sessions: [], trees: [] };
+}
+
 /** The arguments of an applier. */
 export interface Step {
   readonly tx: Tx;

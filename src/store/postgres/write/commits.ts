@@ -11,7 +11,7 @@ import type { IdGenerator } from '#protocol/ids.ts';
 import { TreeLost } from '#protocol/journal-batch.ts';
 import type { Held, HeldTrees } from '#store/cluster/tree-claims.ts';
 import { applyWrite } from '#store/write/appliers.ts';
-import type { Effects, Tx } from '#store/write/transaction.ts';
+import { createEffects, type Effects, type Tx } from '#store/write/transaction.ts';
 import { MAX_AT_ONCE } from '../connection/at-once.ts';
 import { isNothingChanged, isTransient, journalFault } from '../connection/faults.ts';
 import type { OpenPool } from '../connection/open.ts';
@@ -285,15 +285,7 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
     return { findings: live.begin(), collected: { typeNumbers, events: [], facts: [], rounds: [], owned: [] } };
   }
   function applyWrites({ batch }: QueuedBatch, tx: Tx, { findings }: Attempt): Effects {
-    const effects: Effects = {
-      created: [],
-      messages: [],
-      turns: [],
-      checkpointed: [],
-      ended: [],
-      sessions: [],
-      trees: [],
-    };
+    const effects = createEffects();
     findings.guard(batch, tx);
     const step = { tx, effects, clock, log, dropExpiredKeys: DROP_EXPIRED_KEYS };
     for (const change of batch.writes) {

@@ -5,7 +5,7 @@ import type { Published } from '#core/ports/live-bus.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import { InvalidMessageError, JournalConflict } from '#protocol/journal-batch.ts';
 import { applyWrite } from '#store/write/appliers.ts';
-import type { Effects, Step } from '#store/write/transaction.ts';
+import { createEffects, type Effects, type Step } from '#store/write/transaction.ts';
 import { journalFault } from './conflict.ts';
 import type { EventLog } from './event-log.ts';
 import type { LiveSessions, LiveTurns } from './live-sessions.ts';
@@ -60,15 +60,7 @@ export function createTransaction(
   }
 
   function writeAttempt(item: Attempt): void {
-    const effects: Effects = {
-      created: [],
-      messages: [],
-      turns: [],
-      checkpointed: [],
-      ended: [],
-      sessions: [],
-      trees: [],
-    };
+    const effects = createEffects();
     turns.guard(item.batch);
     const applied = { ...step, effects };
     for (const change of item.batch.writes) applyWrite(change, applied);

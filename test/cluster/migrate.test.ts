@@ -23,6 +23,19 @@ const { url, missing } = await postgresService();
 const MODEL = 'anthropic:claude-opus-4-7';
 const usage = { input: 1234, output: 567 };
 
+async function unlearnedTurns(database: string): Promise<number> {
+  const client = new pg.Client({ connectionString: database });
+  await client.connect();
+  try {
+    const { rows } = await client.query<{ n: string }>(
+      'SELECT count(*) AS n FROM turns t WHERE NOT EXISTS (SELECT 1 FROM pattern_turns p WHERE p.turn_id = t.id)',
+    );
+    return Number(rows[0]!.n);
+  } finally {
+    await client.end();
+  }
+}
+
 /** A server on SQLite that has run a planner with a worker, and a session without a turn; it is closed. */
 async function filledFolder({ isOpen = false } = {}) {
   const root = tempFolder();
@@ -298,6 +311,8 @@ describe.skipIf(url === null)(`metis migrate${missing && `, skipped: ${missing}`
     const node = await startNode();
     const made = await node.session(workspace, MODEL);
     for (const id of [...sessions, made]) expect(await node.turn(id, 'again')).toMatchObject({ status: 'completed' });
+    // What is learned of a turn is stored after its end.
+    await until(async () => (await unlearnedTurns(schema.url)) === 0);
     const later = path.join(tempFolder(), 'later');
     expect(await copyOut(schema.url, later, '--verify')).toMatchObject({ code: 0, stderr: '' });
     const answers = await readAnswers(node, [...sessions, made]);

@@ -115,10 +115,13 @@ export function May(props: { readonly operation: OperationId; readonly children:
   return h(Fragment, null, may(props.operation) && props.children);
 }
 
+/** Maximum wait for a frame of a visible page. */
+const LATE_MS = 250;
+
 // A session's live stream as a hook: planner and workers, taken up again by the client after a broken connection.
 
 /**
- * Follows a session with all its workers from a snapshot on. Items are handed over in bundles, one a frame, so that a
+ * Follows a session with all its workers from a snapshot on. Items are handed over in bundles, one a frame or quarter of a second, so that a
  * model's stream costs one drawing and not one per word.
  * `onLost` is called when the connection breaks: what is not stored as an event may be missing from then on.
  * @returns why the stream ended for good; null while it goes on
@@ -143,7 +146,10 @@ export function useSessionStream(
     const gone = new AbortController();
     let waiting: StreamItem[] = [];
     let frame = 0;
+    let late: ReturnType<typeof setTimeout> | undefined;
     const handOver = () => {
+      cancelAnimationFrame(frame);
+      clearTimeout(late);
       frame = 0;
       const items = waiting;
       waiting = [];
@@ -164,7 +170,11 @@ export function useSessionStream(
         waiting.push(item);
         // A hidden page draws no frames, and what came meanwhile must not pile up without end.
         if (document.visibilityState !== 'visible') handOver();
-        else if (frame === 0) frame = requestAnimationFrame(handOver);
+        else if (frame === 0) {
+          frame = requestAnimationFrame(handOver);
+          // A busy browser may draw none for long though the page is visible.
+          late = setTimeout(handOver, LATE_MS);
+        }
       }
     };
     setError(null);
@@ -176,6 +186,7 @@ export function useSessionStream(
     return () => {
       gone.abort();
       cancelAnimationFrame(frame);
+      clearTimeout(late);
     };
   }, [client, reportFailure, sessionId, isPaused]);
   return error;

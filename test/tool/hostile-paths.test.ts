@@ -140,10 +140,9 @@ async function swapping(root: string): Promise<ChildProcess> {
     // What the other side makes in the place of the folder meanwhile is in the way.
     const tried = (act) => { try { act(); return true; } catch { return false; } };
     const attempt = (act) => tried(act) || tried(() => fs.rmSync('dir', { recursive: true, force: true }));
-    const still = new Int32Array(new SharedArrayBuffer(4));
     for (let round = 0; ; round++) {
-      // Now and then the folder is there for a moment, or no read would ever find it.
-      if (round % 16 === 0) Atomics.wait(still, 0, 0, 1);
+      // Now and then the folder is there for about a millisecond, or no read would ever find it.
+      if (round % 16 === 0) for (let looks = 0; looks < 500; looks++) fs.statSync('.');
       attempt(() => fs.renameSync('dir', 'kept'));
       attempt(() => fs.symlinkSync('../outside', 'dir'));
       attempt(() => fs.unlinkSync('dir'));

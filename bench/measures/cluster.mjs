@@ -38,6 +38,7 @@ export function measure(bench) {
         nodes.push({ server, client });
         await bench.warmServer(client, place);
       }
+      await vacuum(schema);
       return await figures(
         bench,
         place,
@@ -103,11 +104,17 @@ async function answers() {
   );
 }
 
+/** What autovacuum does after a warm-up, at a moment of ours: on some servers it is off, on others it runs in the middle. */
+async function vacuum(schema) {
+  const { rows } = await query(`SELECT tablename AS name FROM pg_tables WHERE schemaname = '${schema}'`);
+  await query(`VACUUM (ANALYZE) ${rows.map(({ name }) => `${schema}.${name}`).join(', ')}`);
+}
+
 async function query(sql) {
   const client = new pg.Client({ connectionString: DATABASE });
   await client.connect();
   try {
-    await client.query(sql);
+    return await client.query(sql);
   } finally {
     await client.end();
   }

@@ -30,6 +30,12 @@ export function quoteWords(words: readonly string[]): readonly string[] {
   return words.map((word) => `'${word}'`);
 }
 
+/**
+ * Of a session found by its id. Not in the words of the index of active sessions: PostgreSQL would read that whole index
+ * for one session where it has no statistics yet.
+ */
+export const SESSION_IS_OPEN = 'coalesce(ended_at, 0) = 0';
+
 /** Written exactly as in the unique index of open turns, so that SQLite uses it. */
 export const TURN_IS_OPEN = isOneOf('status', quoteWords(OPEN_TURN_STATUSES));
 /** The same of the table or alias `t`. */

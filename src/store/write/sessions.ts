@@ -4,7 +4,7 @@ import { checkSessionLinks, type ParentLinks } from '#core/policy/journal/condit
 import { JournalConflict } from '#core/ports/journal-writer.ts';
 import { fromPusdOrNull } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
-import { bit, json } from '../schema/words.ts';
+import { bit, json, SESSION_IS_OPEN } from '../schema/words.ts';
 import { type Appliers, insertRow, type Step } from './transaction.ts';
 
 export const COLUMNS = [
@@ -73,7 +73,7 @@ export const EXISTS = 'SELECT 1 AS found FROM sessions WHERE id = ?';
 /** A purge that runs at this moment waits, and copies the messages into the fork (21 §4). */
 const FORKED = `${EXISTS} {keep_rows}`;
 
-const updateOpenSession = (set: string) => `UPDATE sessions SET ${set} WHERE id = @session_id AND ended_at IS NULL`;
+const updateOpenSession = (set: string) => `UPDATE sessions SET ${set} WHERE id = @session_id AND ${SESSION_IS_OPEN}`;
 export const SET_MODEL = updateOpenSession('active_model = @model, pending_active_model = NULL, updated_at = @at');
 export const QUEUE_MODEL = updateOpenSession('pending_active_model = @pending, updated_at = @at');
 export const SET_LIMIT = updateOpenSession('max_cost_pusd = @max_cost_pusd, updated_at = @at');

@@ -10,7 +10,7 @@ import type { StoredMessage } from '#protocol/message.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { canonicalJson } from '#protocol/text/canonical-json.ts';
 import { MAX_TURN_INPUTS, type TurnRecord, type TurnStatus } from '#protocol/turn.ts';
-import { bit, json, TURN_IS_OPEN } from '../schema/words.ts';
+import { bit, json, SESSION_IS_OPEN, TURN_IS_OPEN } from '../schema/words.ts';
 import { type Answer, type Appliers, insertRow, type Tx } from './transaction.ts';
 
 export const TURN_COLUMNS = [
@@ -70,7 +70,7 @@ export const CALL_COLUMNS = [
 export const INPUT_COLUMNS = ['id', 'session_id', 'turn_id', 'content_json', 'submitted_at'] as const;
 const PROVIDER_RAW_LIMIT = 64 * 1024;
 
-export const TOUCH_SESSION = 'UPDATE sessions SET updated_at = @started_at WHERE id = @session_id AND ended_at IS NULL';
+export const TOUCH_SESSION = `UPDATE sessions SET updated_at = @started_at WHERE id = @session_id AND ${SESSION_IS_OPEN}`;
 const WAITING_INPUTS = `(SELECT count(*) FROM turn_inputs WHERE turn_id = @turn_id)
     + (SELECT count(*) FROM deliveries WHERE turn_id = @turn_id AND delivered_at IS NULL)`;
 const OPEN_WORKERS = `FROM delegations WHERE parent_turn_id = @turn_id AND status IN ('running','interrupted')`;

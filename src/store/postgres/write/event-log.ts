@@ -52,13 +52,13 @@ function insertRows(
   keys = '',
 ): (tx: Tx, rows: readonly Row[]) => void {
   const types = columnTypes.get(table)!;
-  const keyed = columns.includes('session_key');
   const columnType = (column: string) => (column === 'session_key' ? 'text' : types.get(column));
   const arrays = columns.map((column) => `CAST(? AS ${columnType(column)}[])`).join(', ');
-  const given = columns.map((column) => (column === 'session_key' ? 's.session_key' : `r.${column}`)).join(', ');
+  // A subquery a row: a join reads the whole table of keys where PostgreSQL has no statistics of it yet.
+  const key = `(SELECT s.session_key FROM ${keys} s WHERE s.session_id = r.session_key)`;
+  const given = columns.map((column) => (column === 'session_key' ? key : `r.${column}`)).join(', ');
   const from = `unnest(${arrays}) AS r (${columns.join(', ')})`;
-  const rows = keyed ? `${from} LEFT JOIN ${keys} s ON s.session_id = r.session_key` : from;
-  const sql = `INSERT INTO ${table} (${columns.join(', ')}) SELECT ${given} FROM ${rows} ${conflict}`;
+  const sql = `INSERT INTO ${table} (${columns.join(', ')}) SELECT ${given} FROM ${from} ${conflict}`;
   return (tx, rows) => {
     if (rows.length === 0) return;
     tx.run(

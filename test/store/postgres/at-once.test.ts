@@ -7,6 +7,7 @@ import { silentLogger } from '#core/ports/logger.ts';
 import type { Statement } from '#store/postgres/connection/client.ts';
 import { isNothingChanged } from '#store/postgres/connection/faults.ts';
 import { createPool } from '#store/postgres/connection/pool.ts';
+import { encodeTextArray } from '#store/postgres/connection/text-array.ts';
 import { targetOf, through } from '../../support/proxy.ts';
 import { ownSchema, postgresService } from '../../support/services.ts';
 import { until } from '../../support/until.ts';
@@ -62,6 +63,28 @@ describe.skipIf(url === null)(`statements at once${missing && `, skipped: ${miss
     expect(await table.rows()).toEqual([{ id: 'a', n: '1', label: null }]);
     await pool.atOnce([insert('b'), renamed('a')]);
     expect(await table.rows()).toMatchObject([{ label: 'new' }, { label: null }]);
+  });
+
+  test('a text array in binary form arrives as it is, at once and alone', async () => {
+    const pool = openPool((await openTable()).url);
+    const texts = [
+      'plain',
+      'a "quote", a \\ and {braces}',
+      null,
+      '',
+      'NULL',
+      'null',
+      'é 漢 😀',
+      'line\nbreak',
+      'nul\0',
+    ];
+    const statement = 'SELECT to_json(CAST(? AS text[])) AS texts';
+    const expected = texts.map((text) => text?.replace('\0', '\uFFFD') ?? null);
+    const answers: unknown[] = [];
+    const take = ({ rows }: { readonly rows: readonly object[] }) => void answers.push(...rows);
+    await pool.atOnce([{ ...plain(statement, [encodeTextArray(texts)]), take }]);
+    answers.push(...(await pool.send(statement, [encodeTextArray(texts)])).rows);
+    expect(answers).toEqual([{ texts: expected }, { texts: expected }]);
   });
 
   test('values arrive as they are with one statement alone, and answers are read after the commit', async () => {

@@ -125,14 +125,15 @@ class AtOnce extends pg.Query {
 const portalName = (i: number) => `p${i}`;
 const EXECUTES = Array.from({ length: MAX_AT_ONCE }, (_, i) => serialize.execute({ portal: portalName(i) }));
 
-/** A value as PostgreSQL reads it. */
-function encodeValue(value: unknown): string | null {
+/** A value as PostgreSQL reads it; bytes are in the binary form of their type. */
+function encodeValue(value: unknown): string | Buffer | null {
   if (value === null || value === undefined) return null;
+  if (Buffer.isBuffer(value)) return value;
   if (Array.isArray(value)) return `{${value.map(encodeElement)}}`;
   return String(value);
 }
 
 function encodeElement(value: unknown): string {
-  const text = encodeValue(value);
-  return text === null ? 'NULL' : `"${text.replaceAll(/["\\]/g, '\\$&')}"`;
+  if (typeof value === 'number' || typeof value === 'bigint') return String(value);
+  return value === null ? 'NULL' : `"${String(value).replaceAll(/["\\]/g, '\\$&')}"`;
 }

@@ -23,6 +23,7 @@ import {
   ROUND_COLUMNS,
 } from '#store/write/events.ts';
 import type { Tx } from '#store/write/transaction.ts';
+import { encodeTextArray } from '../connection/text-array.ts';
 
 // INSERT statements by the columns of a table: one row, or many as one array a column.
 
@@ -63,7 +64,10 @@ function insertRows(
     if (rows.length === 0) return;
     tx.run(
       sql,
-      columns.map((column) => rows.map((row) => row[column])),
+      columns.map((column) => {
+        const values = rows.map((row) => row[column] ?? null);
+        return columnType(column) === 'text' ? encodeTextArray(values as (string | null)[]) : values;
+      }),
     );
   };
 }

@@ -59,7 +59,7 @@ class AtOnce extends pg.Query {
   #keepPrepared = () => {};
 
   constructor(statements: readonly Prepared[], types: Parsers, callback: (error: Error | null) => void) {
-    super({ text: 'at once' });
+    super('at once');
     this.#statements = statements;
     this.#types = types;
     this.callback = callback;

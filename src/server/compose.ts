@@ -162,7 +162,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
   const gatewayFolder = path.join(options.dataDir, 'gateway');
   const storage = await openStorage(options, {
     gatewayFolder,
-    noticed: mapEventTypes(receivers),
+    noticed: mapEventTypes(config.notify),
     ids,
     clock,
     alike: { registry: [[...file.adapters], file.models], prices: prices.contentHash },

@@ -265,8 +265,8 @@ export function resolveReceiverKeys(
 }
 
 /** Types of events by the name of the receiver's stored place. */
-export function mapEventTypes(receivers: readonly KeyedReceiver[]): ReadonlyMap<string, ReadonlySet<string>> {
-  return new Map(receivers.map(({ receiver }) => [getCursorName(receiver), listEventTypes(receiver)]));
+export function mapEventTypes(receivers: readonly Receiver[]): ReadonlyMap<string, ReadonlySet<string>> {
+  return new Map(receivers.map((receiver) => [getCursorName(receiver), listEventTypes(receiver)]));
 }
 
 /** Null when no receiver is configured. */

@@ -6,6 +6,7 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import pg from 'pg';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { COPIED_OTHERWISE, listCopiedTables, OF_CLUSTER, selectRows } from '#store/postgres/transfer/tables.ts';
 import { acquireOwnerLock } from '#store/sqlite/connection/database-file.ts';
 import { migrate as migrateSqlite } from '#store/sqlite/connection/migrate.ts';
@@ -267,6 +268,26 @@ describe.skipIf(url === null)(`metis migrate${missing && `, skipped: ${missing}`
     await node.event('turn.completed', (event) => event.session_id === sessions[1]);
     const { rows: after } = await query(schema.url, 'SELECT max(seq)::int AS seq FROM ledger_calls');
     expect(after[0].seq).toBeGreaterThan(before[0].seq);
+  });
+
+  test('what a webhook receiver was not sent yet waits in the database', async () => {
+    const { file, metis, shared, schema } = await filledFolder();
+    const receiver = 'http://127.0.0.1:9/hook';
+    const place = `notify:${sha256Hex(receiver)}`;
+    const db = new Database(file);
+    const events = db
+      .prepare("SELECT id FROM events WHERE type = 'turn.completed' ORDER BY id")
+      .pluck()
+      .all() as string[];
+    db.prepare('INSERT INTO meta (key, value) VALUES (?, ?)').run(place, events[0]!);
+    db.close();
+    expect(events.length).toBeGreaterThan(1);
+    const receivers = [receiver, 'http://127.0.0.1:9/new'].map((url) => ({ url, events: ['turn.completed'] }));
+    expect(await metis(...shared, '--set', `notify=${JSON.stringify(receivers)}`)).toMatchObject({ code: 0 });
+    const { rows } = await query(schema.url, 'SELECT receiver, event_id AS id FROM notices ORDER BY event_id');
+    expect(rows).toEqual(events.slice(1).map((id) => ({ receiver: place, id })));
+    const { rows: places } = await query(schema.url, "SELECT key FROM meta WHERE key LIKE 'notify:%'");
+    expect(places).toEqual([]);
   });
 
   const toFolder = (schemaUrl: string, folder: string) =>

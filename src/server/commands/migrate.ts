@@ -13,6 +13,7 @@ import { verifySqliteRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, loadSettings, refuse, type Settings } from '../context.ts';
 import { startLog } from '../log.ts';
+import { mapEventTypes } from '../notify.ts';
 
 export interface MigrateFlags extends ConfigFlags {
   readonly to: string;
@@ -136,7 +137,7 @@ async function moveRows(
 ): Promise<number> {
   const transfer = await import('#store/postgres/transfer/to-postgres.ts');
   const { copyToPostgres, listUnsharedWorkspaces, verifyCopy } = transfer;
-  const { cluster } = settings.config;
+  const { cluster, notify } = settings.config;
   const places = findNodePlaces(settings);
   const unshared = listUnsharedWorkspaces(source, places);
   if (unshared.length > 0 && !cluster.local_workspaces) return refuse(context, [describeUnshared(unshared)]);
@@ -144,7 +145,14 @@ async function moveRows(
   if (unshared.length > 0) copying.report(`${unshared.length} workspaces stay on the node ${places.node_name}`);
   const url = flags.to;
   const migrationsDir = path.join(context.packageDir, 'migrations', 'postgres');
-  const moved = await copyToPostgres({ source, url, migrationsDir, places, ...copying });
+  const moved = await copyToPostgres({
+    source,
+    url,
+    migrationsDir,
+    places,
+    noticed: mapEventTypes(notify),
+    ...copying,
+  });
   if (flags.verify !== true) return reportCopy(context, moved, null);
   const differences = await verifyCopy({ source, url }, copying.report);
   return reportCopy(context, moved, [...differences, ...(await verifyCopiedRollups(context, settings, url))]);

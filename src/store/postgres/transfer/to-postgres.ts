@@ -35,6 +35,8 @@ export interface MoveOptions extends Copying {
   readonly migrationsDir: string;
   /** Where the files of trees lie on the nodes of the cluster. */
   readonly places: Places;
+  /** Types of events by the name under which the place of a webhook receiver is stored. */
+  readonly noticed: ReadonlyMap<string, ReadonlySet<string>>;
 }
 
 /** Throws `StartupError`: as `openDatabase` does, `database_not_empty`, `migration_running`. */
@@ -147,13 +149,21 @@ const ROOTS = `SELECT s.id, s.workspace_path, EXISTS (SELECT 1 FROM turns t WHER
 const MAKE_TREES = `INSERT INTO trees (root_session_id, owner_epoch, seq, last_id, wanted, place, pruned_through_id)
   SELECT root, 1, 1, CAST(? AS text), wanted <> 0, place, CAST(? AS text)
   FROM unnest(CAST(? AS text[]), CAST(? AS bigint[]), CAST(? AS text[])) AS r (root, wanted, place)`;
+/** What a receiver has not been sent. One that never had a place begins with what comes after the copy. */
+const QUEUE_NOTICES = `INSERT INTO notices (receiver, event_id)
+  SELECT CAST(@receiver AS text), e.id FROM event_rows e JOIN event_types t ON t.number = e.type
+  WHERE e.id > @sent AND t.type = ANY (CAST(@types AS text[]))`;
 const IDENTITIES = `SELECT CAST(table_name AS text) AS "table", CAST(column_name AS text) AS "column"
   FROM information_schema.columns WHERE table_schema = current_schema() AND is_identity = 'YES'`;
 
 /** Trees, counters and the mark come in one transaction: no node sees a part of them. */
-async function completeCopy({ source, places }: MoveOptions, send: Send, setMark: () => Promise<void>): Promise<void> {
+async function completeCopy(
+  { source, places, noticed }: MoveOptions,
+  send: Send,
+  setMark: () => Promise<void>,
+): Promise<void> {
   const roots = source.prepare<[], RootRow>(ROOTS).all();
-  const pruned = readPruned(source);
+  const pruned = readMeta(source, PRUNED_THROUGH);
   await inTransaction(send, async () => {
     await send(MAKE_TREES, [
       newestId(source) ?? '',
@@ -164,6 +174,10 @@ async function completeCopy({ source, places }: MoveOptions, send: Send, setMark
     ]);
     for (const [key, value] of await createSqliteReader(source).meta())
       await send('INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING', [key, value]);
+    for (const [receiver, types] of noticed) {
+      const sent = readMeta(source, receiver);
+      if (sent !== null) await send(QUEUE_NOTICES, { receiver, types: [...types], sent });
+    }
     const { rows: identities } = await send<{ table: string; column: string }>(IDENTITIES, []);
     for (const { table, column } of identities) {
       await send(
@@ -175,8 +189,8 @@ async function completeCopy({ source, places }: MoveOptions, send: Send, setMark
   });
 }
 
-function readPruned(db: Database.Database): string | null {
-  return db.prepare<[string], string>('SELECT value FROM meta WHERE key = ?').pluck().get(PRUNED_THROUGH) ?? null;
+function readMeta(db: Database.Database, key: string): string | null {
+  return db.prepare<[string], string>('SELECT value FROM meta WHERE key = ?').pluck().get(key) ?? null;
 }
 
 /** Roots whose workspaces no node of the cluster shares, by their paths. */

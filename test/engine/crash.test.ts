@@ -72,6 +72,27 @@ describe('a crash', () => {
     expect(delegation).toMatchObject({ status: 'interrupted', active_seconds: 0 });
   });
 
+  // A recovery can be killed too: after it has closed the worker's call, before it resumed the worker's turn.
+  it('costs a worker none of the time until a recovery that was killed itself, and counts nothing twice', async () => {
+    const said = scenario(planner({ tool_calls: [delegate('job')] }), worker('job', { hang: true }));
+    const clock = manualClock();
+    const first = await startEngine({ scenario: said, clock, config: hold });
+    const session = await first.session();
+    await first.submit(session, 'go');
+    const begun = await first.event('llm.call_started', (e) => e.actor === 'worker');
+    const second = await restart(first, { scenario: said, clock: manualClock(START + 3_600_000), config: hold });
+    const worked = await second.engine.store.delegations.findByWorker(begun.session_id as never);
+    expect(worked?.status).toBe('interrupted');
+    await second.engine.journal.commit({
+      writes: [{ kind: 'delegation.resume', tool_use_id: worked!.tool_use_id }],
+      emit: [],
+    });
+    const third = await restart(second, { scenario: said, clock: manualClock(START + 7_200_000), config: hold });
+    const again = await third.engine.store.delegations.findByWorker(begun.session_id as never);
+    expect(again).toMatchObject({ status: 'interrupted', active_seconds: worked!.active_seconds });
+    expect(again!.active_seconds).toBeLessThan(1);
+  });
+
   it('closes each open approval under its own request', async () => {
     const said = scenario(
       planner({

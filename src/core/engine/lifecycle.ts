@@ -1,4 +1,5 @@
 // Recovery and shutdown: before the server listens, closes work that was left open or keeps it for resumption (01 §11.5, 04 §13).
+import { countActiveSeconds } from '#core/policy/delegation/active-time.ts';
 import { Cancelled } from '#protocol/abort.ts';
 import { getDrainSeconds } from '#protocol/config.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
@@ -137,35 +138,10 @@ async function interruptDelegation(engine: Storage, delegation: DelegationRecord
     until: null,
     limit: 10_000,
   });
-  const parseTime = (iso: string) => Date.parse(iso);
-  const begun = Math.max(
-    0,
-    rows.findLastIndex((e) => e.type === 'turn.resumed'),
-  );
-  // What is before the start of a turn may be of another node, whose clock may be another.
-  let used = 0;
-  for (let i = begun + 1; i < rows.length; i++) {
-    const { type, timestamp } = rows[i]!;
-    if (type !== 'turn.started') used += Math.max(0, parseTime(timestamp) - parseTime(rows[i - 1]!.timestamp));
-  }
-  let paused = 0;
-  let asked: number | null = null;
-  for (const event of rows.slice(begun)) {
-    if (event.type === 'tool.confirmation_requested') asked ??= parseTime(event.timestamp);
-    else if (event.type === 'tool.confirmation_resolved' && asked !== null) {
-      paused += parseTime(event.timestamp) - asked;
-      asked = null;
-    }
-  }
-  if (asked !== null) paused += parseTime(rows.at(-1)!.timestamp) - asked;
+  // An orderly interruption stored what its clock had measured, which ends later than the newest event.
+  const active_seconds = Math.max(delegation.active_seconds, countActiveSeconds(rows));
   await engine.journal.commit({
-    writes: [
-      {
-        kind: 'delegation.interrupt',
-        tool_use_id: delegation.tool_use_id,
-        active_seconds: delegation.active_seconds + Math.max(0, used - paused) / 1000,
-      },
-    ],
+    writes: [{ kind: 'delegation.interrupt', tool_use_id: delegation.tool_use_id, active_seconds }],
     emit: [],
   });
 }

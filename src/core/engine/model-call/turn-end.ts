@@ -1,6 +1,7 @@
 // Builds the end of a turn: its row and its one terminal event. Every end of every turn is built here.
 
 import { DAY_MS } from '#core/policy/analytics/rollup.ts';
+import { UNKNOWN_OUTCOME } from '#core/policy/delegation/active-time.ts';
 import { buildTreeCost } from '#core/policy/learning/forecast.ts';
 import type { TurnOutcome, Write } from '#core/ports/journal-writer.ts';
 import type { Cancelled } from '#protocol/abort.ts';
@@ -80,7 +81,7 @@ function unknownOutcome(call: AnyEvent): EventDraft {
       model: started.model,
       provider: started.provider,
       error_class: 'other',
-      error_message_redacted: 'cut off with its outcome unknown',
+      error_message_redacted: UNKNOWN_OUTCOME,
       retry_count: 0,
       latency_ms: 0,
       request_id: started.request_id,

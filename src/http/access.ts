@@ -59,15 +59,15 @@ export function bracketIpv6(host: string): string {
 
 type OriginVerdict = 'none' | 'own' | 'listed' | 'foreign';
 
-/** Makes the Origin rule. `hostHeader` must have passed the Host rule. */
+/** Makes the Origin rule. `hostHeader` must have passed the Host rule; a proxy in front may serve its name over TLS. */
 export function createOriginRule(listed: readonly string[]) {
   const origins = new Set(listed);
   return function judge(origin: string | undefined, hostHeader: string | undefined): OriginVerdict {
     if (origin === undefined) return 'none';
     if (origins.has(origin)) return 'listed';
-    const host = (hostHeader ?? '').toLowerCase().replace(/:80$/, '');
-    if (origin.toLowerCase() === `http://${host}`) return 'own';
-    return 'foreign';
+    const host = (hostHeader ?? '').toLowerCase();
+    const own = [`http://${host.replace(/:80$/, '')}`, `https://${host.replace(/:443$/, '')}`];
+    return own.includes(origin.toLowerCase()) ? 'own' : 'foreign';
   };
 }
 

@@ -242,6 +242,25 @@ describe('host and origin', () => {
     expect([answer.status, await code(answer)]).toEqual([403, 'host_not_allowed']);
   });
 
+  test('pages of an allowed host are ours over TLS too, which a proxy in front ends', async () => {
+    const server = await startServer({ config: { server: { allowed_hosts: ['metis.example'] } } });
+    const ask = (Host: string, Origin: string) => raw(server, get('/models', { Host, Origin }));
+    for (const [host, origin] of [
+      ['metis.example', 'https://metis.example'],
+      ['metis.example:443', 'https://metis.example'],
+      ['metis.example:8443', 'https://METIS.example:8443'],
+      ['metis.example', 'http://metis.example'],
+    ] as const)
+      expect([origin, (await ask(host, origin)).status]).toEqual([origin, 200]);
+    for (const [host, origin] of [
+      ['metis.example', 'https://metis.example:8443'],
+      ['metis.example', 'https://metis.example.evil'],
+      ['metis.example', 'ftp://metis.example'],
+      ['evil.example', 'https://evil.example'],
+    ] as const)
+      expect([origin, (await ask(host, origin)).status]).toEqual([origin, 403]);
+  });
+
   // Promise 05.19: foreign origins are refused, a listed one gets its CORS headers.
   test('foreign origins are refused on GET and POST, a listed one gets its CORS headers', async () => {
     const listed = 'https://app.example';

@@ -118,8 +118,9 @@ describe.each([
         );
         expect(opened.statusCode).toBe(201);
         const { id } = await json(opened);
+        expect((await request('GET', '/metrics')).statusCode).toBe(404);
 
-        const at = { servername: NAME, ca: options.ca, headers: { host: NAME } };
+        const at = { servername: NAME, ca: options.ca, headers: { host: NAME, origin: `https://${NAME}` } };
         const socket = new WebSocket(`wss://127.0.0.1:${port}/sessions/${id}/stream`, at);
         socket.on('error', () => {});
         socket.on('open', () => socket.send('{"type": "subscribe"}'));

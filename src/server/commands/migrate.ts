@@ -142,7 +142,7 @@ async function moveRows(
   const unshared = listUnsharedWorkspaces(source, places);
   if (unshared.length > 0 && !cluster.local_workspaces) return refuse(context, [describeUnshared(unshared)]);
   const copying = startCopying(context);
-  if (unshared.length > 0) copying.report(`${unshared.length} workspaces stay on the node ${places.node_name}`);
+  if (unshared.length > 0) copying.report(`workspaces that stay on the node ${places.node_name}: ${unshared.length}`);
   const url = flags.to;
   const migrationsDir = path.join(context.packageDir, 'migrations', 'postgres');
   const moved = await copyToPostgres({

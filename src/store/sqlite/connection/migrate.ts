@@ -24,7 +24,7 @@ export function missingMigrations(db: Database.Database, path: string, dir: stri
   const tables = db.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").pluck().all();
   if (found === 0 ? tables.length > 0 : !tables.includes('rollup_parent_day')) {
     throw new StartupError('database_corrupt', [
-      `database_corrupt: ${path} holds the tables of another program; choose another file with storage.db_path`,
+      `database_corrupt: ${path} holds the tables of another program; name a file that Metis wrote, with storage.db_path or as the FILE of metis restore`,
     ]);
   }
   return entries.slice(found).map((entry) => entry.tag);

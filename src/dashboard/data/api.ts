@@ -121,8 +121,8 @@ const LATE_MS = 250;
 // A session's live stream as a hook: planner and workers, taken up again by the client after a broken connection.
 
 /**
- * Follows a session with all its workers from a snapshot on. Items are handed over in bundles, one a frame or quarter of a second, so that a
- * model's stream costs one drawing and not one per word.
+ * Follows a session with all its workers from a snapshot on. Items are handed over in bundles, one a frame or a quarter
+ * of a second, so that a model's stream costs one drawing and not one per word.
  * `onLost` is called when the connection breaks: what is not stored as an event may be missing from then on.
  * @returns why the stream ended for good; null while it goes on
  */

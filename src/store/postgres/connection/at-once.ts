@@ -135,5 +135,5 @@ function encodeValue(value: unknown): string | Buffer | null {
 
 function encodeElement(value: unknown): string {
   if (typeof value === 'number' || typeof value === 'bigint') return String(value);
-  return value === null ? 'NULL' : `"${String(value).replaceAll(/["\\]/g, '\\$&')}"`;
+  return value === null || value === undefined ? 'NULL' : `"${String(value).replaceAll(/["\\]/g, '\\$&')}"`;
 }

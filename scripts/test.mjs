@@ -29,7 +29,7 @@ const SUITES = {
   // The other files of the folder are the same in every run.
   package: { tests: ['test/package/tarball.test.ts'], env: { METIS_PACKAGE: 'full' } },
   property: {
-    tests: ['test/property'],
+    tests: ['test/property', 'test/api/forecast.test.ts', 'test/provider/recorded.test.ts'],
     env: { METIS_PROPERTY_RUNS: '2000', METIS_BILLING_TREES: '1000' },
     isBuilt: false,
   },

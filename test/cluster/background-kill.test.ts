@@ -5,7 +5,7 @@ import { type Account, accountOf } from '../support/planned-work.ts';
 import { natsService, postgresService } from '../support/services.ts';
 import { type Storm, storm } from './storm/storm.ts';
 
-const KILLS = Number(process.env.BACKGROUND_KILLS ?? 4);
+const KILLS = Number(process.env.BACKGROUND_KILLS ?? 2);
 /** One kill takes two; the start of a node takes ten times as long where others have the processors. */
 const SECONDS = 60 + KILLS * 20;
 const SESSIONS = 8;

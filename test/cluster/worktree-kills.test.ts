@@ -8,7 +8,7 @@ import { natsService, postgresService } from '../support/services.ts';
 import { git, initRepository, listLocks } from '../support/worktrees.ts';
 import { type EndedTurn, type Storm, storm } from './storm/storm.ts';
 
-const KILLS = Number(process.env.WORKTREE_KILLS ?? 4);
+const KILLS = Number(process.env.WORKTREE_KILLS ?? 2);
 /** One kill takes two; the start of a node takes ten times as long where others have the processors. */
 const SECONDS = 60 + KILLS * 20;
 const SESSIONS = 4;

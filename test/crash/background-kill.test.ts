@@ -4,7 +4,7 @@ import { verifySqliteRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
 import type { FakeMessage } from '../support/fake-provider.ts';
 import { INPUT_TOKENS, killAtRandom, type Outcome } from './schedule.ts';
 
-const KILLS = Number(process.env.BACKGROUND_KILLS ?? 4);
+const KILLS = Number(process.env.BACKGROUND_KILLS ?? 3);
 const SEED = Number(process.env.CRASH_SEED ?? 20_261);
 
 /** Every planner: a command beside three workers, then a command or a wait, then answers. Every worker: a command, its answer. */

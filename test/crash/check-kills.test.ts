@@ -10,7 +10,7 @@ import { initRepository } from '../support/worktrees.ts';
 import { pause, random } from './schedule.ts';
 import { type Json, startWorld, type World } from './world.ts';
 
-const KILLS = Number(process.env.CHECK_KILLS ?? 2);
+const KILLS = Number(process.env.CHECK_KILLS ?? 1);
 const SEED = Number(process.env.CRASH_SEED ?? 20_262);
 const INPUT_TOKENS = 1000;
 /** Enough that writing them takes longer than a look at the database. */

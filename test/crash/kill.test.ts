@@ -4,7 +4,7 @@ import { verifySqliteRollups } from '#store/sqlite/write/sqlite-maintenance.ts';
 import { INPUT_TOKENS, killAtRandom, type Outcome } from './schedule.ts';
 import type { Json } from './world.ts';
 
-const KILLS = Number(process.env.CRASH_KILLS ?? 5);
+const KILLS = Number(process.env.CRASH_KILLS ?? 4);
 const SEED = Number(process.env.CRASH_SEED ?? 20_260);
 const RESTARTED = 'Tool call interrupted by a server restart; it may or may not have taken effect.';
 

@@ -9,7 +9,7 @@ import { listLocks } from '../support/worktrees.ts';
 import { pause, random } from './schedule.ts';
 import { type Json, startWorld, type World } from './world.ts';
 
-const KILLS = Number(process.env.WORKTREE_KILLS ?? 3);
+const KILLS = Number(process.env.WORKTREE_KILLS ?? 2);
 const SEED = Number(process.env.CRASH_SEED ?? 20_260);
 const WORKERS = ['a', 'b'];
 /** Other files of the repository, so that commands of git take their time. */

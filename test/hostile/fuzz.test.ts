@@ -12,7 +12,7 @@ import { contractFault } from '../support/contract.ts';
 import { until } from '../support/until.ts';
 import { createFuzz, type FuzzCase, type Known } from './requests.ts';
 
-const CASES = Number(process.env.FUZZ_CASES ?? 1500);
+const CASES = Number(process.env.FUZZ_CASES ?? 600);
 const SEED = Number(process.env.FUZZ_SEED ?? 20_260);
 const LANES = 8;
 /** Cases before the first look at the memory: caches fill, code is compiled. */

@@ -9,7 +9,7 @@ import { type Json, startWorld, type World } from '../crash/world.ts';
 import type { FakeAnswer, FakeCall } from '../support/fake-provider.ts';
 import { type HostileCase, knownCases, variations } from './corpus.ts';
 
-const GENERATED = Number(process.env.HOSTILE_CASES ?? 60);
+const GENERATED = Number(process.env.HOSTILE_CASES ?? 24);
 const SEED = Number(process.env.HOSTILE_SEED ?? 20_260);
 const LIMIT_MS = 200;
 /** Where others had the processor meanwhile: what is bounded by its time is begun again, and every step takes longer. */

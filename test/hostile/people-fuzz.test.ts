@@ -10,7 +10,7 @@ import { call, delegate, planner, scenario, worker } from '../support/scenario.t
 import { type Chance, createChance } from './chance.ts';
 import { createFuzz, type FuzzCase, type Known } from './requests.ts';
 
-const CASES = Number(process.env.FUZZ_CASES ?? 1000);
+const CASES = Number(process.env.FUZZ_CASES ?? 400);
 const SEED = Number(process.env.FUZZ_SEED ?? 20_261);
 const MARK = 'the-marked-words';
 /** The name that the owner's client gave the private session. */

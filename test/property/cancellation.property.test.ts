@@ -18,7 +18,7 @@ import { type ManualClock, manualClock } from '../support/manual-clock.ts';
 import { delegationTree, type Manner, type Step, scenarioOf } from './delegation-tree.ts';
 import { checkTree } from './invariants.ts';
 
-const RUNS = Number(process.env.METIS_PROPERTY_RUNS ?? 300);
+const RUNS = Number(process.env.METIS_PROPERTY_RUNS ?? 120);
 /** Scripted waits are shorter, deadlines are longer. */
 const SOON_MS = 500;
 const MAX_STEPS = 20_000;

@@ -127,7 +127,7 @@ it('a client that sends whatever texts through the gateway, in turn and at once,
       expect(toPusd(own.cost_so_far_usd as Usd)).toBeLessThanOrEqual(toPusd(cap as Usd));
       expect(own.budget).toMatchObject({ reserved_usd: '0' });
     }),
-    runs(60),
+    runs(25),
   );
   // Or nothing was put to the test.
   expect([...statuses].sort()).toEqual([200, 402]);
@@ -154,7 +154,7 @@ it('a session of our own that is given whatever texts never passes its cap', asy
       expect(toPusd(view.cost_so_far_usd as Usd)).toBeLessThanOrEqual(toPusd(limit as Usd));
       expect(view.budget).toMatchObject({ reserved_usd: '0' });
     }),
-    runs(40),
+    runs(15),
   );
   expect(refused).toBeGreaterThan(0);
   expect(ended).toBeGreaterThan(0);

@@ -11,8 +11,8 @@ import { type Account, accountOf, LOG } from '../../support/planned-work.ts';
 import { natsService, postgresService } from '../../support/services.ts';
 import { type Storm, storm } from './storm.ts';
 
-const SECONDS = Number(process.env.STORM_SECONDS ?? 20);
-const SESSIONS = Number(process.env.STORM_SESSIONS ?? 30);
+const SECONDS = Number(process.env.STORM_SECONDS ?? 10);
+const SESSIONS = Number(process.env.STORM_SESSIONS ?? 16);
 const { url, missing } = await postgresService();
 const nats = await natsService();
 

@@ -1,5 +1,7 @@
 // `npm test` builds and runs every test. `npm test -- SUITE` runs one suite in full; other arguments go to vitest.
-import { spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import fs from 'node:fs';
 import path from 'node:path';
 
 /** Tests that `npm test` skips or runs in a short form: vitest's arguments with the environment of the long form, or a program. */
@@ -62,20 +64,46 @@ const SUITES = {
   },
 };
 const VITEST = ['node_modules/vitest/vitest.mjs', 'run'];
+/** A file system in memory, and what must be free on it: tests make thousands of files that live for a moment. */
+const MEMORY = { folder: '/dev/shm', bytes: 4 * 1024 ** 3 };
 
 const [first, ...rest] = process.argv.slice(2);
 const suite = Object.hasOwn(SUITES, first ?? '') ? SUITES[first] : { tests: first === undefined ? [] : [first] };
 const { program, tests = [], env = {}, isBuilt = true } = suite;
-if (isBuilt) run(['scripts/build.mjs']);
-run(program === undefined ? [...VITEST, ...tests, ...rest] : [program, ...rest]);
+const temporary = makeTemporaryFolder();
+// Ctrl-C reaches the tests too, which end by themselves; their files are removed behind them.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => running?.kill(signal));
+let running = null;
+try {
+  process.exitCode =
+    (isBuilt ? await run(['scripts/build.mjs']) : 0) ||
+    (await run(program === undefined ? [...VITEST, ...tests, ...rest] : [program, ...rest]));
+} finally {
+  if (temporary !== null) fs.rmSync(temporary, { recursive: true, force: true, maxRetries: 3 });
+}
 
-/** Ends this process with the exit code of the program where it fails. */
-function run(args) {
-  const options = {
+/** Null where the temporary folder of the system is used: another is asked for, or memory has no room for one. */
+function makeTemporaryFolder() {
+  if (process.env.TMPDIR !== undefined || !fs.existsSync(MEMORY.folder)) return null;
+  try {
+    const { bavail, bsize } = fs.statfsSync(MEMORY.folder);
+    if (bavail * bsize < MEMORY.bytes) return null;
+    const folder = fs.mkdtempSync(path.join(MEMORY.folder, 'metis-tests-'));
+    // As the one of the system: databases and poolers of tests run as another user.
+    fs.chmodSync(folder, 0o1777);
+    return folder;
+  } catch {
+    return null;
+  }
+}
+
+/** @returns its exit code */
+async function run(args) {
+  running = spawn(process.execPath, args, {
     cwd: path.resolve(import.meta.dirname, '..'),
     stdio: 'inherit',
-    env: { ...process.env, ...env },
-  };
-  const { status } = spawnSync(process.execPath, args, options);
-  if (status !== 0) process.exit(status ?? 1);
+    env: { ...process.env, ...(temporary !== null && { TMPDIR: temporary }), ...env },
+  });
+  const [code] = await once(running, 'exit');
+  return code ?? 1;
 }

@@ -53,26 +53,31 @@ const maps = new Map<string, SourceMap | null>();
 
 /** The stack of an error with each place in a built file replaced by that of its source; the rest stays as it is. */
 function mapToSource(stack: string): string {
-  return stack.replaceAll(/(file:\/\/\S+\.js):(\d+):(\d+)/g, (place, url: string, line: string, column: string) => {
-    const entry = findSourceMap(url)?.findEntry(Number(line) - 1, Number(column) - 1);
-    if (entry === undefined || !('originalSource' in entry)) return place;
-    const source = entry.originalSource.replace(/^(?:\.\.\/)+/, '');
-    return `${source}:${entry.originalLine + 1}:${entry.originalColumn + 1}`;
-  });
+  return stack.replaceAll(
+    /((?:file:\/\/)?\/[^\s()]+\.c?js):(\d+):(\d+)/g,
+    (place, file: string, line: string, column: string) => {
+      const entry = findSourceMap(file)?.findEntry(Number(line) - 1, Number(column) - 1);
+      if (entry === undefined || !('originalSource' in entry)) return place;
+      const source = entry.originalSource.replace(/^(?:\.\.\/)+/, '');
+      return `${source}:${entry.originalLine + 1}:${entry.originalColumn + 1}`;
+    },
+  );
 }
 
 /** Null for a file without a map, such as a library's. */
-function findSourceMap(url: string): SourceMap | null {
-  const known = maps.get(url);
+function findSourceMap(file: string): SourceMap | null {
+  const known = maps.get(file);
   if (known !== undefined) return known;
-  const read = readMap(url);
-  maps.set(url, read);
+  const read = readMap(file);
+  maps.set(file, read);
   return read;
 }
 
-function readMap(url: string): SourceMap | null {
+/** @param file as a URL, or as a path where a thread of ours ran it */
+function readMap(file: string): SourceMap | null {
   try {
-    return new SourceMap(JSON.parse(fs.readFileSync(`${fileURLToPath(url)}.map`, 'utf8')));
+    const found = file.startsWith('file:') ? fileURLToPath(file) : file;
+    return new SourceMap(JSON.parse(fs.readFileSync(`${found}.map`, 'utf8')));
   } catch {
     return null;
   }

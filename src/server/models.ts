@@ -35,7 +35,7 @@ export function findThreadProgram(packageDir: string, place: string): string {
   // From source like this file, where Node itself runs TypeScript: a test runner may, on a Node that does not.
   const fromSource = import.meta.filename.endsWith('.ts') && process.features.typescript !== false;
   if (fromSource) return path.join(packageDir, 'src', `${place}.ts`);
-  return path.join(packageDir, 'dist', `${place}.js`);
+  return path.join(packageDir, 'dist', `${place}.cjs`);
 }
 
 /**

@@ -8,7 +8,7 @@ import { type LogLine, recordingLogger } from '../store/suite/world.ts';
 import { priceTableA } from '../support/prices.ts';
 import { HAIKU, NOW, openWorld, SONNET } from './world.ts';
 
-const PROGRAM = path.resolve(import.meta.dirname, '../../dist/store/sqlite/report/analytics-thread.js');
+const PROGRAM = path.resolve(import.meta.dirname, '../../dist/store/sqlite/report/analytics-thread.cjs');
 const A = priceTableA();
 const TRACE = { window: { from: 0, to: NOW }, filter: { session: null, model: null, provider: null } };
 const EVERYTHING = { session: null, parent_session: null, model: null, provider: null, workspace_hash: null };

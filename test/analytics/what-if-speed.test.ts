@@ -9,7 +9,7 @@ import { priceTableA } from '../support/prices.ts';
 import { engineRegistry } from './registry.ts';
 import { HAIKU, NOW, OPUS, openWorld, SONNET, type SqliteWorld } from './world.ts';
 
-const PROGRAM = path.resolve(import.meta.dirname, '../../dist/store/sqlite/report/analytics-thread.js');
+const PROGRAM = path.resolve(import.meta.dirname, '../../dist/store/sqlite/report/analytics-thread.cjs');
 const CALLS = process.env.METIS_BENCH === undefined ? 10_000 : 100_000;
 /** Of a turn, as an agent's usually has. */
 const CALLS_OF_TURN = 3;

@@ -83,12 +83,12 @@ it('every library that the build does not hold is one that the package installs'
   };
   const built = fs
     .readdirSync(path.join(ROOT, 'dist'), { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.js') && !name.startsWith('dashboard'));
+    .filter((name) => /\.c?js$/.test(name) && !name.startsWith('dashboard'));
   const imported = built.flatMap((name) =>
     [
       ...fs
         .readFileSync(path.join(ROOT, 'dist', name), 'utf8')
-        .matchAll(/\b(?:from|import|__require)\s*\(?\s*"([\w@][\w@/.:-]*)"/g),
+        .matchAll(/(?:\b(?:from|import|__require)|\$req)\s*\(?\s*"([\w@][\w@/.:-]*)"/g),
     ].map(([, one]) => one!),
   );
   const names = new Set(imported.map((name) => /^(?:@[^/]+\/)?[^/]+/.exec(name)![0]));

@@ -1,6 +1,5 @@
 // `metis serve`: the server, until a signal ends it.
 import fs from 'node:fs';
-import v8 from 'node:v8';
 import { isLoopback, servedNames } from '#http/access.ts';
 import { systemClock, type Timer } from '#protocol/clock.ts';
 import { getDrainSeconds } from '#protocol/config.ts';
@@ -14,11 +13,6 @@ import { locateOrigins } from '../settings-report.ts';
 import { canSandbox, isRoot, NO_SANDBOX, RUNS_AS_ROOT } from './doctor-checks.ts';
 import { holdOutput } from './held-output.ts';
 
-/**
- * By how much the old heap may grow before it is collected. A turn outlives the young heap, and under many of them V8
- * would let their garbage grow to three times of what lives: 1,000 paced sessions held 529 MiB, and 342 with this.
- */
-const HEAP_GROWTH = '--heap-growing-percent=50';
 /** Added to the time that running calls have: what is still open then is ended with the process. */
 const SHUTDOWN_LIMIT_MS = 20_000;
 /** Levels of the log at which the server's own events are checked as well. */
@@ -32,7 +26,6 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
   const output = holdOutput(context.logOutput ?? createLogOutput());
   const log = startLog(context, settings.value, output);
   const forgetOutput = context.onExit(output.release);
-  v8.setFlagsFromString(HEAP_GROWTH);
   // A library's warning is a line like any other.
   process.removeAllListeners('warning');
   process.on('warning', (warning) => log.warn({ err: warning }, 'a library warns'));

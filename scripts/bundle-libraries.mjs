@@ -36,6 +36,11 @@ const MARKS = ['__esModule', 'module.exports'];
 const OWN_MAP = /^\/\/# sourceMappingURL=.*$/gm;
 
 const LAZY = 'library at its first use';
+const LEFT_OUT = 'left out';
+
+/** HTTP/2, which fastify and undici load for options that we never set. undici looks up names in it at its start. */
+const UNUSED = /^node:http2$/;
+const NOTHING = 'module.exports = { constants: {} };';
 
 /**
  * A library in the old format has no named exports for the bundler when it is imported at its first use; Node.js finds
@@ -48,6 +53,8 @@ export const libraries = {
       if (kind !== 'dynamic-import' || isBuiltin(name) || EXTERNAL.includes(name)) return undefined;
       return { path: name, namespace: LAZY };
     });
+    onResolve({ filter: UNUSED }, ({ path: name }) => ({ path: name, namespace: LEFT_OUT }));
+    onLoad({ filter: /.*/, namespace: LEFT_OUT }, () => ({ contents: NOTHING }));
     onLoad({ filter: /.*/, namespace: LAZY }, async ({ path: name }) => ({
       contents: name === 'undici' ? exportParts(name, UNDICI) + ADD_REQUEST : await exportNames(name),
       resolveDir: root,

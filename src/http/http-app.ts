@@ -68,9 +68,8 @@ export interface DashboardFile {
   /** `/`, `/assets/…` with a hash of its content in the name, or `/assets/documents/NAME.md`. */
   readonly path: string;
   readonly mediaType: string;
-  readonly body: Buffer;
-  /** Strong, quotes included. */
-  readonly etag: string;
+  /** The tag is strong, quotes included. */
+  read(): { readonly body: Buffer; readonly etag: string };
 }
 
 /** Current counts. */

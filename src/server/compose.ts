@@ -32,7 +32,7 @@ import { createWorkspaces } from '#tools/workspace/workspaces.ts';
 import { createWorktrees } from '#tools/worktree/worktrees.ts';
 import { createMcpDoor, startMcp } from './compose-mcp.ts';
 import type { Credentials } from './credentials.ts';
-import { readDashboard } from './dashboard-files.ts';
+import { listDashboard } from './dashboard-files.ts';
 import {
   checkDefaultModels,
   checkRoutingFile,
@@ -281,7 +281,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       traces: relay,
       makeSecret,
       version,
-      dashboard: readDashboard(packageDir),
+      dashboard: listDashboard(packageDir),
       draining: () => draining,
     });
     await http.ready();

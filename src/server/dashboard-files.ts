@@ -13,17 +13,17 @@ const MEDIA_TYPES: Readonly<Record<string, string>> = {
 };
 
 /** None where the package was not built: then the server has its interface and no page. */
-export function readDashboard(packageDir: string): readonly DashboardFile[] {
+export function listDashboard(packageDir: string): readonly DashboardFile[] {
   const folder = path.join(packageDir, 'dist', 'dashboard');
   const page = path.join(folder, 'index.html');
   if (!fs.existsSync(page)) return [];
   const assets = path.join(folder, 'assets');
   const documents = path.join(packageDir, 'docs');
   return [
-    readDashboardFile('/', page),
-    ...fs.readdirSync(assets).map((name) => readDashboardFile(`/assets/${name}`, path.join(assets, name))),
+    createDashboardFile('/', page),
+    ...fs.readdirSync(assets).map((name) => createDashboardFile(`/assets/${name}`, path.join(assets, name))),
     ...listDocuments(documents).map((name) =>
-      readDashboardFile(`/assets/documents/${name}`, path.join(documents, name)),
+      createDashboardFile(`/assets/documents/${name}`, path.join(documents, name)),
     ),
   ];
 }
@@ -34,8 +34,21 @@ function listDocuments(folder: string): readonly string[] {
   return fs.readdirSync(folder).filter((name) => name.endsWith('.md'));
 }
 
-function readDashboardFile(url: string, file: string): DashboardFile {
-  const body = fs.readFileSync(file);
+/** Read when it is first asked for: all of them are 0.8 MB, and a server may never show them. */
+function createDashboardFile(url: string, file: string): DashboardFile {
   const mediaType = MEDIA_TYPES[path.extname(file)] ?? 'application/octet-stream';
-  return { path: url, mediaType, body, etag: `"${sha256Hex(body).slice(0, 32)}"` };
+  let content: ReturnType<DashboardFile['read']> | null = null;
+  return {
+    path: url,
+    mediaType,
+    read() {
+      content ??= readContent(file);
+      return content;
+    },
+  };
+}
+
+function readContent(file: string): ReturnType<DashboardFile['read']> {
+  const body = fs.readFileSync(file);
+  return { body, etag: `"${sha256Hex(body).slice(0, 32)}"` };
 }

@@ -1,5 +1,8 @@
-import { expect, it } from 'vitest';
+import fs from 'node:fs';
+import path from 'node:path';
+import { expect, it, onTestFinished } from 'vitest';
 import { loadedBy } from './loaded-packages.ts';
+import { address, start, temporaryHome } from './metis.ts';
 
 const SERVE = ['serve', '--port', '0'];
 const postJson = (url: string, body: object, headers: Record<string, string> = {}) =>
@@ -35,6 +38,25 @@ it('a server loads what checks schemas of others, writes YAML and counts request
     expect(statuses).toEqual([201, 201, 429]);
   });
   expect(counting).toContain('@fastify/rate-limit');
+});
+
+it('a server loads nothing of HTTP/2, which it neither serves nor asks by', async () => {
+  const home = temporaryHome();
+  onTestFinished(home.remove);
+  const report = path.join(home.path, 'modules.json');
+  const hook = path.join(home.path, 'hook.cjs');
+  const write = `require('node:fs').writeFileSync(${JSON.stringify(report)}, JSON.stringify(process.moduleLoadList))`;
+  fs.writeFileSync(hook, `process.on('exit', () => ${write});`);
+  const server = start(SERVE, { home: home.path, env: { NODE_OPTIONS: `--require=${hook}` } });
+  onTestFinished(async () => void (await server.stop('SIGKILL')));
+  const url = await address(server);
+  expect((await openSession(url)).status).toBe(201);
+  // What is made for the document is loaded for it alone.
+  for (const name of ['openapi.json', 'docs']) expect((await fetch(`${url}/${name}`)).status).toBe(200);
+  expect((await server.stop()).code).toBe(0);
+  const modules = JSON.parse(fs.readFileSync(report, 'utf8')) as string[];
+  expect(modules).toContain('NativeModule http');
+  expect(modules.filter((name) => name.includes('http2'))).toEqual([]);
 });
 
 it('help and version load nothing of what a command works with', async () => {

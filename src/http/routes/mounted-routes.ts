@@ -15,11 +15,12 @@ const HEADERS = {
 const FOR_EVER = 'public, max-age=31536000, immutable';
 
 export function dashboardRoutes(app: HttpApp, { dashboard }: RouteDeps): void {
-  for (const { path, mediaType, body, etag } of dashboard ?? []) {
+  for (const { path, mediaType, read } of dashboard ?? []) {
     app.get(
       path,
       { config: { open: 'everywhere', unlimited: true }, schema: { hide: true } },
       async (request, reply) => {
+        const { body, etag } = read();
         reply.headers(HEADERS).header('etag', etag);
         reply.header('cache-control', isHashed(path) ? FOR_EVER : 'no-cache');
         if (matchesEtag(request.headers['if-none-match'], etag)) return reply.status(304).send();

@@ -2,6 +2,7 @@ import { expect, it } from 'vitest';
 import { silentLogger } from '#core/ports/logger.ts';
 import { createAnthropicEncoder } from '#models/wire/anthropic-request.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
+import { bodyText } from '../provider/support.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { restart } from '../support/moments.ts';
@@ -18,7 +19,7 @@ const usage = {
 
 /** The lifetimes that a request's marks ask for on the wire. */
 function marks(request: CanonicalRequest): string[] {
-  const body = createAnthropicEncoder({}, silentLogger)(request).toString();
+  const body = bodyText(createAnthropicEncoder({}, silentLogger)(request));
   return [...body.matchAll(/"cache_control":\{"type":"ephemeral"(?:,"ttl":"(1h)")?\}/g)].map((m) => m[1] ?? '5m');
 }
 

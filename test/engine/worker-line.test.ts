@@ -9,6 +9,7 @@ import { systemClock } from '#protocol/clock.ts';
 import { fromPusd } from '#protocol/money.ts';
 import { toolText } from '#protocol/tool.ts';
 import { NO_TOKENS } from '#protocol/usage.ts';
+import { bodyText } from '../provider/support.ts';
 import { type ConfigOver, type EngineOptions, startEngine, type TestEngine, tempFolder } from '../support/engine.ts';
 import { type ManualClock, manualClock } from '../support/manual-clock.ts';
 import { failOnce, restart, writes } from '../support/moments.ts';
@@ -160,7 +161,7 @@ describe('the line of a worker', () => {
     expect(lines).toHaveLength(4);
 
     // A wire whose results are one text: no line but the server's begins with a bracket.
-    const body = JSON.parse(createOpenAiEncoder('openai', {}, silentLogger)(t.adapter.requests.at(-1)!).toString());
+    const body = JSON.parse(bodyText(createOpenAiEncoder('openai', {}, silentLogger)(t.adapter.requests.at(-1)!)));
     const { content } = body.messages.findLast((message: { role: string }) => message.role === 'tool');
     expect(content.split('\n').filter((line: string) => line.startsWith('['))).toEqual(lines);
     expect(content.split('\n').slice(0, 3)).toEqual(forged.split('\n').map((line) => line.replace(/^\[/, ' [')));

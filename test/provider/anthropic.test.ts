@@ -6,7 +6,17 @@ import { createOpenAiEncoder } from '#models/wire/openai-request.ts';
 import type { DocumentBlock, StoredMessage } from '#protocol/message.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { message, text, toolUse, toolUseId } from '../support/messages.ts';
-import { assistant, bodySend, drain, modelEntry, realAdapter, recordingLog, request, user } from './support.ts';
+import {
+  assistant,
+  bodySend,
+  bodyText,
+  drain,
+  modelEntry,
+  realAdapter,
+  recordingLog,
+  request,
+  user,
+} from './support.ts';
 
 const entry = modelEntry('anthropic:claude');
 const sse = (...events: object[]) =>
@@ -38,7 +48,7 @@ interface WireBody {
   readonly messages: { readonly role: string; readonly content: WireBlock[] }[];
 }
 const encode = (req: CanonicalRequest, options = {}, log = silentLogger) =>
-  JSON.parse(createAnthropicEncoder(options, log)(req).toString()) as WireBody;
+  JSON.parse(bodyText(createAnthropicEncoder(options, log)(req))) as WireBody;
 const marks = (body: WireBody) =>
   [...(body.system ?? []), ...(body.tools ?? []), ...body.messages.flatMap((m) => m.content)].filter(
     (b) => b.cache_control,
@@ -261,7 +271,7 @@ describe('thinking', () => {
       ),
     ];
     const other = createOpenAiEncoder('openai', {}, log);
-    const body_ = other(request({ entry: modelEntry('openai:gpt'), messages: history })).toString();
+    const body_ = bodyText(other(request({ entry: modelEntry('openai:gpt'), messages: history })));
     expect(body_).not.toMatch(/hm|redacted/);
     const dropped = lines.filter((l) => l.message === 'canonical.block_dropped');
     expect(dropped).toHaveLength(2);
@@ -342,11 +352,11 @@ describe('cache breakpoints', () => {
 
   test('a growing history keeps every byte before it, and marks leave no trace', () => {
     const encode = createAnthropicEncoder({}, silentLogger);
-    const encoder = (req: CanonicalRequest) => encode(req).toString();
+    const encoder = (req: CanonicalRequest) => bodyText(encode(req));
     const first = encoder(full(history));
     const more = [...history, assistant(text('four')), user('five')];
     const second = encoder(full(more));
-    expect(second).toBe(createAnthropicEncoder({}, silentLogger)(full(more)).toString());
+    expect(second).toBe(bodyText(createAnthropicEncoder({}, silentLogger)(full(more))));
     expect(encoder(full(history))).toBe(first);
     const unmarked = first.slice(0, first.lastIndexOf(',"cache_control"'));
     expect(second.startsWith(unmarked)).toBe(true);

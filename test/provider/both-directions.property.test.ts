@@ -11,7 +11,7 @@ import type { ContentBlock, StopReason } from '#protocol/message.ts';
 import { NO_TOKENS } from '#protocol/usage.ts';
 import { type AnswerBlock, answerEvents } from '../support/answer-events.ts';
 import { message, text, toolUse, toolUseId } from '../support/messages.ts';
-import { bodySend, drain, modelEntry, realAdapter, request } from './support.ts';
+import { bodySend, bodyText, drain, modelEntry, realAdapter, request } from './support.ts';
 
 const WIRES = {
   anthropic: {
@@ -189,7 +189,7 @@ describe('a request', () => {
             max_output_tokens: it.limit,
           },
         });
-        const read = WIRES[it.wire].read(WIRES[it.wire].encode(x).toString(), callIds);
+        const read = WIRES[it.wire].read(bodyText(WIRES[it.wire].encode(x)), callIds);
         const system = [it.system, it.volatile].filter((part) => part !== null);
         expect(read).toEqual({
           ok: true,

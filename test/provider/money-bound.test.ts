@@ -9,7 +9,7 @@ import { createAnthropicEncoder } from '#models/wire/anthropic-request.ts';
 import { createOpenAiEncoder } from '#models/wire/openai-request.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { message, text, toolResult, toolUse } from '../support/messages.ts';
-import { modelEntry, request } from './support.ts';
+import { bodyText, modelEntry, request } from './support.ts';
 
 function boundRequest(req: CanonicalRequest, model: Parameters<typeof computeTokenBound>[1]): number {
   return computeTokenBound(selectNewText(requestPrompt(req), null), model, 0);
@@ -23,7 +23,7 @@ const wires = {
 };
 
 function tokensOnWire(wire: keyof typeof wires, req: CanonicalRequest): number {
-  const body = JSON.parse(wires[wire](req).toString()) as Record<string, unknown>;
+  const body = JSON.parse(bodyText(wires[wire](req))) as Record<string, unknown>;
   const read = READ.filter((key) => key in body).map((key) => Buffer.byteLength(JSON.stringify(body[key])));
   return read.reduce((sum, bytes) => sum + bytes, 0);
 }

@@ -13,6 +13,7 @@ import { createHttpClient } from '#models/http/http-client.ts';
 import type { HttpResponse } from '#models/http/provider-http.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { makeCertificate } from '../support/certificate.ts';
+import { message, text } from '../support/messages.ts';
 import { until } from '../support/until.ts';
 import { drain, modelEntry, realAdapter, request } from './support.ts';
 
@@ -87,6 +88,43 @@ describe('a request', () => {
       body: '{"a":"ü"}',
     });
     expect([response.isEnded(), await response.readPiece()]).toEqual([true, null]);
+  });
+
+  // A history of several hundred kB is sent from where it is kept.
+  test('a long history arrives in one body of a stated length, also when it is sent again', async () => {
+    const long = message(1, 'user', [text('äbc '.repeat(200_000))]);
+    const arrived: { length: string | undefined; encoding: string | undefined; body: string }[] = [];
+    const url = await serve(async (asked, response) => {
+      const pieces: Buffer[] = [];
+      for await (const piece of asked) pieces.push(piece);
+      const body = Buffer.concat(pieces).toString('utf8');
+      arrived.push({ length: asked.headers['content-length'], encoding: asked.headers['transfer-encoding'], body });
+      response
+        .setHeader('retry-after-ms', '0')
+        .writeHead(arrived.length === 1 ? 429 : 400)
+        .end('{}');
+    });
+    const adapter = realAdapter({ type: 'anthropic', baseUrl: new URL(url).origin, maxRetries: 1 });
+    const { error } = await drain(adapter, request({ entry: modelEntry('anthropic:m'), messages: [long] }));
+    expect(error?.provider_status).toBe(400);
+    expect(arrived).toHaveLength(2);
+    const [{ body, length, encoding }] = arrived as [(typeof arrived)[0]];
+    expect([length, encoding]).toEqual([String(Buffer.byteLength(body)), undefined]);
+    expect(JSON.parse(body).messages[0].content[0].text).toBe('äbc '.repeat(200_000));
+    expect(arrived[1]!.body).toBe(body);
+  });
+
+  test('an answer that comes before a long body has arrived is the answer', async () => {
+    const long = message(1, 'user', [text('abc '.repeat(8_000_000))]);
+    const url = await serve((_, response) => {
+      response.writeHead(413, { 'content-type': 'application/json' }).end('{"error":{"message":"too long by far"}}');
+    });
+    const adapter = realAdapter({ type: 'anthropic', baseUrl: new URL(url).origin, maxRetries: 0 });
+    const ask = request({ entry: modelEntry('anthropic:m'), messages: [long] });
+    for (const time of [1, 2]) {
+      const { error } = await drain(adapter, ask);
+      expect([time, error?.provider_status, error?.message]).toEqual([time, 413, 'too long by far']);
+    }
   });
 
   test('a head without end is no answer', async () => {

@@ -5,7 +5,17 @@ import { createOpenAiEncoder, isStrict, type OpenAiOptions } from '#models/wire/
 import { createResponsesEncoder } from '#models/wire/responses-request.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { message, text, toolUse, toolUseId } from '../support/messages.ts';
-import { assistant, bodySend, drain, modelEntry, realAdapter, recordingLog, request, user } from './support.ts';
+import {
+  assistant,
+  bodySend,
+  bodyText,
+  drain,
+  modelEntry,
+  realAdapter,
+  recordingLog,
+  request,
+  user,
+} from './support.ts';
 
 const entry = modelEntry('openai:gpt');
 const sse = (...chunks: (object | string)[]) =>
@@ -248,7 +258,7 @@ describe('usage', () => {
 
 describe('request', () => {
   const encode = (req: CanonicalRequest, options: OpenAiOptions = {}, type: 'openai' | 'openrouter' = 'openai') =>
-    JSON.parse(createOpenAiEncoder(type, options, silentLogger)(req).toString()) as Record<string, unknown> & {
+    JSON.parse(bodyText(createOpenAiEncoder(type, options, silentLogger)(req))) as Record<string, unknown> & {
       messages: Record<string, unknown>[];
     };
 
@@ -351,7 +361,7 @@ describe('request', () => {
   test('over Responses an effort is reasoning.effort, beside what an entry has of reasoning', () => {
     const thinking = modelEntry('openai:gpt', { extra_body: { reasoning: { summary: 'auto' } } });
     const encodeResponses = (effort: 'low' | null) =>
-      JSON.parse(createResponsesEncoder(silentLogger)(request({ entry: thinking, rest: { effort } })).toString());
+      JSON.parse(bodyText(createResponsesEncoder(silentLogger)(request({ entry: thinking, rest: { effort } }))));
     expect(encodeResponses('low').reasoning).toEqual({ summary: 'auto', effort: 'low' });
     expect(encodeResponses(null).reasoning).toEqual({ summary: 'auto' });
   });

@@ -110,6 +110,11 @@ export function request(over: RequestOverrides = {}): CanonicalRequest {
   };
 }
 
+/** The body of a request as text. */
+export function bodyText(pieces: readonly Uint8Array[]): string {
+  return Buffer.concat(pieces).toString('utf8');
+}
+
 export interface Drained {
   readonly events: readonly StreamEvent[];
   readonly complete: MessageComplete | null;

@@ -17,8 +17,8 @@ export interface Wire {
   readonly path: string;
   /** Credential and version headers. */
   readonly headers: Readonly<Record<string, string>>;
-  /** The JSON body; equal requests give equal bytes. */
-  encode(request: CanonicalRequest): Uint8Array;
+  /** The JSON body in pieces, none of which changes any more; equal requests give equal bytes. */
+  encode(request: CanonicalRequest): readonly Uint8Array[];
   decoder(assembly: Assembly): Decoder;
 }
 

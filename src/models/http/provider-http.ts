@@ -113,6 +113,15 @@ function lowerCaseNames(headers: Readonly<Record<string, string>>): Record<strin
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
 }
 
+/** A body of several pieces states its length, or it would be sent in chunks. */
+function withLength(
+  headers: Readonly<Record<string, string>>,
+  body: readonly Uint8Array[],
+): Readonly<Record<string, string>> {
+  if (body.length === 1) return headers;
+  return { ...headers, 'content-length': String(body.reduce((sum, { byteLength }) => sum + byteLength, 0)) };
+}
+
 interface Endpoint extends Pick<HttpOptions, 'send' | 'clock'> {
   readonly wire: Wire;
   readonly url: string;
@@ -135,9 +144,9 @@ function createExchange({ wire, url, headers, send, clock }: Endpoint, run: Atte
   }
 
   async function open(): Promise<void> {
-    const body = [wire.encode(request)];
+    const body = wire.encode(request);
     try {
-      response = await send({ url, headers, body, signal, of: { request, attempt } });
+      response = await send({ url, headers: withLength(headers, body), body, signal, of: { request, attempt } });
     } catch (error) {
       if (error instanceof WireFault) throw error;
       throw new WireFault(networkFault(error));

@@ -53,7 +53,7 @@ interface EncodedHistory {
 export function createAnthropicEncoder(
   options: AnthropicOptions,
   remarks: CodecLog,
-): (request: CanonicalRequest) => Buffer {
+): (request: CanonicalRequest) => readonly Buffer[] {
   const drop = createDropLog(remarks);
   const caching = options.prompt_cache !== false;
   const isOlder = (options.api_version ?? '') < NEWER_VERSION;
@@ -117,12 +117,9 @@ export function createAnthropicEncoder(
 
   /** Results first, then the user's content, in one message. */
   function flushResults(history: EncodedHistory, ...after: readonly Encoded[]): EncodedHistory {
-    const all = [...history.results, ...after];
-    if (all.length === 0) return history;
-    const rest = { ...history, results: [] };
-    if (all.length === 1) return appendMessage(rest, all[0]!);
-    const parts = all.flatMap((e) => e.parts);
-    return appendMessage(rest, encodedMessage('user', parts, lastMarkable(all)));
+    const joined = joinMessages([...history.results, ...after]);
+    if (joined === null) return history;
+    return appendMessage({ ...history, results: [] }, joined);
   }
 
   function appendMessage(history: EncodedHistory, message: Encoded): EncodedHistory {
@@ -147,13 +144,18 @@ export function createAnthropicEncoder(
     drop,
   );
 
-  function withMessages(head: string, request: CanonicalRequest): Buffer {
-    const open = encodeHistory(request);
-    const { before, last } = flushResults(open);
-    if (last === null || last.markable < 0) return wrapText(`${head}[`, before, `${last?.json ?? ''}]}`);
-    const parts = [...last.parts];
-    parts[last.markable] = mark(parts[last.markable]!, request);
-    return wrapText(`${head}[`, before, `${messageJson(last.role, parts)}]}`);
+  /** What may change with the next message is behind the text that is kept: the last message, and results that are open. */
+  function withMessages(head: string, request: CanonicalRequest): readonly Buffer[] {
+    const { before, last, results } = encodeHistory(request);
+    const ending = [last, joinMessages(results)].flatMap((message) => (message?.parts.length ? [message] : []));
+    const newest = ending.pop();
+    const tail = ending.map(({ json }) => `${json},`).join('');
+    return wrapText(`${head}[`, before, `${tail}${newest === undefined ? '' : markMessage(newest, request)}]}`);
+  }
+
+  function markMessage({ role, parts, markable, json }: Encoded, request: CanonicalRequest): string {
+    if (markable < 0) return json;
+    return messageJson(role, parts.with(markable, mark(parts[markable]!, request)));
   }
 
   function systemJson(request: CanonicalRequest): string | null {
@@ -216,6 +218,16 @@ function toolResult(tool_use_id: string, content: readonly object[], is_error: b
 
 function encodedMessage(role: Encoded['role'], parts: readonly string[], markable: number): Encoded {
   return { role, parts, markable, json: messageJson(role, parts) };
+}
+
+/** Null for no messages. */
+function joinMessages(all: readonly Encoded[]): Encoded | null {
+  if (all.length < 2) return all[0] ?? null;
+  return encodedMessage(
+    'user',
+    all.flatMap(({ parts }) => parts),
+    lastMarkable(all),
+  );
 }
 
 function messageJson(role: Encoded['role'], parts: readonly string[]): string {

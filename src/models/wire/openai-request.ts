@@ -39,7 +39,7 @@ export function createOpenAiEncoder(
   type: 'openai' | 'openrouter',
   options: OpenAiOptions,
   remarks: CodecLog,
-): (request: CanonicalRequest) => Buffer {
+): (request: CanonicalRequest) => readonly Buffer[] {
   const drop = createDropLog(remarks);
   const encode = cacheEncoding((message, model) => {
     const json = encodeMessage(message, model, drop);
@@ -98,8 +98,7 @@ export function createOpenAiEncoder(
     const history = encodeHistory(request);
     if (system !== null) return wrapText(`${head}${replaceLoneSurrogates(JSON.stringify(system))}`, history, tail);
     // Without the first comma.
-    const bytes = history.bytes.subarray(Math.min(1, history.length));
-    return wrapText(head, { bytes, length: Math.max(0, history.length - 1) }, tail);
+    return wrapText(head, history, tail, 1);
   };
 }
 

@@ -28,7 +28,7 @@ import { readReasoning } from './reasoning-items.ts';
 const RESERVED = new Set(['stream', 'store', 'input', 'include', 'instructions', 'background', 'previous_response_id']);
 
 /** Creates the encoder of one adapter; it caches the encoding of each message. */
-export function createResponsesEncoder(remarks: CodecLog): (request: CanonicalRequest) => Buffer {
+export function createResponsesEncoder(remarks: CodecLog): (request: CanonicalRequest) => readonly Buffer[] {
   const drop = createDropLog(remarks);
   /** Items of one message, each with a comma before it. */
   const encode = cacheEncoding((message, model) =>
@@ -88,10 +88,8 @@ export function createResponsesEncoder(remarks: CodecLog): (request: CanonicalRe
     const name = fields.get('model') ?? JSON.stringify(model.wire_name);
     fields.delete('model');
     const tail = `]${[...fields].map(([key, json]) => `,${JSON.stringify(key)}:${json}`).join('')}}`;
-    const history = encodeHistory(request);
     // Without the first comma.
-    const bytes = history.bytes.subarray(Math.min(1, history.length));
-    return wrapText(`{"model":${name},"input":[`, { bytes, length: Math.max(0, history.length - 1) }, tail);
+    return wrapText(`{"model":${name},"input":[`, encodeHistory(request), tail, 1);
   };
 }
 

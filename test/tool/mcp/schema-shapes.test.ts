@@ -5,7 +5,7 @@ import { silentLogger } from '#core/ports/logger.ts';
 import { createAnthropicEncoder } from '#models/wire/anthropic-request.ts';
 import { createOpenAiEncoder } from '#models/wire/openai-request.ts';
 import type { WireTool } from '#protocol/model-call.ts';
-import { request, user } from '../../provider/support.ts';
+import { bodyText, request, user } from '../../provider/support.ts';
 import { IMPOSSIBLE, SHAPES } from '../../support/mcp-shapes.ts';
 import { schemaViolations } from '../../support/tool-schema-rules.ts';
 import { violations } from '../../support/wire-rules.ts';
@@ -40,7 +40,7 @@ it('every wire accepts every schema in one request', async () => {
     input_schema,
   }));
   for (const { wire, encode } of Object.values(WIRES)) {
-    const sent = encode({ ...request({ messages: [user('go')] }), tools: wireTools }).toString();
+    const sent = bodyText(encode({ ...request({ messages: [user('go')] }), tools: wireTools }));
     expect(violations({ wire, body: JSON.parse(sent), text: sent } as never)).toEqual([]);
   }
 });

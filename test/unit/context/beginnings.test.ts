@@ -7,9 +7,10 @@ import { extendHistory, isSameLine } from '#core/policy/context/session-history.
 import { silentLogger } from '#core/ports/logger.ts';
 import { createAnthropicEncoder } from '#models/wire/anthropic-request.ts';
 import { createOpenAiEncoder } from '#models/wire/openai-request.ts';
+import { createResponsesEncoder } from '#models/wire/responses-request.ts';
 import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
-import { modelEntry, request } from '../../provider/support.ts';
+import { bodyText, modelEntry, request } from '../../provider/support.ts';
 import { message, text, ulidOf } from '../../support/messages.ts';
 
 const said = (n: number) => message(n, n % 2 === 1 ? 'user' : 'assistant', [text(`text ${n}`)]);
@@ -104,13 +105,68 @@ describe('a growing history', () => {
         return message(n, 'assistant', [text('let me see'), ...ids.map(call)]);
       });
     });
-  const asText = (encode: (ask: CanonicalRequest) => Buffer) => (ask: CanonicalRequest) => encode(ask).toString();
-  const encoders = {
-    anthropic: () => asText(createAnthropicEncoder({}, silentLogger)),
-    openai: () => asText(createOpenAiEncoder('openai', {}, silentLogger)),
+  const created = {
+    anthropic: () => createAnthropicEncoder({}, silentLogger),
+    openai: () => createOpenAiEncoder('openai', {}, silentLogger),
+    responses: () => createResponsesEncoder(silentLogger),
   };
+  const encoders = Object.fromEntries(
+    Object.entries(created).map(([wire, create]) => [
+      wire,
+      () => {
+        const encode = create();
+        return (ask: CanonicalRequest) => bodyText(encode(ask));
+      },
+    ]),
+  ) as Record<keyof typeof created, () => (ask: CanonicalRequest) => string>;
+  const wires = ['anthropic', 'openai', 'responses'] as const;
+  /** Longer than what is copied to be sent. */
+  const long = message(1, 'user', [text('long '.repeat(20_000))]);
 
-  test.each(['anthropic', 'openai'] as const)(
+  test.each(wires)('is sent on the %s wire from where it is kept once it is long, with nothing copied', (wire) => {
+    const entry = modelEntry(`${wire}:m`);
+    const encode = created[wire]();
+    const history = [long, ...[2, 3, 4, 5].map(said)];
+    const [first, second] = [3, 5].map((length) => encode(request({ entry, messages: history.slice(0, length) })));
+    expect([first!.length, second!.length]).toEqual([3, 3]);
+    expect(second![1]!.buffer === first![1]!.buffer).toBe(true);
+    expect(encode(request({ entry, messages: [said(1)] }))).toHaveLength(1);
+  });
+
+  test.each(wires)('leaves a call that had no result on the %s wire as it was sent, when the result comes', (wire) => {
+    const entry = modelEntry(`${wire}:m`);
+    const encode = created[wire]();
+    const history = [long, message(2, 'assistant', [call(2)]), result(3, 2), said(4)];
+    const open = encode(request({ entry, messages: history.slice(0, 2) }));
+    const before = bodyText(open);
+    const answered = bodyText(encode(request({ entry, messages: history })));
+    expect(before).toContain('interrupted');
+    expect(bodyText(open)).toBe(before);
+    expect(answered).toBe(encoders[wire]()(request({ entry, messages: history })));
+  });
+
+  // A request may still be on its way, or be sent again, when the history goes on: in one way or in several.
+  test.each(wires)('leaves what was sent of it on the %s wire as it was, however it goes on', (wire) => {
+    const entry = modelEntry(`${wire}:m`);
+    const lengths = fc.array(fc.nat({ max: 24 }), { minLength: 2, maxLength: 8 });
+    fc.assert(
+      fc.property(histories, histories, lengths, (one, other, steps) => {
+        const encode = created[wire]();
+        const sent = steps.map((length, i) => {
+          const messages = [long, ...one.slice(0, length), ...(i % 2 === 0 ? [] : other.slice(0, 2))];
+          const pieces = encode(request({ entry, messages }));
+          return { pieces, text: bodyText(pieces), fresh: encoders[wire]()(request({ entry, messages })) };
+        });
+        for (const { pieces, text: before, fresh } of sent) {
+          expect(before).toBe(fresh);
+          expect(bodyText(pieces)).toBe(before);
+        }
+      }),
+      { numRuns: 40 },
+    );
+  });
+
+  test.each(wires)(
     'is said on the %s wire, request by request, as by an encoder that never saw its beginning',
     (wire) => {
       const entry = modelEntry(`${wire}:m`);

@@ -1,13 +1,15 @@
 // A conversation far beyond its model's window, with restarts in it. COMPACTION_TURNS sets how many turns it has.
 import path from 'node:path';
 import Database from 'better-sqlite3';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { estimateRequest } from '#core/policy/context/token-estimate.ts';
 import { toolUses } from '#protocol/message.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { toPusd } from '#protocol/money.ts';
 import { type EngineOptions, startEngine, type TestEngine, tempFolder } from '../support/engine.ts';
 import { restart } from '../support/moments.ts';
+import { call } from '../support/scenario.ts';
+import { tool } from '../support/tools.ts';
 import { until } from '../support/until.ts';
 import { answering, budgetOf, fetchTool, isSummaryCall, obedient, saidIn, smallWindow } from '../support/windows.ts';
 
@@ -143,4 +145,26 @@ describe(`a session of ${TURNS} turns with large tool results in a window of ${W
     expect(lost).toHaveLength(1);
     check(w.seen);
   });
+});
+
+it('a turn with tool calls looks at new messages alone, however many the session has', async () => {
+  const before = 30;
+  const t = await startEngine({
+    scenario: { version: 1, rules: [] },
+    tools: [tool('look')],
+    provider: (script) =>
+      answering(script, ({ caller: { turn_index, call_index } }) =>
+        turn_index > before && call_index <= 4 ? { tool_calls: [call('look', { call_index })] } : { text: 'ok' },
+      ),
+  });
+  const session = await t.session();
+  for (let n = 1; n <= before; n += 1) await t.run(session, `turn ${n}`);
+  // Each message that is measured has its time read.
+  const read = vi.spyOn(Date, 'parse');
+  await t.run(session, 'look four times');
+  const { length } = read.mock.calls;
+  read.mockRestore();
+  // Ten new messages, each at most once in the arrays of the store, of the turn and of a request.
+  expect(length).toBeGreaterThan(0);
+  expect(length).toBeLessThanOrEqual(30);
 });

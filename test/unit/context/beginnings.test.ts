@@ -49,6 +49,19 @@ describe('histories of one line', () => {
     expect(isSameLine(next, all, 5)).toBe(false);
   });
 
+  test('an array that has grown past the others is extended as one of them', () => {
+    const all = [1, 2, 3, 4, 5, 6, 7].map(said);
+    const turn = extendHistory(all.slice(0, 2), all[2]!);
+    turn.push(all[3]!);
+    const ahead = extendHistory(turn, all[4]!);
+    turn.push(all[4]!, all[5]!);
+    const next = extendHistory(turn, all[6]!);
+    expect(isSameLine(next, ahead, 5)).toBe(true);
+    const other = extendHistory(ahead, said(6));
+    expect(isSameLine(next, other, 5)).toBe(true);
+    expect(isSameLine(next, other, 6)).toBe(false);
+  });
+
   test('however they are extended, those that are said to begin alike do', () => {
     const step = fc.record({ of: fc.nat(), message: fc.constantFrom(...[1, 2, 3].map(said)), grows: fc.boolean() });
     fc.assert(

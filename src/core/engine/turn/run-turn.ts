@@ -1,5 +1,6 @@
 // The turn loop: computes the next step, runs it, until a terminal event is stored (00 §3, 04 §3.1).
 
+import { extendHistory } from '#core/policy/context/session-history.ts';
 import { CONCLUSION_TEXT, type Step } from '#core/policy/turn-machine.ts';
 import { Cancelled, cancelledBy } from '#protocol/abort.ts';
 import { TreeLost } from '#protocol/journal-batch.ts';
@@ -52,7 +53,7 @@ export async function storeAnswers(
   const { messages, writes } = buildAnswers(engine, run, calls, { results, missing: FAILED_TEXT });
   const deliveries = await listDeliveries(engine, run);
   const inputs = (await collectInputs(engine, run, messages, deliveries)) ?? NO_INPUTS;
-  const prepared = await prepareCertainCall(engine, run, [...run.history, ...messages, ...inputs.messages]);
+  const prepared = await prepareCertainCall(engine, run, extendHistory(run.history, ...messages, ...inputs.messages));
   const carried = await deliverWithAnswers(engine, run, messages, deliveries);
   const emit = [...messages.map((m) => messageAppended(engine, run, m)), ...carried.events, ...inputs.emit];
   const cause = inputs.messages.length === 0 ? run.cause : emit.findLastIndex((item) => 'type' in item);

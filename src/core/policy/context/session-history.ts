@@ -44,7 +44,11 @@ const NOTHING: Counted = {
 const summaries = new WeakMap<readonly StoredMessage[], Counted>();
 
 export function measureHistory(history: readonly StoredMessage[]): HistorySummary {
-  let summary = summaries.get(history) ?? NOTHING;
+  return measureFrom(history, summaries.get(history) ?? NOTHING);
+}
+
+function measureFrom(history: readonly StoredMessage[], known: Counted): Counted {
+  let summary = known;
   if (summary.count === history.length) return summary;
   for (let i = summary.count; i < history.length; i += 1) summary = withMessage(summary, history[i]!);
   summaries.set(history, summary);
@@ -69,7 +73,7 @@ export function extendHistory(
 ): StoredMessage[] {
   const longer = history.concat(messages);
   const known = summaries.get(history);
-  if (known !== undefined) summaries.set(longer, known);
+  if (known !== undefined) summaries.set(longer, measureFrom(history, known));
   const place = places.get(history) ?? startLine(history);
   if (!reaches(history, place, history.length)) return longer;
   const { line } = place;
@@ -87,8 +91,13 @@ function startLine(history: readonly StoredMessage[]): Place {
 
 /** Looks only at messages that nothing is known of yet. */
 function reaches(history: readonly StoredMessage[], place: Place, count: number): boolean {
-  const { longest } = place.line;
-  while (place.count < count && history[place.count] === longest[place.count]) place.count += 1;
+  const { line } = place;
+  while (place.count < count && history[place.count] === line.longest[place.count]) place.count += 1;
+  // An array that has grown past the longest holds all others now.
+  if (place.count < count && place.count === line.longest.length) {
+    line.longest = history;
+    place.count = count;
+  }
   return place.count >= count;
 }
 

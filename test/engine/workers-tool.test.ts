@@ -1,5 +1,5 @@
 // The tool `workers`: a planner lists, waits for, steers, concludes and cancels the workers that it runs in the background (20 §9).
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { answerConfirmation } from '#core/engine/answer-approval.ts';
 import { drain } from '#core/engine/lifecycle.ts';
 import type { ToolFactory } from '#core/ports/tool-port.ts';
@@ -46,6 +46,22 @@ const TWO = [
 const START = { tool_calls: [background('task one'), background('task two')] };
 
 describe('the tool workers', () => {
+  it('reads the rows of the workers once where it waits for all of them', async () => {
+    const { doors, tools } = heldTools('one', 'two');
+    const t = await startEngine({
+      tools,
+      scenario: scenario(planner(START, { tool_calls: [workers('wait', { for: 'all' })] }, { text: 'all read' }), TWO),
+    });
+    const session = await t.session();
+    const read = vi.spyOn(t.engine.store.delegations, 'ofTurn');
+    const turnId = await t.submit(session, 'go');
+    await until(() => ofType(t, 'tool.called').some(({ payload }) => payload.tool_name === 'workers'));
+    for (const door of Object.values(doors)) door.open();
+    expect(await t.ended(turnId)).toMatchObject({ status: 'completed' });
+    expect(results(t).join(' ')).toMatch(/one is done.*two is done/s);
+    expect(read).toHaveBeenCalledTimes(1);
+  });
+
   // Promise 20.19: `workers wait any` returns the first; a result read by `wait` is not delivered again.
   it('waits for the first that ends, with its result, which is not delivered again', async () => {
     const { doors, tools } = heldTools('one', 'two');

@@ -130,11 +130,12 @@ async function waitForWorkers(engine: DelegationEngine, run: TurnRun, wanted: Wa
   };
   const timer = wanted.seconds === null ? null : engine.clock.after(wanted.seconds * 1000, expire);
   try {
-    for (let isFirst = true; ; isFirst = false) {
+    // Only ids that a model has written can be unknown.
+    for (let isChecked = wanted.ids === null; ; isChecked = true) {
       const mark = group?.mark() ?? 0;
       throwIfLost(run.signal);
       if (run.signal.aborted) throw run.signal.reason;
-      const goesOn = !isFirst && !hasExpired && group !== null && (await isStillWaiting(engine, run, group, wanted));
+      const goesOn = isChecked && !hasExpired && group !== null && (await isStillWaiting(engine, run, group, wanted));
       if (group === null || !goesOn) {
         const look = await lookAtWorkers(engine, run, { group, wanted, hasExpired });
         if (look.end !== null || group === null) return await describeLook(engine, group, look);

@@ -16,10 +16,10 @@ const MARGIN_MS = 60_000;
 const MAX_CHANGED = 1000;
 
 interface Costs {
-  /** Newest last. */
+  /** Newest last, at most `MAX_SAMPLES`. */
   readonly list: Pusd[];
-  /** The same in ascending order; null = to be sorted. */
-  ascending: readonly Pusd[] | null;
+  /** The same in ascending order; null = not asked for yet. */
+  ascending: Pusd[] | null;
 }
 
 interface ForecastDeps {
@@ -66,8 +66,13 @@ export function createForecastMemory(deps: ForecastDeps): ForecastMemory {
     held += list.length - (places.get(key)?.list.length ?? 0);
     places.delete(key);
     places.set(key, { list, ascending: null });
+    dropOldest(key);
+  }
+
+  /** @param newest stays */
+  function dropOldest(newest: string): void {
     for (const [oldest, { list: dropped }] of places) {
-      if (held <= maxCosts || oldest === key) break;
+      if (held <= maxCosts || oldest === newest) break;
       places.delete(oldest);
       held -= dropped.length;
       isPartial = true;
@@ -81,8 +86,11 @@ export function createForecastMemory(deps: ForecastDeps): ForecastMemory {
       readInBackground(place);
       return;
     }
-    const list = [...(costs?.list ?? []), cost].slice(-MAX_SAMPLES);
-    keepCosts(key, list);
+    if (costs === null) keepCosts(key, [cost]);
+    else {
+      held += appendCost(costs, cost);
+      dropOldest(key);
+    }
     if (reading.has(key)) readInBackground(place);
   }
 
@@ -230,11 +238,34 @@ function listCostPlaces({ workspace_path, is_worker, shape_sig, model }: WorkSha
   ];
 }
 
+/** Only the last part may have a line break. */
 function toKey({ workspace_path, is_worker, shape_sig, model }: CostPlace): string {
-  return JSON.stringify([is_worker, shape_sig, model, workspace_path]);
+  return `${is_worker}\n${shape_sig}\n${model}\n${workspace_path ?? ''}`;
 }
 
 function sortCosts(costs: Costs): readonly Pusd[] {
   costs.ascending ??= costs.list.toSorted((a, b) => Number(a > b) - Number(a < b));
   return costs.ascending;
+}
+
+/** Returns how many costs there are more. Each turn does this, so both orders are changed and not made again. */
+function appendCost({ list, ascending }: Costs, cost: Pusd): number {
+  list.push(cost);
+  ascending?.splice(findPosition(ascending, cost), 0, cost);
+  if (list.length <= MAX_SAMPLES) return 1;
+  const oldest = list.shift()!;
+  ascending?.splice(findPosition(ascending, oldest), 1);
+  return 0;
+}
+
+/** Of the first cost that is not below this one. */
+function findPosition(ascending: readonly Pusd[], cost: Pusd): number {
+  let from = 0;
+  let until = ascending.length;
+  while (from < until) {
+    const middle = (from + until) >> 1;
+    if (ascending[middle]! < cost) from = middle + 1;
+    else until = middle;
+  }
+  return from;
 }

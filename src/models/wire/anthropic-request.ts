@@ -1,12 +1,13 @@
 // Encodes a canonical request as the body of Anthropic Messages: byte-stable, with cache breakpoints (11.5).
 import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
 import type { ModelEntry } from '#protocol/model.ts';
-import type { CanonicalRequest, WireTool } from '#protocol/model-call.ts';
+import type { CanonicalRequest } from '#protocol/model-call.ts';
 import type { CodecLog } from './codec.ts';
 import {
   appendText,
   cacheEncoding,
   cacheFold,
+  cacheToolList,
   collectSystemTexts,
   createDropLog,
   findUnsupported,
@@ -14,6 +15,7 @@ import {
   INTERRUPTED,
   isBlank,
   NO_TEXT,
+  type Piece,
   replaceLoneSurrogates,
   sanitizeToolName,
   wrapText,
@@ -63,7 +65,7 @@ export function createAnthropicEncoder(
     return `${json.slice(0, -1)},"cache_control":{"type":"ephemeral"${ttl}}}`;
   };
   const encode = cacheEncoding((message, model) => encodeMessage(message, model));
-  const toolTexts = new WeakMap<WireTool, string>();
+  const listTools = cacheToolList(({ name, description, input_schema }) => ({ name, description, input_schema }));
 
   function encodeMessage(message: StoredMessage, model: ModelEntry): Encoded {
     const parts: string[] = [];
@@ -145,12 +147,12 @@ export function createAnthropicEncoder(
   );
 
   /** What may change with the next message is behind the text that is kept: the last message, and results that are open. */
-  function withMessages(head: string, request: CanonicalRequest): readonly Buffer[] {
+  function withMessages(head: readonly Piece[], request: CanonicalRequest): readonly Buffer[] {
     const { before, last, results } = encodeHistory(request);
     const ending = [last, joinMessages(results)].flatMap((message) => (message?.parts.length ? [message] : []));
     const newest = ending.pop();
     const tail = ending.map(({ json }) => `${json},`).join('');
-    return wrapText(`${head}[`, before, `${tail}${newest === undefined ? '' : markMessage(newest, request)}]}`);
+    return wrapText(head, before, [`${tail}${newest === undefined ? '' : markMessage(newest, request)}]}`]);
   }
 
   function markMessage({ role, parts, markable, json }: Encoded, request: CanonicalRequest): string {
@@ -167,37 +169,25 @@ export function createAnthropicEncoder(
     return `[${blocks.join(',')}]`;
   }
 
-  function toolJson(tool: WireTool): string {
-    let text = toolTexts.get(tool);
-    if (text === undefined) {
-      text = JSON.stringify({ name: tool.name, description: tool.description, input_schema: tool.input_schema });
-      toolTexts.set(tool, text);
-    }
-    return text;
-  }
-
   return (request) => {
     const { model } = request;
-    const fields = [
-      `"model":${JSON.stringify(model.wire_name)}`,
-      `"max_tokens":${request.max_output_tokens}`,
-      '"stream":true',
-    ];
+    let head = `{"model":${JSON.stringify(model.wire_name)},"max_tokens":${request.max_output_tokens},"stream":true`;
     const system = systemJson(request);
-    if (system !== null) fields.push(`"system":${system}`);
-    if (request.tools.length > 0) {
-      const tools = request.tools.map(toolJson);
-      tools[tools.length - 1] = mark(tools[tools.length - 1]!, request);
-      fields.push(`"tools":[${tools.join(',')}]`);
-      if (request.tool_choice === 'none') fields.push('"tool_choice":{"type":"none"}');
-    }
+    if (system !== null) head += `,"system":${system}`;
+    const fields: string[] = [];
+    if (request.tools.length > 0 && request.tool_choice === 'none') fields.push('"tool_choice":{"type":"none"}');
     if (request.stop_sequences.length > 0) fields.push(`"stop_sequences":${JSON.stringify(request.stop_sequences)}`);
     // The provider rejects a temperature combined with thinking.
     if (model.thinking !== null) fields.push(`"thinking":${JSON.stringify(model.thinking)}`);
     else if (request.temperature !== null && isOlder) fields.push(`"temperature":${request.temperature}`);
     const output = buildOutputConfig(request);
     if (output !== null) fields.push(`"output_config":${JSON.stringify(output)}`);
-    return withMessages(`{${replaceLoneSurrogates(fields.join(','))},"messages":`, request);
+    const rest = replaceLoneSurrogates([...fields, '"messages":['].join(','));
+    head = replaceLoneSurrogates(head);
+    if (request.tools.length === 0) return withMessages([`${head},${rest}`], request);
+    // Open behind the last tool, which gets the mark.
+    const tools = listTools(request.tools).subarray(0, -'}]'.length);
+    return withMessages([`${head},"tools":`, tools, `${mark('}', request)}],${rest}`], request);
   };
 }
 

@@ -184,6 +184,8 @@ function mapStopReason(raw: string | null, hasTools: boolean): StopReason {
   return reason;
 }
 
+const COUNTED = ['input', 'output', 'cached', 'creation', 'creation1h', 'reasoning'] as const;
+
 /** Counts are cumulative: new values replace old ones. Several rounds of one call are added up. */
 export function readMessagesUsage(
   wire: unknown,
@@ -194,9 +196,8 @@ export function readMessagesUsage(
   if (arePassed(bill.rounds, wire)) bill.rounds = [];
   readMessagesBill(wire, bill, early, readCounts);
   const billed = bill.rounds.filter((round) => round.billed).map((round) => round.usage);
-  const given = [readCounts(wire), ...billed].slice(Math.min(billed.length, 1));
-  for (const [key, count] of Object.entries(sumCounts(given)) as [keyof ReportedRound['usage'], number | null][])
-    if (count !== null) usage[key] = count;
+  const counts = billed.length === 0 ? readCounts(wire) : sumCounts(billed);
+  for (const key of COUNTED) usage[key] = counts[key] ?? usage[key];
   if (early) usage.early = true;
   else if (readCount(wire.output_tokens) !== null) usage.early = false;
 }

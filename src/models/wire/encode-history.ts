@@ -3,7 +3,7 @@ import { type Beginnings, createBeginnings } from '#core/policy/context/beginnin
 import type { ToolUseId } from '#protocol/ids.ts';
 import { type ContentBlock, joinText, type StoredMessage, type ToolResultContent } from '#protocol/message.ts';
 import { getProvider, type ModelEntry } from '#protocol/model.ts';
-import type { CanonicalRequest } from '#protocol/model-call.ts';
+import type { CanonicalRequest, WireTool } from '#protocol/model-call.ts';
 import type { CodecLog } from './codec.ts';
 
 /** The result of a call that has none: providers reject a history without it. */
@@ -221,20 +221,48 @@ export function appendText({ room, length }: GrowingText, added: string): Growin
   return { room: own, length: longer };
 }
 
+/** JSON text, or its bytes. */
+export type Piece = string | Buffer;
+
 /** From this length on a text is sent from where it is kept. */
 const LONG_BYTES = 64 * 1024;
 
 /**
- * The text, without its first bytes, with text before and after: the pieces of a body. A short one is copied into one
+ * The text, without its first bytes, with pieces before and after: the pieces of a body. A short one is copied into one
  * buffer. A buffer of 700 kB for each turn of a long session made V8 collect its old heap every 60 turns.
  */
-export function wrapText(before: string, { room, length }: GrowingText, behind: string, skipped = 0): Buffer[] {
+export function wrapText(
+  before: readonly Piece[],
+  { room, length }: GrowingText,
+  behind: readonly Piece[],
+  skipped = 0,
+): Buffer[] {
   const text = room.bytes.subarray(Math.min(skipped, length), length);
-  if (text.length >= LONG_BYTES) return [Buffer.from(before), text, Buffer.from(behind)];
-  const start = Buffer.byteLength(before);
-  const all = Buffer.allocUnsafe(start + text.length + Buffer.byteLength(behind));
-  all.write(before);
-  text.copy(all, start);
-  all.write(behind, start + text.length);
-  return [all];
+  if (text.length >= LONG_BYTES) return [joinPieces(before), text, joinPieces(behind)];
+  return [joinPieces([...before, text, ...behind])];
+}
+
+function joinPieces(pieces: readonly Piece[]): Buffer {
+  const all = Buffer.allocUnsafe(pieces.reduce((sum, piece) => sum + Buffer.byteLength(piece), 0));
+  let at = 0;
+  for (const piece of pieces) at += typeof piece === 'string' ? all.write(piece, at) : piece.copy(all, at);
+  return all;
+}
+
+/** Lists whose bytes are kept: those of planners and workers, of workspaces with different tools. */
+const MAX_TOOL_LISTS = 16;
+
+/**
+ * The JSON array of a request's tools as bytes. Most requests have the same list, of ten kilobytes and more; its text
+ * would be joined, checked and encoded anew for each of them.
+ */
+export function cacheToolList(write: (tool: WireTool) => object): (tools: readonly WireTool[]) => Buffer {
+  const known: { readonly tools: readonly WireTool[]; readonly bytes: Buffer }[] = [];
+  return (tools) => {
+    const same = known.find((one) => one.tools.length === tools.length && one.tools.every((t, i) => t === tools[i]));
+    if (same !== undefined) return same.bytes;
+    const bytes = Buffer.from(replaceLoneSurrogates(`[${tools.map((tool) => JSON.stringify(write(tool))).join(',')}]`));
+    if (known.unshift({ tools, bytes }) > MAX_TOOL_LISTS) known.pop();
+    return bytes;
+  };
 }

@@ -1,7 +1,7 @@
 // Encodes a canonical request as the body of OpenAI Chat Completions, for OpenAI, OpenRouter and compatible servers (11.6).
 import type { DocumentBlock, ImageBlock, StoredMessage } from '#protocol/message.ts';
 import type { ModelEntry } from '#protocol/model.ts';
-import type { CanonicalRequest, WireTool } from '#protocol/model-call.ts';
+import type { CanonicalRequest } from '#protocol/model-call.ts';
 import type { Effort } from '#protocol/scalars.ts';
 import type { JsonSchema } from '#protocol/tool.ts';
 import type { CodecLog } from './codec.ts';
@@ -9,6 +9,7 @@ import {
   appendText,
   cacheEncoding,
   cacheFold,
+  cacheToolList,
   collectSystemTexts,
   createDropLog,
   type Drop,
@@ -18,6 +19,7 @@ import {
   joinResult,
   joinTexts,
   NO_TEXT,
+  type Piece,
   replaceLoneSurrogates,
   sanitizeToolName,
   wrapText,
@@ -46,7 +48,10 @@ export function createOpenAiEncoder(
     if (json === null) return null;
     return replaceLoneSurrogates(json);
   });
-  const toolTexts = new WeakMap<WireTool, string>();
+  const listTools = cacheToolList(({ name, description, input_schema: parameters }) => ({
+    type: 'function',
+    function: { name, description, parameters },
+  }));
 
   /** Messages with a comma before each. */
   const encodeHistory = cacheFold(
@@ -61,25 +66,14 @@ export function createOpenAiEncoder(
     drop,
   );
 
-  function toolJson(tool: WireTool): string {
-    let text = toolTexts.get(tool);
-    if (text === undefined) {
-      const { name, description, input_schema: parameters } = tool;
-      text = JSON.stringify({ type: 'function', function: { name, description, parameters } });
-      toolTexts.set(tool, text);
-    }
-    return text;
-  }
-
   return (request) => {
     const { model, output_schema } = request;
-    const fields = new Map<string, string>();
+    const fields = new Map<string, Piece>();
     const setField = (key: string, value: unknown) => fields.set(key, replaceLoneSurrogates(JSON.stringify(value)));
     setField('stream', true);
     if (options.stream_usage !== false) setField('stream_options', { include_usage: true });
     setField(options.max_tokens_field ?? 'max_completion_tokens', request.max_output_tokens);
-    if (request.tools.length > 0)
-      fields.set('tools', replaceLoneSurrogates(`[${request.tools.map(toolJson).join(',')}]`));
+    if (request.tools.length > 0) fields.set('tools', listTools(request.tools));
     if (request.tools.length > 0 && request.tool_choice === 'none') setField('tool_choice', 'none');
     if (request.stop_sequences.length > 0) setField('stop', request.stop_sequences.slice(0, MAX_STOPS));
     if (request.temperature !== null) setField('temperature', request.temperature);
@@ -93,12 +87,12 @@ export function createOpenAiEncoder(
     const name = fields.get('model') ?? JSON.stringify(model.wire_name);
     fields.delete('model');
     const head = `{"model":${name},"messages":[`;
-    const tail = `]${[...fields].map(([key, json]) => `,${JSON.stringify(key)}:${json}`).join('')}}`;
+    const tail = [']', ...[...fields].flatMap(([key, json]) => [`,${JSON.stringify(key)}:`, json]), '}'];
     const system = systemMessage(request, type);
     const history = encodeHistory(request);
-    if (system !== null) return wrapText(`${head}${replaceLoneSurrogates(JSON.stringify(system))}`, history, tail);
+    if (system !== null) return wrapText([`${head}${replaceLoneSurrogates(JSON.stringify(system))}`], history, tail);
     // Without the first comma.
-    return wrapText(head, history, tail, 1);
+    return wrapText([head], history, tail, 1);
   };
 }
 

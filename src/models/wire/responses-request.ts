@@ -2,12 +2,13 @@
 
 import type { ContentBlock, DocumentBlock, ImageBlock, StoredMessage } from '#protocol/message.ts';
 import { getProvider, type ModelEntry } from '#protocol/model.ts';
-import type { CanonicalRequest, WireTool } from '#protocol/model-call.ts';
+import type { CanonicalRequest } from '#protocol/model-call.ts';
 import type { CodecLog } from './codec.ts';
 import {
   appendText,
   cacheEncoding,
   cacheFold,
+  cacheToolList,
   collectSystemTexts,
   createDropLog,
   type Drop,
@@ -17,6 +18,7 @@ import {
   joinResult,
   joinTexts,
   NO_TEXT,
+  type Piece,
   replaceLoneSurrogates,
   sanitizeToolName,
   wrapText,
@@ -38,7 +40,10 @@ export function createResponsesEncoder(remarks: CodecLog): (request: CanonicalRe
         .join(''),
     ),
   );
-  const toolTexts = new WeakMap<WireTool, string>();
+  const listTools = cacheToolList(({ name, description, input_schema: parameters }) => {
+    // Without `strict` the provider takes the schema as strict, and rejects most of them.
+    return { type: 'function', name, description, parameters, strict: false };
+  });
 
   const encodeHistory = cacheFold(
     NO_TEXT,
@@ -50,20 +55,9 @@ export function createResponsesEncoder(remarks: CodecLog): (request: CanonicalRe
     drop,
   );
 
-  function toolJson(tool: WireTool): string {
-    let text = toolTexts.get(tool);
-    if (text === undefined) {
-      const { name, description, input_schema: parameters } = tool;
-      // Without it the provider takes the schema as strict, and rejects most of them.
-      text = JSON.stringify({ type: 'function', name, description, parameters, strict: false });
-      toolTexts.set(tool, text);
-    }
-    return text;
-  }
-
   return (request) => {
     const { model, output_schema } = request;
-    const fields = new Map<string, string>();
+    const fields = new Map<string, Piece>();
     const setField = (key: string, value: unknown) => fields.set(key, replaceLoneSurrogates(JSON.stringify(value)));
     setField('stream', true);
     setField('store', false);
@@ -72,8 +66,7 @@ export function createResponsesEncoder(remarks: CodecLog): (request: CanonicalRe
     const { stable, volatile } = collectSystemTexts(request);
     const instructions = joinTexts([stable, volatile]);
     if (instructions !== null) setField('instructions', instructions);
-    if (request.tools.length > 0)
-      fields.set('tools', replaceLoneSurrogates(`[${request.tools.map(toolJson).join(',')}]`));
+    if (request.tools.length > 0) fields.set('tools', listTools(request.tools));
     if (request.tools.length > 0 && request.tool_choice === 'none') setField('tool_choice', 'none');
     if (request.temperature !== null) setField('temperature', request.temperature);
     if (output_schema !== null && model.capabilities.supports_structured_output) {
@@ -87,9 +80,9 @@ export function createResponsesEncoder(remarks: CodecLog): (request: CanonicalRe
     }
     const name = fields.get('model') ?? JSON.stringify(model.wire_name);
     fields.delete('model');
-    const tail = `]${[...fields].map(([key, json]) => `,${JSON.stringify(key)}:${json}`).join('')}}`;
+    const tail = [']', ...[...fields].flatMap(([key, json]) => [`,${JSON.stringify(key)}:`, json]), '}'];
     // Without the first comma.
-    return wrapText(`{"model":${name},"input":[`, encodeHistory(request), tail, 1);
+    return wrapText([`{"model":${name},"input":[`], encodeHistory(request), tail, 1);
   };
 }
 

@@ -10,6 +10,7 @@ import {
   type RouteFacts,
   RouteFactsSchema,
   SLOTS,
+  type SlotName,
 } from '#protocol/route.ts';
 import { type Usage, UsageSchema } from '#protocol/usage.ts';
 import { createNotEvaluated } from '../routing/candidate.ts';
@@ -97,7 +98,7 @@ const DEFAULTS: ReadonlyMap<string, Values> = new Map(
 const EVALUATION = readDefaults(PolicyEvaluationSchema);
 
 /**
- * The text that a payload is stored as: 0.8 kB instead of 2.1 for the five events of a plain turn. It leaves out default
+ * The text that a payload is stored as: 0.8 kB instead of 2.2 for the five events of a plain turn. It leaves out default
  * values, fields that repeat the event's place, and the parts of a routing decision that follow from its winner.
  */
 export function packPayload(type: EventType, payload: Values, place: Place): string {
@@ -180,29 +181,49 @@ function unpackFacts(stored: Partial<RouteFacts>): RouteFacts {
 
 type StoredChain = readonly Partial<PolicyEvaluation>[];
 
-/** A slot is identified by its index, and no slot after the winner was evaluated. */
+/** Why a slot had no candidate in nearly every turn. Stored events are read by it, so it is never changed. */
+const USUAL_REASONS: { readonly [S in SlotName]?: string } = {
+  per_message_override: 'no @model in message',
+  delegate_request: 'not in delegation re-entry',
+};
+
+/**
+ * Up to the winner a slot is known by its position. Behind it only slots that state another reason than that the winner
+ * decided are stored, with their names: 0.2 kB of a plain turn in place of 0.55.
+ */
 function packChain(chain: Route['chain']): StoredChain {
-  const end = chain.findIndex((entry) => entry.verdict === 'chose') + 1 || chain.length;
-  const winner = chain[end - 1]?.policy;
-  const tail = chain.slice(end);
-  const follows = tail.every(({ verdict, reason }) => verdict === 'not_evaluated' && reason === `decided by ${winner}`);
-  return (follows ? chain.slice(0, end) : chain).map((entry, at) => {
-    const kept = omitDefaults(EVALUATION, entry);
-    if (kept.policy === SLOTS[at]) kept.policy = undefined;
-    return kept;
-  });
+  const winner = chain.find((entry) => entry.verdict === 'chose');
+  const end = winner === undefined ? chain.length : chain.indexOf(winner) + 1;
+  const kept: Partial<PolicyEvaluation>[] = [];
+  for (const [at, entry] of chain.entries()) {
+    const { verdict, reason, policy } = entry;
+    if (at >= end && verdict === 'not_evaluated' && reason === `decided by ${winner?.policy}`) continue;
+    const { policy: _, ...packed } = omitDefaults(EVALUATION, entry);
+    if (verdict === 'not_applicable' && reason === USUAL_REASONS[policy]) {
+      delete packed.verdict;
+      delete packed.reason;
+    }
+    kept.push(at < end && policy === SLOTS[at] ? packed : { policy, ...packed });
+  }
+  return kept;
 }
 
+/** Also reads chains of earlier versions: whole ones, and those that end with their winner. */
 function unpackChain(stored: StoredChain = []): Route['chain'] {
   const evaluated = stored.map((entry, at) => {
+    const policy = entry.policy ?? SLOTS[at]!;
     // Rules that were stored before efforts existed have none.
     const tried_rules =
       entry.tried_rules?.map((rule) => ({ ...rule, candidate_effort: rule.candidate_effort ?? null })) ?? null;
-    return restoreDefaults(EVALUATION, { policy: SLOTS[at], ...entry, tried_rules }) as PolicyEvaluation;
+    const usual = { policy, verdict: 'not_applicable', reason: USUAL_REASONS[policy] };
+    return restoreDefaults(EVALUATION, { ...usual, ...entry, tried_rules }) as PolicyEvaluation;
   });
-  const last = evaluated.at(-1);
-  if (last?.verdict !== 'chose') return evaluated;
-  return [...evaluated, ...SLOTS.slice(evaluated.length).map((policy) => createNotEvaluated(policy, last.policy))];
+  const winner = evaluated.find((entry) => entry.verdict === 'chose');
+  if (winner === undefined || evaluated.length >= SLOTS.length) return evaluated;
+  const end = evaluated.indexOf(winner) + 1;
+  const stated = new Map(evaluated.slice(end).map((entry) => [entry.policy, entry]));
+  const behind = SLOTS.slice(end).map((policy) => stated.get(policy) ?? createNotEvaluated(policy, winner.policy));
+  return [...evaluated.slice(0, end), ...behind];
 }
 
 const METADATA = readDefaults(MessageMetadataSchema);

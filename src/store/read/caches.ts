@@ -32,10 +32,16 @@ export const NO_CACHES: ReadCaches = {
   beginRead: beginReadAtOnce,
 };
 
+/** What a message takes beside its texts: its object with the counts of its call, its places, its encoded form. Measured. */
+export const MESSAGE_BYTES = 1750;
+
 /** Evicts the least recently used history first. A returned array never changes. */
 export interface HistoryCache {
   get(sessionId: string): readonly StoredMessage[] | null;
-  /** Caches a whole history, unless it alone exceeds the bound. */
+  /**
+   * Caches a whole history, unless it alone exceeds the bound.
+   * @param bytes length of the JSON texts it came from, likewise below
+   */
   put(sessionId: string, messages: readonly StoredMessage[], bytes: number): void;
   /** Extends a cached history that does not have the message yet; does nothing for others. */
   append(message: StoredMessage, bytes: number): void;
@@ -46,7 +52,7 @@ interface History {
   readonly messages: readonly StoredMessage[];
   /** Stored since the history was last read, which joins them: each message alone would copy the history. */
   readonly newer: readonly StoredMessage[];
-  /** Length of the JSON text they came from. */
+  /** What all of them take. */
   readonly bytes: number;
 }
 
@@ -76,7 +82,8 @@ export function createHistoryCache(maxBytes: number): HistoryCache {
       entries.set(sessionId, { messages, newer: [], bytes: entry.bytes });
       return messages;
     },
-    put: (sessionId, messages, bytes) => set(sessionId, { messages, newer: [], bytes }),
+    put: (sessionId, messages, bytes) =>
+      set(sessionId, { messages, newer: [], bytes: bytes + messages.length * MESSAGE_BYTES }),
     append(message, bytes) {
       const entry = entries.get(message.session_id);
       if (entry === undefined) return;
@@ -84,7 +91,7 @@ export function createHistoryCache(maxBytes: number): HistoryCache {
       const last = entry.newer.at(-1) ?? entry.messages.at(-1);
       if (last !== undefined && last.id >= message.id) return;
       const newer = [...entry.newer, message];
-      set(message.session_id, { messages: entry.messages, newer, bytes: entry.bytes + bytes });
+      set(message.session_id, { messages: entry.messages, newer, bytes: entry.bytes + bytes + MESSAGE_BYTES });
     },
     drop,
   };

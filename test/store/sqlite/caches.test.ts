@@ -6,7 +6,7 @@ import type { Store } from '#core/ports/store-reader.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { StoredMessage } from '#protocol/message.ts';
 import { toPusd } from '#protocol/money.ts';
-import { createHistoryCache, NO_CACHES } from '#store/read/caches.ts';
+import { createHistoryCache, MESSAGE_BYTES, NO_CACHES } from '#store/read/caches.ts';
 import { createStore } from '#store/read/store.ts';
 import { createReadDatabase } from '#store/sqlite/connection/reads.ts';
 import { outcome, turnRecord, userMessage } from '../../support/records.ts';
@@ -21,7 +21,7 @@ test('the kept histories stay below their bound, the least recently used goes fi
       ...userMessage(world, { session_id, id: 't', user_message_id: `m${++made}` } as never),
       session_id,
     }) as StoredMessage;
-  const cache = createHistoryCache(100);
+  const cache = createHistoryCache(3 * MESSAGE_BYTES + 100);
   cache.put('a', [of('a')], 40);
   cache.put('b', [of('b')], 40);
   expect(cache.get('a')).toHaveLength(1);
@@ -35,8 +35,15 @@ test('the kept histories stay below their bound, the least recently used goes fi
   expect(cache.get('a')).toEqual([first, second]);
   cache.append(of('never read'), 10);
   expect(cache.get('never read')).toBeNull();
-  cache.put('huge', [of('huge')], 101);
+  cache.put('huge', [of('huge')], 2 * MESSAGE_BYTES + 101);
   expect(cache.get('huge')).toBeNull();
+});
+
+test('histories of short messages are bounded by what their messages take, not by their texts alone', () => {
+  const world = openWorld();
+  const cache = createHistoryCache(10 * MESSAGE_BYTES);
+  for (let i = 0; i < 20; i += 1) cache.put(`${i}`, [userMessage(world, { session_id: `${i}` } as never)], 1);
+  expect(Array.from({ length: 20 }, (_, i) => cache.get(`${i}`) !== null).filter(Boolean)).toHaveLength(9);
 });
 
 test('what is kept of a session is its row, after every change and after one that was rolled back', async () => {

@@ -6,6 +6,7 @@ import { type ToolDefinition, ToolError, toolText } from '#protocol/tool.ts';
 import { startEngine } from '../support/engine.ts';
 import { call, planner, scenario } from '../support/scenario.ts';
 import { resultsOf, textOf } from '../support/stored.ts';
+import { answering } from '../support/windows.ts';
 
 function tool(name: string, execute: (input: Readonly<Record<string, unknown>>) => Promise<string>): ToolFactory {
   const definition: ToolDefinition = {
@@ -50,6 +51,32 @@ describe('a plain turn', () => {
     ]);
     expect(messages[1]!.metadata.routing).toMatchObject({ mode: 'manual', chosen_model: 'anthropic:claude-haiku-4-5' });
   });
+
+  it.each([true, false])(
+    'whose answer comes whole (%s) is published in one with its end, else piece by piece',
+    async (isWhole) => {
+      const t = await startEngine({
+        scenario: scenario(planner({ text: 'hello' })),
+        provider: (script) => {
+          const adapter = answering(script, () => ({ text: 'hello' }));
+          const { stream } = adapter;
+          return {
+            ...adapter,
+            stream: (...[request, signal, deliver]) => stream(request, signal, (e) => deliver(e, isWhole)),
+          };
+        },
+      });
+      const session = await t.session({ initial_active_model: 'haiku' });
+      const published: string[][] = [];
+      t.engine.bus.subscribe('test', (items) =>
+        published.push(items.map((item) => (item.kind === 'event' ? item.event.type : item.transient.delta.type))),
+      );
+      await t.run(session, 'hi');
+      const end = ['message.complete', 'llm.call_completed', 'turn.completed'];
+      const deltas = ['message.start', 'text.delta'];
+      expect(published.slice(1)).toEqual(isWhole ? [[...deltas, ...end]] : [...deltas.map((type) => [type]), end]);
+    },
+  );
 
   it('whose model answers with nothing is complete, paid for, and sendable again', async () => {
     const usage = { input_tokens: 100, output_tokens: 0 };

@@ -93,6 +93,25 @@ test('texts that one piece brings are one delta, and what follows the end of the
   expect(events[1]).toMatchObject({ text: 'ab' });
 });
 
+test('an answer that comes whole is known to be whole before its first event, one that comes in pieces is not', async () => {
+  async function read(...pieces: readonly Buffer[]): Promise<readonly string[]> {
+    const provider = handing();
+    const events: string[] = [];
+    const done = realAdapter({ type: 'anthropic', send: provider.send, joinTextDeltas: true }).stream(
+      ask,
+      new AbortController().signal,
+      ({ type }, isWhole) => events.push(`${type} ${isWhole === true}`),
+    );
+    await provider.isOpen;
+    for (const bytes of pieces) provider.hand(bytes);
+    await done;
+    return events.slice(0, -1);
+  }
+  expect(await read(Buffer.concat([BEGIN, piece('a'), END]))).toEqual(['message.start true', 'text.delta true']);
+  const parts = ['message.start false', 'text.delta false', 'text.delta false'];
+  expect(await read(Buffer.concat([BEGIN, piece('a')]), Buffer.concat([piece('b'), END]))).toEqual(parts);
+});
+
 test('a piece that is no event of the wire fails the call after what came before it', async () => {
   const provider = handing();
   const events: StreamEvent[] = [];

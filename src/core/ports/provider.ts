@@ -3,6 +3,9 @@ import type { CanonicalRequest, StreamEvent } from '#protocol/model-call.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';
 import type { ReportedBill, TokenUsage } from '#protocol/usage.ts';
 
+/** @param isWhole whether all events of the answer come in the same tick; absent = not known */
+export type Deliver = (event: StreamEvent, isWhole?: boolean) => void;
+
 /** Long-lived, stateless between calls, safe for concurrent calls. */
 export interface ProviderAdapter {
   /** The adapter id of the registry: `anthropic`, `openai`, `scripted`, ... */
@@ -11,7 +14,7 @@ export interface ProviderAdapter {
    * Calls `deliver` with each event as soon as it is known; `deliver` must not throw. Resolves after the last event.
    * Rejects with `AdapterError`.
    */
-  stream(request: CanonicalRequest, signal: AbortSignal, deliver: (event: StreamEvent) => void): Promise<void>;
+  stream(request: CanonicalRequest, signal: AbortSignal, deliver: Deliver): Promise<void>;
   /** Idempotent; aborts nothing in flight. */
   close(): Promise<void>;
 }

@@ -1,10 +1,10 @@
 // The loop that every adapter shares: attempts, retries, timers, cancellation, and the end of a broken stream (11.3, 11.8).
 
 import type { Logger } from '#core/ports/logger.ts';
-import { AdapterError, type AdapterErrorFields, type ProviderAdapter } from '#core/ports/provider.ts';
+import { AdapterError, type AdapterErrorFields, type Deliver, type ProviderAdapter } from '#core/ports/provider.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
 import type { IdGenerator } from '#protocol/ids.ts';
-import type { CanonicalRequest, MessageComplete, StreamEvent } from '#protocol/model-call.ts';
+import type { CanonicalRequest, MessageComplete } from '#protocol/model-call.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { scrub } from '#protocol/text/scrub.ts';
 import type { ReportedBill, TokenUsage } from '#protocol/usage.ts';
@@ -83,7 +83,7 @@ const NOTHING: Spent = { usage: null, bill: null };
 async function streamWithRetries(
   { options, transport, estimated }: Adapter,
   request: CanonicalRequest,
-  { caller, deliver }: { readonly caller: AbortSignal; readonly deliver: (event: StreamEvent) => void },
+  { caller, deliver }: { readonly caller: AbortSignal; readonly deliver: Deliver },
 ): Promise<void> {
   const { clock, log } = options;
   const startedAt = clock.monotonic();
@@ -93,6 +93,7 @@ async function streamWithRetries(
   try {
     for (let attempt = 1; ; attempt++) {
       const fold = createFold();
+      let isWhole = false;
       const assembly = createAssembly(request.model.id, options.ids);
       guard.begin();
       let failure = guard.stopFault();
@@ -110,14 +111,19 @@ async function streamWithRetries(
         createCompletion(assembly, fold, request, { latency_ms: latency(), retry_count: attempt - 1 });
       const pass = (event: AssembledEvent) => {
         applyEvent(fold, event);
-        if (event.type !== 'redacted') deliver(event);
+        if (event.type !== 'redacted') deliver(event, isWhole);
       };
-      /** Passes on what was assembled, until the caller cancels. Returns whether more is to be read. */
+      /** Passes on what was assembled, until the caller cancels. */
       const passQueue = () => {
         const { queue } = assembly;
         const events = options.joinTextDeltas && queue.length > 1 ? joinTexts(queue) : queue;
         for (let i = 0; i < events.length && !caller.aborted; i++) pass(events[i]!);
         queue.length = 0;
+      };
+      /** An answer that came whole is passed on with its end. Returns whether more is to be read. */
+      const passFed = () => {
+        isWhole = assembly.stop !== null && !fold.started;
+        if (!isWhole) passQueue();
         return assembly.stop === null && guard.stopFault() === null;
       };
       try {
@@ -125,7 +131,7 @@ async function streamWithRetries(
           try {
             await exchange.open();
             guard.startIdleTimer();
-            if (guard.stopFault() === null) await exchange.read(passQueue);
+            if (guard.stopFault() === null) await exchange.read(passFed);
           } catch (error) {
             // If the guard stopped the attempt, its reason replaces the error of the read.
             failure = guard.stopFault() ?? toFault(error, options, request);

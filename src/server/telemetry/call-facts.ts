@@ -41,12 +41,12 @@ export function createContent(secrets: readonly string[]): Content {
       calls.delete(oldest);
     }
     calls.set(request_id, describeRequest(request));
-    return adapter.stream(request, signal, (event) => {
+    return adapter.stream(request, signal, (event, isWhole) => {
       if (event.type === 'message.complete') {
         const kept = calls.get(request_id);
         if (kept) kept['gen_ai.output.messages'] = describeAnswer(event);
       }
-      deliver(event);
+      deliver(event, isWhole);
     });
   }
 
@@ -158,9 +158,9 @@ export function createAnswerFacts(secrets: readonly string[]): AnswerFacts {
     adapter: ProviderAdapter,
     ...[request, signal, deliver]: Parameters<ProviderAdapter['stream']>
   ): Promise<void> {
-    return adapter.stream(request, signal, (event) => {
+    return adapter.stream(request, signal, (event, isWhole) => {
       if (event.type === 'message.complete') keepReported(request.request_id, event, true);
-      deliver(event);
+      deliver(event, isWhole);
     });
   }
 

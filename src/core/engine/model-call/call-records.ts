@@ -35,6 +35,8 @@ interface StreamState {
   message_id: MessageId | null;
   /** The outcome of a call whose text is not streamed to clients. */
   hidden_text: string;
+  /** Deltas of an answer that came whole: they are published with its end, in one write to each subscriber. */
+  readonly held: Transient[];
   complete: MessageComplete | null;
   readonly provider_tool_ids: Map<ToolUseId, string | null>;
   readonly input_errors: Map<ToolUseId, string>;

@@ -175,6 +175,7 @@ function newCall(
       left_behind: false,
       message_id: null,
       hidden_text: '',
+      held: [],
       complete: null,
       provider_tool_ids: new Map(),
       input_errors: new Map(),
@@ -263,12 +264,15 @@ async function settleUnstorable(
 /** Forwards the stream of an answer as it arrives. Resolves at its complete end, throws the adapter's errors. */
 async function forwardStream(engine: Runtime & Storage, call: Call, request: CanonicalRequest): Promise<void> {
   const { run, stream } = call;
-  await run.adapter.stream(request, run.signal, (event) => {
+  await run.adapter.stream(request, run.signal, (event, isWhole = false) => {
     if (stream.left_behind) return;
     recordStreamEvent(engine, call, request, event);
     // The text of a summary is not part of the conversation that clients watch.
     const delta = call.purpose === 'turn' ? toDelta(event) : null;
-    if (delta) engine.journal.publishDelta(toTransient(engine, run, delta));
+    if (delta === null) return;
+    const transient = toTransient(engine, run, delta);
+    if (isWhole) stream.held.push(transient);
+    else engine.journal.publishDelta(transient);
   });
   if (stream.complete === null) throw new Error('the stream ended without its last event');
 }

@@ -5,7 +5,6 @@ import type { Write } from '#core/ports/journal-writer.ts';
 import type { AdapterError } from '#core/ports/provider.ts';
 import type { Transient } from '#protocol/delta.ts';
 import { draft, type Event, type EventDraft } from '#protocol/event.ts';
-import type { ToolUseId } from '#protocol/ids.ts';
 import { isInputsWaiting } from '#protocol/journal-batch.ts';
 import { type StopReason, type StoredMessage, toolUses } from '#protocol/message.ts';
 import type { MessageComplete } from '#protocol/model-call.ts';
@@ -29,7 +28,6 @@ import {
   recordPartialAnswer,
   type ServingModel,
   type ToolResults,
-  type TurnPlan,
 } from '../state/turn-run.ts';
 import { errorResult } from '../tool-call/tool-results.ts';
 import {
@@ -61,6 +59,7 @@ export async function settleSuccess(engine: ModelCallEngine, call: Call): Promis
         ...(closing?.writes ?? []),
       ],
       emit: [
+        ...stream.held,
         messageCompleteDelta(engine, call, complete, { stop: complete.stop_reason, usage: charged.usage }),
         callCompletedEvent(call, charged, {
           stop_reason: complete.stop_reason as 'end_turn',
@@ -68,7 +67,8 @@ export async function settleSuccess(engine: ModelCallEngine, call: Call): Promis
           content: message.content,
           message_id: message.id,
         }),
-        ...invalidInputEvents(engine, run, message, stream.input_errors),
+        // `llm.call_completed` directly follows the delta `message.complete`.
+        ...invalidInputEvents(engine, call, message, stream.held.length + 1),
         ...(closing ? [closing.event] : []),
       ],
     });
@@ -117,9 +117,9 @@ function invalidInputWrites(engine: Pick<Runtime, 'clock'>, settled: ToolResults
 
 function invalidInputEvents(
   engine: Pick<Runtime, 'secrets'>,
-  run: TurnPlan,
+  { run, stream: { input_errors: errors } }: Call,
   message: StoredMessage,
-  errors: ReadonlyMap<ToolUseId, string>,
+  parent: number,
 ): EventDraft[] {
   return toolUses(message.content)
     .filter((block) => errors.has(block.id))
@@ -128,8 +128,7 @@ function invalidInputEvents(
         type: 'tool.input_invalid',
         session_id: run.session.id,
         turn_id: run.turn.id,
-        // `llm.call_completed` directly follows the delta `message.complete`.
-        parent: 1,
+        parent,
         payload: {
           tool_use_id: block.id,
           tool_name: safeName(engine, block.name),
@@ -162,7 +161,7 @@ export async function settleFailure(
 ): Promise<CallOutcome> {
   const { run, stream } = call;
   const usage = stream.complete?.usage ?? error.usage;
-  const emit: (EventDraft | Transient)[] = [];
+  const emit: (EventDraft | Transient)[] = [...stream.held];
   const writes: Write[] = [];
   let charged: Charged | null = null;
   let partial: StoredMessage | null = null;

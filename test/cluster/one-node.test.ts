@@ -80,18 +80,15 @@ describe.skipIf(url === null)(`one node${missing && `, skipped: ${missing}`}`, (
 test('without a database address neither driver is loaded, and nothing of the cluster', async () => {
   const home = temporaryHome();
   onTestFinished(home.remove);
-  const spy = path.join(home.path, 'spy.cjs');
-  const found = path.join(home.path, 'loaded.txt');
-  fs.writeFileSync(
-    spy,
-    `const fs = require('node:fs');
-     require('node:module').registerHooks({ load(url, context, next) { fs.appendFileSync(${JSON.stringify(found)}, url + '\\n'); return next(url, context); } });`,
-  );
-  const server = start(['serve', '--port', '0'], { home: home.path, env: { NODE_OPTIONS: `--require ${spy}` } });
+  const coverage = path.join(home.path, 'coverage');
+  const server = start(['serve', '--port', '0'], { home: home.path, env: { NODE_V8_COVERAGE: coverage } });
   onTestFinished(async () => void (await server.stop('SIGKILL')));
   await server.line(/listens on/);
   expect(await server.stop()).toMatchObject({ code: 0 });
-  const loaded = fs.readFileSync(found, 'utf8').trim().split('\n').flatMap(sourcesOf);
+  const loaded = fs
+    .readdirSync(coverage)
+    .flatMap((name) => JSON.parse(fs.readFileSync(path.join(coverage, name), 'utf8')).result as { url: string }[])
+    .flatMap(({ url }) => sourcesOf(url));
   expect(loaded.filter((file) => file.includes('/store/sqlite/')).length).toBeGreaterThan(10);
   expect(
     loaded.filter((file) =>

@@ -50,7 +50,7 @@ export function loadBuilt(folder: string, entry: string, keptIn: string | null):
     const bytes = fs.readFileSync(file);
     const source = zlib.crc32(bytes);
     const kept = keptIn === null ? null : path.join(keptIn, path.basename(file));
-    const data = kept === null ? null : readKept(kept, source);
+    const data = kept === null ? null : readKept(kept, file, source);
     const script = new vm.Script(
       `(function(exports,require,module,__filename,__dirname){${bytes.toString('latin1')}\n})`,
       {
@@ -75,33 +75,58 @@ export function loadBuilt(folder: string, entry: string, keptIn: string | null):
   return loadScript(path.join(folder, entry));
 }
 
-/** Null where there is nothing, of another source, or in part. */
-function readKept(file: string, source: number): Buffer | null {
+/** More than any script's compiled code. */
+const MOST_BYTES = 64 * 1024 * 1024;
+/** What is kept is a file: neither a link that leads elsewhere nor a pipe without a writer. */
+const OPEN_FILE = fs.constants.O_RDONLY | fs.constants.O_NOFOLLOW | fs.constants.O_NONBLOCK;
+
+/**
+ * Null where there is nothing, of another source, in part, or of a user who may change neither this process nor the script.
+ * @param script whose compiled code it is
+ */
+function readKept(file: string, script: string, source: number): Buffer | null {
+  let opened: number | null = null;
   try {
-    const bytes = fs.readFileSync(file);
+    opened = fs.openSync(file, OPEN_FILE);
+    const stats = fs.fstatSync(opened);
+    const isTrusted = stats.uid === process.getuid?.() || stats.uid === fs.statSync(script).uid;
+    if (!stats.isFile() || stats.size > MOST_BYTES || !isTrusted) return null;
+    const bytes = fs.readFileSync(opened);
     const data = bytes.subarray(SUMS_BYTES);
     if (bytes.readUInt32LE(0) === source && bytes.readUInt32LE(4) === zlib.crc32(data)) return data;
   } catch {
     // The first start, or a folder of another user.
+  } finally {
+    if (opened !== null) fs.closeSync(opened);
   }
   return null;
 }
 
 /** Where nothing can be written nothing is kept. */
 function keepCompiled(compiled: readonly Compiled[]): void {
-  try {
-    for (const { script, source, file } of compiled) {
+  for (const { script, source, file } of compiled) {
+    const draft = `${file}.${process.pid}`;
+    try {
       const data = script.createCachedData();
       const sums = Buffer.alloc(SUMS_BYTES);
       sums.writeUInt32LE(source, 0);
       sums.writeUInt32LE(zlib.crc32(data), 4);
       fs.mkdirSync(path.dirname(file), { recursive: true });
+      fs.rmSync(draft, { force: true });
       // Another process may read it: it is there whole or not at all.
-      const draft = `${file}.${process.pid}`;
-      fs.writeFileSync(draft, Buffer.concat([sums, data]));
+      fs.writeFileSync(draft, Buffer.concat([sums, data]), { flag: 'wx' });
       fs.renameSync(draft, file);
+    } catch {
+      // A read-only container, a full disk, something else in its place.
+      removeDraft(draft);
     }
+  }
+}
+
+function removeDraft(draft: string): void {
+  try {
+    fs.rmSync(draft, { force: true });
   } catch {
-    // A read-only container, a full disk.
+    // The folder is no folder, or of another user.
   }
 }

@@ -27,6 +27,7 @@ function run(...args: string[]): string {
   const env = { PATH: process.env.PATH, HOME: home.path, TMPDIR: temporary };
   const { status, stdout, stderr } = spawnSync(process.execPath, [path.join(folder, 'dist/main.js'), ...args], {
     env,
+    timeout: 60_000,
     encoding: 'utf8',
   });
   expect([status, stderr]).toEqual([0, '']);
@@ -102,6 +103,24 @@ it('what is kept in part or damaged is compiled anew', () => {
     expect(fs.readFileSync(kept).byteLength).toBe(whole.byteLength);
     expect(fs.readFileSync(kept).equals(bytes)).toBe(false);
   }
+});
+
+it('what is no file of its own, or is too large, is neither read nor waited for, and leaves no draft', () => {
+  run('--version');
+  const files = [...listKept('commands').keys()];
+  const [pipe, folderInPlace, link, large] = files as [string, string, string, string];
+  const other = fs.readFileSync(pipe);
+  for (const file of [pipe, folderInPlace, link]) fs.rmSync(file);
+  spawnSync('mkfifo', [pipe]);
+  fs.mkdirSync(path.join(folderInPlace, 'inside'), { recursive: true });
+  fs.writeFileSync(path.join(folder, 'elsewhere'), other);
+  fs.symlinkSync(path.join(folder, 'elsewhere'), link);
+  fs.truncateSync(large, 300 * 1024 * 1024);
+  run('--version');
+  expect([...listKept('commands').keys()]).toEqual(files);
+  expect(fs.readFileSync(path.join(folder, 'elsewhere')).equals(other)).toBe(true);
+  for (const file of [pipe, link, large]) expect(fs.lstatSync(file).size).toBeLessThan(64 * 1024 * 1024);
+  for (const file of [pipe, link, large]) expect(fs.lstatSync(file).isFile()).toBe(true);
 });
 
 it('where it cannot be kept, a command works all the same and says nothing', () => {

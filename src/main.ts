@@ -25,21 +25,21 @@ if (ownMajor < major || (ownMajor === major && ownMinor < minor)) {
   );
   process.exitCode = 1;
 } else {
-  const serves = process.argv[2] === 'serve';
-  if (serves) v8.setFlagsFromString(HEAP_GROWTH);
-  const { runCommandLine } = await loadCommandLine(serves);
+  const isServing = process.argv[2] === 'serve';
+  if (isServing) v8.setFlagsFromString(HEAP_GROWTH);
+  const { runCommandLine } = await loadCommandLine(isServing);
   await runCommandLine({ packageDir: path.resolve(import.meta.dirname, '..'), version });
 }
 
 type CommandLine = typeof import('./server/command-line.ts');
 
 /** Of what all commands share, each command runs other functions, and `metis serve` the most. */
-function loadCommandLine(serves: boolean): CommandLine | Promise<CommandLine> {
+function loadCommandLine(isServing: boolean): CommandLine | Promise<CommandLine> {
   if (import.meta.filename.endsWith('.ts')) return import('./server/command-line.ts');
   const { NODE_DISABLE_COMPILE_CACHE, NODE_COMPILE_CACHE } = process.env;
   // Beside what it was compiled from: who may write there may change the code itself, and it goes with the package.
   const folder = NODE_COMPILE_CACHE || path.join(import.meta.dirname, '.cache');
-  const name = `metis-${process.version}-${process.arch}-${serves ? 'serve' : 'commands'}`;
-  const keptIn = NODE_DISABLE_COMPILE_CACHE === '1' ? null : path.join(folder, name);
-  return loadBuilt(import.meta.dirname, 'server/command-line.cjs', keptIn) as CommandLine;
+  const name = `metis-${process.version}-${process.arch}-${isServing ? 'serve' : 'commands'}`;
+  const cacheFolder = NODE_DISABLE_COMPILE_CACHE === '1' ? null : path.join(folder, name);
+  return loadBuilt(import.meta.dirname, 'server/command-line.cjs', cacheFolder) as CommandLine;
 }

@@ -22,15 +22,15 @@ interface Compiled {
 /** In front of what is kept: the sums of the source and of what follows. V8 itself looks at the length of the source alone. */
 const SUMS_BYTES = 8;
 /** By then a server has started. Later V8 lets go of the functions that only the start ran. */
-const KEPT_AFTER_MS = 30_000;
+const WRITE_AFTER_MS = 30_000;
 
 /**
  * Loads `entry` and what it requires. What was compiled anew is kept half a minute later and when the process ends.
  * @param folder of the built package, absolute
  * @param entry relative to `folder`
- * @param keptIn a folder that only who may write the scripts may write; null = nothing is kept
+ * @param cacheFolder a folder that only who may write the scripts may write; null = nothing is kept
  */
-export function loadBuilt(folder: string, entry: string, keptIn: string | null): unknown {
+export function loadBuilt(folder: string, entry: string, cacheFolder: string | null): unknown {
   const outside = createRequire(path.join(folder, entry));
   const loaded = new Map<string, { exports: object }>();
   const compiled: Compiled[] = [];
@@ -49,8 +49,8 @@ export function loadBuilt(folder: string, entry: string, keptIn: string | null):
   function compileScript(file: string): Run {
     const bytes = fs.readFileSync(file);
     const source = zlib.crc32(bytes);
-    const kept = keptIn === null ? null : path.join(keptIn, path.basename(file));
-    const data = kept === null ? null : readKept(kept, file, source);
+    const kept = cacheFolder === null ? null : path.join(cacheFolder, path.basename(file));
+    const data = kept === null ? null : readCachedCode(kept, file, source);
     const script = new vm.Script(
       `(function(exports,require,module,__filename,__dirname){${bytes.toString('latin1')}\n})`,
       {
@@ -64,14 +64,14 @@ export function loadBuilt(folder: string, entry: string, keptIn: string | null):
   }
 
   /** One after the other: all of a server's together take 65 ms. */
-  function keepNext(): void {
+  function writeNext(): void {
     if (compiled.length === 0) return;
-    keepCompiled(compiled.splice(0, 1));
-    setImmediate(keepNext).unref();
+    writeCachedCode(compiled.splice(0, 1));
+    setImmediate(writeNext).unref();
   }
 
-  setTimeout(keepNext, KEPT_AFTER_MS).unref();
-  process.on('exit', () => keepCompiled(compiled.splice(0)));
+  setTimeout(writeNext, WRITE_AFTER_MS).unref();
+  process.on('exit', () => writeCachedCode(compiled.splice(0)));
   return loadScript(path.join(folder, entry));
 }
 
@@ -84,7 +84,7 @@ const OPEN_FILE = fs.constants.O_RDONLY | fs.constants.O_NOFOLLOW | fs.constants
  * Null where there is nothing, of another source, in part, or of a user who may change neither this process nor the script.
  * @param script whose compiled code it is
  */
-function readKept(file: string, script: string, source: number): Buffer | null {
+function readCachedCode(file: string, script: string, source: number): Buffer | null {
   let opened: number | null = null;
   try {
     opened = fs.openSync(file, OPEN_FILE);
@@ -103,7 +103,7 @@ function readKept(file: string, script: string, source: number): Buffer | null {
 }
 
 /** Where nothing can be written nothing is kept. */
-function keepCompiled(compiled: readonly Compiled[]): void {
+function writeCachedCode(compiled: readonly Compiled[]): void {
   for (const { script, source, file } of compiled) {
     const draft = `${file}.${process.pid}`;
     try {

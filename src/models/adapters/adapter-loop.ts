@@ -121,7 +121,7 @@ async function streamWithRetries(
         queue.length = 0;
       };
       /** An answer that came whole is passed on with its end. Returns whether more is to be read. */
-      const passFed = () => {
+      const passUnlessWhole = () => {
         isWhole = assembly.stop !== null && !fold.started;
         if (!isWhole) passQueue();
         return assembly.stop === null && guard.stopFault() === null;
@@ -131,7 +131,7 @@ async function streamWithRetries(
           try {
             await exchange.open();
             guard.startIdleTimer();
-            if (guard.stopFault() === null) await exchange.read(passFed);
+            if (guard.stopFault() === null) await exchange.read(passUnlessWhole);
           } catch (error) {
             // If the guard stopped the attempt, its reason replaces the error of the read.
             failure = guard.stopFault() ?? toFault(error, options, request);

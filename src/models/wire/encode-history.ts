@@ -194,31 +194,31 @@ export function replaceLoneSurrogates(json: string): string {
 // The encoded bytes of a history are kept: the next request appends its new messages (11.5, 11.6).
 
 /** Bytes that are only ever appended to: those before `used` may be on their way to a provider. */
-interface Room {
+interface SharedBuffer {
   readonly bytes: Buffer;
   used: number;
 }
 
-/** UTF-8 text that shares its room with its extensions. Joined strings instead cost 2.3 ms at 4,000 messages. */
+/** UTF-8 text that shares its buffer with its extensions. Joined strings instead cost 2.3 ms at 4,000 messages. */
 export interface GrowingText {
-  readonly room: Room;
+  readonly buffer: SharedBuffer;
   readonly length: number;
 }
 
 const LEAST_BYTES = 2048;
-export const NO_TEXT: GrowingText = { room: { bytes: Buffer.alloc(0), used: 0 }, length: 0 };
+export const NO_TEXT: GrowingText = { buffer: { bytes: Buffer.alloc(0), used: 0 }, length: 0 };
 
-/** The longer text. It gets a room of its own where the text does not end its room, or the room is too small. */
-export function appendText({ room, length }: GrowingText, added: string): GrowingText {
+/** The longer text. It gets a buffer of its own where other text follows in the shared one, or where that is full. */
+export function appendText({ buffer, length }: GrowingText, added: string): GrowingText {
   const longer = length + Buffer.byteLength(added);
-  let own = room;
-  if (room.used !== length || longer > room.bytes.length) {
+  let own = buffer;
+  if (buffer.used !== length || longer > buffer.bytes.length) {
     own = { bytes: Buffer.allocUnsafeSlow(Math.max(LEAST_BYTES, longer * 2)), used: length };
-    room.bytes.copy(own.bytes, 0, 0, length);
+    buffer.bytes.copy(own.bytes, 0, 0, length);
   }
   own.bytes.write(added, length);
   own.used = longer;
-  return { room: own, length: longer };
+  return { buffer: own, length: longer };
 }
 
 /** JSON text, or its bytes. */
@@ -233,11 +233,11 @@ const LONG_BYTES = 64 * 1024;
  */
 export function wrapText(
   before: readonly Piece[],
-  { room, length }: GrowingText,
+  { buffer, length }: GrowingText,
   behind: readonly Piece[],
   skipped = 0,
 ): Buffer[] {
-  const text = room.bytes.subarray(Math.min(skipped, length), length);
+  const text = buffer.bytes.subarray(Math.min(skipped, length), length);
   if (text.length >= LONG_BYTES) return [joinPieces(before), text, joinPieces(behind)];
   return [joinPieces([...before, text, ...behind])];
 }

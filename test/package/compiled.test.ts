@@ -123,6 +123,18 @@ it('what is no file of its own, or is too large, is neither read nor waited for,
   for (const file of [pipe, link, large]) expect(fs.lstatSync(file).isFile()).toBe(true);
 });
 
+it.skipIf(process.getuid?.() !== 0)('code of another user is not run, but compiled anew', () => {
+  run('--version');
+  const before = listKept('commands');
+  const stranger = findKept();
+  fs.chownSync(stranger, 65_534, 65_534);
+  run('--version');
+  const after = listKept('commands');
+  expect(after.get(stranger)).not.toBe(before.get(stranger));
+  expect(fs.statSync(stranger).uid).toBe(0);
+  for (const [file, inode] of before) if (file !== stranger) expect(after.get(file)).toBe(inode);
+});
+
 it('where it cannot be kept, a command works all the same and says nothing', () => {
   fs.writeFileSync(path.join(folder, 'dist/.cache'), 'no folder');
   expectVersion();

@@ -71,7 +71,7 @@ describe('.ci/run', () => {
     const installed = done.asked.filter((line) => line.startsWith('apt-get') && line.includes('install'));
     expect(installed.map((line) => line.split(' ').at(-1))).toEqual([
       'bubblewrap',
-      'chromium',
+      'chromium-headless-shell',
       'pgbouncer',
       'nginx-light',
       'caddy',
@@ -90,12 +90,24 @@ describe('.ci/run', () => {
 
   it('goes on where a package is not to be had, and where there is no apt', async () => {
     const refused = await run({ dpkg: 'exit 1', 'apt-get': 'exit 100', sudo });
-    expect(refused.errors).toContain('could not install chromium; its tests will be skipped');
+    expect(refused.errors).toContain('could not install chromium-headless-shell; its tests will be skipped');
+    expect(refused.errors).toContain('could not install caddy; its tests will be skipped');
     expect(refused).toMatchObject({ code: 0, output: expect.stringMatching(/2 passed, 0 failed\n$/) });
     fs.rmSync(home.path, { recursive: true });
     fs.mkdirSync(home.path);
     const bare = await run({});
     expect(bare).toMatchObject({ code: 0, output: expect.stringMatching(/2 passed, 0 failed\n$/) });
+  });
+
+  it('installs the whole Chromium where there is none without windows', async () => {
+    const done = await run({
+      dpkg: 'exit 1',
+      'apt-get': 'case " $* " in *" chromium-headless-shell "*) exit 100;; esac',
+      sudo,
+    });
+    expect(done.asked.filter((line) => line.endsWith(' chromium'))).toHaveLength(1);
+    expect(done.errors).not.toContain('could not install');
+    expect(done.code).toBe(0);
   });
 
   it.each(['ci', 'lint', 'test -- nodes', 'test -- --retry=1'])('npm %s that fails is a failure', async (step) => {

@@ -1,6 +1,6 @@
 // Routing that learns: what a recommendation takes at the limits, and what recording adds to a turn's processor time.
-// The recommendation runs in this process, over a database of its own. The turns run on two servers of the same age, one
-// of which learns nothing, in turn within one run. All of it is processor time: what else runs on the machine is not in it.
+// The recommendation runs in this process, over a database of its own. The turns run on four servers of the same age, two
+// of which learn nothing, in turn within one run: two servers of one kind differ by more than what is measured. All of it is processor time: what else runs on the machine is not in it.
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createLearning } from '#core/learning/learning-loop.ts';
@@ -29,21 +29,30 @@ const POLL_MS = 50;
 /** Short rounds, and many: the machine is not the same from one minute to the next. */
 const TURNS = 480;
 const PASSES = 3;
+const SERVERS = 2;
 const TURNS_PER_SESSION = 10;
 const log = { debug() {}, info() {}, warn() {}, error() {} };
 
 export async function measure(bench) {
   const rows = [await recommendation(bench)];
   if (cpuMs(bench.server.pid) === null) return rows;
-  const side = async (learns) => {
-    const server = await startServer(path.join(bench.folder, learns ? 'learning' : 'deaf'), bench.provider, { learns });
+  const start = async (learns, n) => {
+    const server = await startServer(path.join(bench.folder, `${learns ? 'learning' : 'deaf'}-${n}`), bench.provider, {
+      learns,
+    });
     return { server, client: createClient(server.url), learns };
   };
-  const [deaf, learning] = [await side(false), await side(true)];
+  const servers = [];
   const count = bench.quick ? TURNS / 4 : TURNS;
   try {
-    for (const { client } of [deaf, learning]) await bench.warmServer(client);
-    const sides = { relay: () => turns(deaf, bench, count), metis: () => turns(learning, bench, count) };
+    for (let n = 0; n < SERVERS; n += 1) for (const learns of [false, true]) servers.push(await start(learns, n));
+    for (const { client } of servers) await bench.warmServer(client);
+    const measureSide = async (side) => {
+      let sum = 0;
+      for (const server of servers.filter(({ learns }) => learns === side)) sum += await turns(server, bench, count);
+      return sum / SERVERS;
+    };
+    const sides = { relay: () => measureSide(false), metis: () => measureSide(true) };
     const rounds = await bench.rounds(sides, { times: PASSES });
     rows.push({
       row: 'CPU per turn, beside one that learns nothing',
@@ -53,7 +62,7 @@ export async function measure(bench) {
       limit: ratioAtMost(COST_RATIO),
     });
   } finally {
-    for (const { client, server } of [deaf, learning]) {
+    for (const { client, server } of servers) {
       client.close();
       await server.stop();
     }

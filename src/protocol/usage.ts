@@ -60,6 +60,19 @@ export const NO_TOKENS: TokenUsage = {
   usage_estimated: false,
 };
 
+/** The counts of several attempts together. */
+export function sumUsage(all: readonly TokenUsage[]): TokenUsage {
+  return all.reduce((sum, one) => ({
+    input_tokens: sum.input_tokens + one.input_tokens,
+    cached_input_tokens: sum.cached_input_tokens + one.cached_input_tokens,
+    cache_creation_input_tokens: sum.cache_creation_input_tokens + one.cache_creation_input_tokens,
+    cache_creation_1h_input_tokens: sum.cache_creation_1h_input_tokens + one.cache_creation_1h_input_tokens,
+    output_tokens: sum.output_tokens + one.output_tokens,
+    reasoning_tokens: sum.reasoning_tokens + one.reasoning_tokens,
+    usage_estimated: sum.usage_estimated || one.usage_estimated,
+  }));
+}
+
 /** Tokens of the whole prompt, all classes. */
 export function promptTokens(usage: TokenUsage): number {
   return usage.input_tokens + usage.cached_input_tokens + usage.cache_creation_input_tokens;
@@ -102,6 +115,8 @@ export interface ReportedBill {
   readonly terms: Terms;
   /** The counts are the sum of several agents, which cannot be separated. */
   readonly rounds_unknown: boolean;
+  /** Counts of attempts that broke off before the answer began and were repeated; absent = none was reported. */
+  readonly lost?: readonly TokenUsage[];
 }
 
 /** Uses of one of the provider's tools. */

@@ -6,6 +6,18 @@ import type { ReportedBill, TokenUsage } from '#protocol/usage.ts';
 /** @param isWhole whether all events of the answer come in the same tick; absent = not known */
 export type Deliver = (event: StreamEvent, isWhole?: boolean) => void;
 
+/** The counts that a provider reported of an attempt, and what it bills beside them. */
+export interface Spent {
+  readonly usage: TokenUsage;
+  readonly bill: ReportedBill | null;
+}
+
+/**
+ * Asked before an attempt is repeated that the provider bills: its money is spent, and that of the next attempt comes on
+ * top. False = the call fails with what it has spent. Absent = repeated without a question.
+ */
+export type MayRepeat = (spent: Spent) => Promise<boolean>;
+
 /** Long-lived, stateless between calls, safe for concurrent calls. */
 export interface ProviderAdapter {
   /** The adapter id of the registry: `anthropic`, `openai`, `scripted`, ... */
@@ -14,7 +26,7 @@ export interface ProviderAdapter {
    * Calls `deliver` with each event as soon as it is known; `deliver` must not throw. Resolves after the last event.
    * Rejects with `AdapterError`.
    */
-  stream(request: CanonicalRequest, signal: AbortSignal, deliver: Deliver): Promise<void>;
+  stream(request: CanonicalRequest, signal: AbortSignal, deliver: Deliver, mayRepeat?: MayRepeat): Promise<void>;
   /** Idempotent; aborts nothing in flight. */
   close(): Promise<void>;
 }

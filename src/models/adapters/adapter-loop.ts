@@ -1,13 +1,20 @@
 // The loop that every adapter shares: attempts, retries, timers, cancellation, and the end of a broken stream (11.3, 11.8).
 
 import type { Logger } from '#core/ports/logger.ts';
-import { AdapterError, type AdapterErrorFields, type Deliver, type ProviderAdapter } from '#core/ports/provider.ts';
+import {
+  AdapterError,
+  type AdapterErrorFields,
+  type Deliver,
+  type MayRepeat,
+  type ProviderAdapter,
+  type Spent,
+} from '#core/ports/provider.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
 import type { IdGenerator } from '#protocol/ids.ts';
 import type { CanonicalRequest, MessageComplete } from '#protocol/model-call.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { scrub } from '#protocol/text/scrub.ts';
-import type { ReportedBill, TokenUsage } from '#protocol/usage.ts';
+import { type ReportedBill, STANDARD_TERMS } from '#protocol/usage.ts';
 import { createGuard, type Guard, mayRetry, retryDelay, type TimeLimits } from '../http/attempt-limits.ts';
 import { type AssembledEvent, type Assembly, createAssembly } from '../wire/assembly.ts';
 import { toBill } from '../wire/billed-parts.ts';
@@ -55,13 +62,15 @@ export interface BaseOptions {
   readonly joinTextDeltas?: boolean;
 }
 
+const ALWAYS: MayRepeat = async () => true;
+
 /** Builds an adapter from a transport. */
 export function createAdapter(options: BaseOptions, transport: Transport): ProviderAdapter {
   const estimated = new Set<string>();
   return {
     name: options.name,
-    stream: (request, signal, deliver) =>
-      streamWithRetries({ options, transport, estimated }, request, { caller: signal, deliver }),
+    stream: (request, signal, deliver, mayRepeat = ALWAYS) =>
+      streamWithRetries({ options, transport, estimated }, request, { caller: signal, deliver, mayRepeat }),
     close: async () => {},
   };
 }
@@ -73,23 +82,23 @@ interface Adapter {
   readonly estimated: Set<string>;
 }
 
-/** The provider's report about an attempt. */
-interface Spent {
-  readonly usage: TokenUsage | null;
-  readonly bill: ReportedBill | null;
+interface Receiver {
+  readonly caller: AbortSignal;
+  readonly deliver: Deliver;
+  readonly mayRepeat: MayRepeat;
 }
-const NOTHING: Spent = { usage: null, bill: null };
 
 async function streamWithRetries(
   { options, transport, estimated }: Adapter,
   request: CanonicalRequest,
-  { caller, deliver }: { readonly caller: AbortSignal; readonly deliver: Deliver },
+  { caller, deliver, mayRepeat }: Receiver,
 ): Promise<void> {
   const { clock, log } = options;
   const startedAt = clock.monotonic();
   const latency = () => Math.round(clock.monotonic() - startedAt);
   const guard = createGuard(clock, options.limits, caller);
-  let spent: Spent = NOTHING;
+  /** Attempts that broke off and whose counts were reported: the provider bills them too. */
+  const lost: Spent[] = [];
   try {
     for (let attempt = 1; ; attempt++) {
       const fold = createFold();
@@ -98,17 +107,19 @@ async function streamWithRetries(
       guard.begin();
       let failure = guard.stopFault();
       const exchange = failure === null ? transport({ request, assembly, guard, attempt }) : null;
-      const fail = (why: Fault, { usage, bill }: Spent) =>
+      const fail = (why: Fault, spent: Spent | null) =>
         createAdapterError(why, options.secrets, {
           request_id: request.request_id,
           provider_request_id: exchange?.requestId() ?? null,
-          usage,
-          bill,
+          usage: spent?.usage ?? null,
+          bill: spent?.bill ?? null,
           latency_ms: latency(),
           retry_count: attempt - 1,
         });
-      const buildCompletion = () =>
-        createCompletion(assembly, fold, request, { latency_ms: latency(), retry_count: attempt - 1 });
+      const buildCompletion = () => {
+        const complete = createCompletion(assembly, fold, request, { latency_ms: latency(), retry_count: attempt - 1 });
+        return { ...complete, bill: addLost(complete.bill, lost) };
+      };
       const pass = (event: AssembledEvent) => {
         applyEvent(fold, event);
         if (event.type !== 'redacted') deliver(event, isWhole);
@@ -171,10 +182,14 @@ async function streamWithRetries(
         exchange?.close();
       }
 
+      let spent: Spent | null = null;
       if (hasUsage(assembly.usage))
         spent = { usage: settleUsage(assembly.usage, request, assembly.slots), bill: toBill(assembly.bill) };
       const wait = computeRetryDelay(failure, attempt, options, guard);
-      if (wait === null) throw fail(failure, spent);
+      if (spent !== null) lost.push(spent);
+      if (wait === null) throw fail(failure, sumLost(lost));
+      if (spent !== null && !(await mayRepeat(spent)))
+        throw fail({ ...failure, message: `${failure.message}; a limit leaves no money to try again` }, sumLost(lost));
       log.warn(
         {
           model: request.model.id,
@@ -193,12 +208,34 @@ async function streamWithRetries(
       try {
         await sleep(clock, wait * 1000, caller);
       } catch {
-        throw fail(fault('cancelled', null, 'the call was cancelled'), spent);
+        throw fail(fault('cancelled', null, 'the call was cancelled'), sumLost(lost));
       }
     }
   } finally {
     guard.release();
   }
+}
+
+/** The bill of an answer with what the attempts before it have spent. */
+function addLost(bill: ReportedBill | null, lost: readonly Spent[]): ReportedBill | null {
+  if (lost.length === 0) return bill;
+  const all = [...lost.flatMap((spent) => spent.bill ?? []), ...(bill === null ? [] : [bill])];
+  const uses = new Map<string, number>();
+  for (const one of all) for (const [tool, count] of one.uses) uses.set(tool, (uses.get(tool) ?? 0) + count);
+  return {
+    rounds: bill?.rounds ?? [],
+    uses,
+    terms: bill?.terms ?? STANDARD_TERMS,
+    rounds_unknown: all.some((one) => one.rounds_unknown),
+    lost: lost.map(({ usage }) => usage),
+  };
+}
+
+/** What a call without an answer has spent: the last attempt with counts, and those before it. */
+function sumLost(lost: readonly Spent[]): Spent | null {
+  const last = lost.at(-1);
+  if (last === undefined) return null;
+  return { usage: last.usage, bill: addLost(last.bill, lost.slice(0, -1)) };
 }
 
 /** Joins adjacent texts of one block: 28 % less processor time for a turn whose answer of 20 pieces arrives at once. */

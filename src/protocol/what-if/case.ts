@@ -57,6 +57,8 @@ const CaseBillSchema = z.strictObject({
   uses: z.record(z.string(), z.int().min(0)),
   terms: z.record(z.string(), z.string().nullable()),
   rounds_unknown: z.boolean(),
+  /** Attempts that broke off and were repeated. */
+  lost: z.array(TokenUsageSchema).optional(),
 });
 
 export const CaseAnswerSchema = z.strictObject({

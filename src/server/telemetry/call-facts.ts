@@ -5,7 +5,7 @@ import type { Relay, RelayRequest, Relays } from '#core/ports/gateway-relay.ts';
 import type { ProviderAdapter, Providers } from '#core/ports/provider.ts';
 import { DEFAULT_BASE_URLS } from '#models/adapters/create-adapters.ts';
 import type { ContentBlock } from '#protocol/message.ts';
-import type { CanonicalRequest, MessageComplete } from '#protocol/model-call.ts';
+import type { CanonicalRequest, MessageComplete, StreamEvent } from '#protocol/model-call.ts';
 import { scrub, scrubSecrets } from '#protocol/text/scrub.ts';
 import type { Credentials } from '../credentials.ts';
 import { readPort } from '../url.ts';
@@ -33,7 +33,7 @@ export function createContent(secrets: readonly string[]): Content {
 
   function streamAndRecord(
     adapter: ProviderAdapter,
-    ...[request, signal, deliver]: Parameters<ProviderAdapter['stream']>
+    ...[request, signal, deliver, mayRepeat]: Parameters<ProviderAdapter['stream']>
   ): Promise<void> {
     const { request_id } = request;
     for (const oldest of calls.keys()) {
@@ -41,13 +41,14 @@ export function createContent(secrets: readonly string[]): Content {
       calls.delete(oldest);
     }
     calls.set(request_id, describeRequest(request));
-    return adapter.stream(request, signal, (event, isWhole) => {
+    const record = (event: StreamEvent, isWhole?: boolean) => {
       if (event.type === 'message.complete') {
         const kept = calls.get(request_id);
         if (kept) kept['gen_ai.output.messages'] = describeAnswer(event);
       }
       deliver(event, isWhole);
-    });
+    };
+    return adapter.stream(request, signal, record, mayRepeat);
   }
 
   function describeRequest({ messages, system_prompt, system_prompt_volatile }: CanonicalRequest): Attributes {
@@ -156,12 +157,13 @@ export function createAnswerFacts(secrets: readonly string[]): AnswerFacts {
 
   function streamAndKeep(
     adapter: ProviderAdapter,
-    ...[request, signal, deliver]: Parameters<ProviderAdapter['stream']>
+    ...[request, signal, deliver, mayRepeat]: Parameters<ProviderAdapter['stream']>
   ): Promise<void> {
-    return adapter.stream(request, signal, (event, isWhole) => {
+    const keep = (event: StreamEvent, isWhole?: boolean) => {
       if (event.type === 'message.complete') keepReported(request.request_id, event, true);
       deliver(event, isWhole);
-    });
+    };
+    return adapter.stream(request, signal, keep, mayRepeat);
   }
 
   async function sendAndKeep(relay: Relay, request: RelayRequest, withKey: boolean, signal: AbortSignal) {

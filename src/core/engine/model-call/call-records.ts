@@ -53,6 +53,8 @@ export interface Call {
   readonly limited: boolean;
   /** The prompt that was reserved for; null where no limit covers the call. */
   readonly prompt: BoundPrompt | null;
+  /** Money of attempts that broke off and are billed, held until the call is settled. */
+  readonly spent: { release(): void }[];
   /** The call was paid for and its cost could not be stored: its reservation is kept. */
   unbooked: boolean;
 }
@@ -285,6 +287,7 @@ function describeAnswer({ stop_reason, final_content, usage, bill, served_model 
       uses: Object.fromEntries(bill.uses),
       terms: { ...bill.terms },
       rounds_unknown: bill.rounds_unknown,
+      ...(bill.lost !== undefined && { lost: [...bill.lost] }),
     },
     served_model,
   };

@@ -2,18 +2,18 @@
 
 import { estimateRequest } from '#core/policy/context/token-estimate.ts';
 import { replaceIncredibleCounts } from '#core/policy/pricing/credible-usage.ts';
-import { AdapterError } from '#core/ports/provider.ts';
+import { AdapterError, type Spent } from '#core/ports/provider.ts';
 import type { EventId, MessageId } from '#protocol/ids.ts';
 import { type ContentBlock, textBlock } from '#protocol/message.ts';
 import type { CanonicalRequest, MessageComplete, StreamEvent } from '#protocol/model-call.ts';
-import type { TokenUsage } from '#protocol/usage.ts';
+import type { ReportedBill, TokenUsage } from '#protocol/usage.ts';
 import { type BoundPrompt, learnPrompt } from '../money/call-price.ts';
-import { reserveMoney } from '../money/reserve-money.ts';
+import { reserveMoney, reserveSpent } from '../money/reserve-money.ts';
 import { isOfOneModel } from '../money/stamp-usage.ts';
 import { throwIfLost, withGrace } from '../state/concurrency.ts';
 import type { Cluster, ModelCallEngine, ModelCatalog, Runtime, Storage } from '../state/engine.ts';
 import { logFields, type ModelRequest, type TurnRun } from '../state/turn-run.ts';
-import { type Call, type CallOutcome, recordCaseCall, toDelta, toTransient } from './call-records.ts';
+import { type Call, type CallOutcome, chargeCall, recordCaseCall, toDelta, toTransient } from './call-records.ts';
 import { callStartedEvent } from './model-request.ts';
 import { type Failure, observeOutcome, settleFailure } from './settle-call.ts';
 
@@ -42,6 +42,17 @@ function correctUsage(
       'the provider reports impossible counts; they are estimated',
     );
   return limitEstimate(call, request, usage);
+}
+
+/** The same of the attempts before it. */
+function correctLost(
+  engine: Pick<Runtime, 'log'>,
+  call: Pick<Call, 'prompt'>,
+  request: CanonicalRequest,
+  bill: ReportedBill | null,
+): ReportedBill | null {
+  if (bill?.lost === undefined) return bill;
+  return { ...bill, lost: bill.lost.map((usage) => correctUsage(engine, call, request, { usage, content: [] })) };
 }
 
 /** An estimate of the prompt by its characters may be above what was reserved for it: no cap is passed by an estimate. */
@@ -135,7 +146,7 @@ export async function makeCall(
   } finally {
     // In the same tick as the settling commit: the ledger now has the cost in place of the reservation.
     // A cost that could not be stored stays reserved, so that the limit counts it.
-    if (!call?.unbooked) reservation.release();
+    if (!call?.unbooked) for (const held of [reservation, ...(call?.spent ?? [])]) held.release();
   }
 }
 
@@ -182,6 +193,7 @@ function newCall(
     },
     limited: of.limited,
     prompt: of.prompt,
+    spent: [],
     unbooked: false,
   };
 }
@@ -262,9 +274,9 @@ async function settleUnstorable(
 }
 
 /** Forwards the stream of an answer as it arrives. Resolves at its complete end, throws the adapter's errors. */
-async function forwardStream(engine: Runtime & Storage, call: Call, request: CanonicalRequest): Promise<void> {
+async function forwardStream(engine: ModelCallEngine, call: Call, request: CanonicalRequest): Promise<void> {
   const { run, stream } = call;
-  await run.adapter.stream(request, run.signal, (event, isWhole = false) => {
+  const forwardEvent = (event: StreamEvent, isWhole = false) => {
     if (stream.left_behind) return;
     recordStreamEvent(engine, call, request, event);
     // The text of a summary is not part of the conversation that clients watch.
@@ -273,8 +285,31 @@ async function forwardStream(engine: Runtime & Storage, call: Call, request: Can
     const transient = toTransient(engine, run, delta);
     if (isWhole) stream.held.push(transient);
     else engine.journal.publishDelta(transient);
-  });
+  };
+  await run.adapter.stream(request, run.signal, forwardEvent, (spent) => holdSpent(engine, call, request, spent));
   if (stream.complete === null) throw new Error('the stream ended without its last event');
+}
+
+/** Whether a call may be repeated after an attempt that is billed: what it spent has to fit the limits beside the next one. */
+async function holdSpent(
+  engine: ModelCallEngine,
+  call: Call,
+  request: CanonicalRequest,
+  { usage: reported, bill }: Spent,
+): Promise<boolean> {
+  if (call.prompt === null) return true;
+  const usage = correctUsage(engine, call, request, { usage: reported, content: [] });
+  const { cost } = chargeCall(engine, call, usage, { served_model: null, latency_ms: 0, bill });
+  try {
+    const held = await reserveSpent(engine, call.run, cost);
+    // Abandoned meanwhile, so that the call is settled already.
+    if (call.stream.left_behind) held?.release();
+    else if (held !== null) call.spent.push(held);
+    return held !== null && !call.stream.left_behind;
+  } catch (err) {
+    engine.log.error({ err, ...logFields(call.run), request_id: call.request_id }, 'the limits could not be read');
+    return false;
+  }
 }
 
 function recordStreamEvent(
@@ -293,6 +328,7 @@ function recordStreamEvent(
     stream.complete = {
       ...event,
       usage: correctUsage(engine, call, request, { usage: event.usage, content: event.final_content }),
+      bill: correctLost(engine, call, request, event.bill),
     };
 }
 
@@ -306,7 +342,11 @@ function toAdapterError(
   if (thrown instanceof AdapterError) {
     if (thrown.usage === null || call.stream.complete !== null) return thrown;
     const usage = correctUsage(engine, call, request, { usage: thrown.usage, content: [] });
-    return new AdapterError(thrown.message, { ...thrown, usage });
+    return new AdapterError(thrown.message, {
+      ...thrown,
+      usage,
+      bill: correctLost(engine, call, request, thrown.bill),
+    });
   }
   const cancelled = call.run.signal.aborted;
   if (!cancelled)

@@ -45,6 +45,21 @@ export function reserveMoney(
   return continueWith(taken, (reservation) => ({ reservation, prompt }));
 }
 
+/**
+ * Takes what an attempt of a call has spent, beside the money that is held for the next attempt of it.
+ * @returns null where a limit refuses
+ */
+export async function reserveSpent(
+  engine: MoneyEngine,
+  run: TurnPlan & ServingModel,
+  spent: Pusd,
+): Promise<Extract<Reservation, { ok: true }> | null> {
+  const covered = { session: toSpender(run), caps: run.caps };
+  const taken = await takeMoney(engine, covered, async () => () => ({ needed: spent, take: spent }));
+  if (taken.ok) return taken;
+  return null;
+}
+
 /** The session of the call, and the limits of its delegations. */
 interface Covered {
   readonly session: Spender;

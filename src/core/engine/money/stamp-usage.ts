@@ -12,6 +12,7 @@ import {
   type ReportedRound,
   type Round,
   STANDARD_TERMS,
+  sumUsage,
   type TokenUsage,
   type Usage,
 } from '#protocol/usage.ts';
@@ -41,7 +42,10 @@ type Stamping = Pick<Runtime & ModelCatalog, 'unpriced' | 'log' | 'registry' | '
 const MAX_UNPRICED = 1000;
 const NO_USES: ReadonlyMap<string, number> = new Map();
 
-/** @param tokens the sums of the billed rounds, where there are several */
+/**
+ * @param tokens of the answer: the sums of the billed rounds, where there are several. The result adds the counts of the
+ *   attempts that were lost before it.
+ */
 export function stampUsage(
   { unpriced: logged, log, registry, prices: active }: Stamping,
   model: ModelEntry,
@@ -55,6 +59,8 @@ export function stampUsage(
   // Where counts are estimated the call is one round.
   if (bill !== null && bill.rounds.length > 0 && !tokens.usage_estimated)
     samplings = listSamplings(engine, model, bill.rounds, call.served);
+  const lost = bill?.lost ?? [];
+  if (lost.length > 0) samplings = [...listLost(engine, model, lost), ...samplings];
   const priced = priceBill(engine.prices, {
     model: row,
     rounds: samplings,
@@ -64,14 +70,15 @@ export function stampUsage(
   const unpriced = samplings[priced.rounds.findIndex((one) => !one.priced)];
   if (unpriced !== undefined) warnOfUnpriced(engine, unpriced.entry.id, call.where);
   const cost = (priced.tokens + priced.surcharge + priced.fees) as Pusd;
+  const all = lost.length === 0 ? tokens : sumUsage([...lost, tokens]);
   const usage: Usage = {
-    input_tokens: tokens.input_tokens,
-    cached_input_tokens: tokens.cached_input_tokens,
-    cache_creation_input_tokens: tokens.cache_creation_input_tokens,
-    cache_creation_1h_input_tokens: tokens.cache_creation_1h_input_tokens,
-    output_tokens: tokens.output_tokens,
-    reasoning_tokens: tokens.reasoning_tokens,
-    usage_estimated: tokens.usage_estimated,
+    input_tokens: all.input_tokens,
+    cached_input_tokens: all.cached_input_tokens,
+    cache_creation_input_tokens: all.cache_creation_input_tokens,
+    cache_creation_1h_input_tokens: all.cache_creation_1h_input_tokens,
+    output_tokens: all.output_tokens,
+    reasoning_tokens: all.reasoning_tokens,
+    usage_estimated: all.usage_estimated,
     cost_usd: fromPusd(cost),
     cost_breakdown: {
       tokens: fromPusd(priced.tokens),
@@ -98,6 +105,16 @@ interface Sampling {
   readonly model: string;
   readonly usage: TokenUsage;
   readonly billed: boolean;
+}
+
+/** Attempts that broke off before the answer began: each is billed by itself, for the model that was asked. */
+function listLost(
+  engine: Pick<ModelCatalog, 'registry' | 'prices'>,
+  model: ModelEntry,
+  lost: readonly TokenUsage[],
+): readonly Sampling[] {
+  const row = findPriceRow(engine, model, null);
+  return lost.map((usage) => ({ kind: 'lost_attempt', entry: model, model: row, usage, billed: true }));
 }
 
 /** A round without a model belongs to the call's model; after fallbacks the last model is the one that served. */

@@ -162,7 +162,7 @@ describe('a client that reads nothing more', () => {
     await gone;
   });
 
-  test('is cut off by the heartbeat once it has left more than 8 MiB unread for longer than 10 s', async () => {
+  test('is cut off once it has left more than 8 MiB unread for longer than 10 s, though nothing more is sent', async () => {
     const clock = manualClock();
     const warnings: string[] = [];
     const server = await startServer({ clock, log: { ...silentLogger, warn: (_fields, text) => warnings.push(text) } });
@@ -170,9 +170,9 @@ describe('a client that reads nothing more', () => {
     const stuck = await stalled(server, `/sessions/${session.id}/events`);
     const gone = once(stuck, 'close');
     server.engine.journal.publishDelta(appended(server, session.id, 24_000_000));
-    clock.advance(30_000);
+    clock.advance(10_000);
     expect(warnings).toEqual([]);
-    clock.advance(30_000);
+    clock.advance(1);
     expect(warnings).toEqual(['slow client cut off']);
     stuck.resume();
     await gone;

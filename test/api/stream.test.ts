@@ -1,6 +1,6 @@
 // The WebSocket of a session: subscribing, what is shown, who is shut out, and how it ends.
 import { once } from 'node:events';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { WebSocket } from 'ws';
 import { silentLogger } from '#core/ports/logger.ts';
@@ -26,6 +26,20 @@ async function ready(server: TestServer, path: string) {
 }
 const eventsOf = (frames: readonly Parsed[]) => frames.filter((f) => f.type === 'event').map((f) => f.event);
 const closeCode = ({ code, reason }: { code: number; reason: string }) => [code, JSON.parse(reason).code];
+
+/** A WebSocket of a client that reads nothing behind the first bytes. */
+async function openUnread(server: { readonly port: number }, target: string): Promise<Socket> {
+  const socket = connect(server.port, '127.0.0.1');
+  socket.write(
+    `GET ${target} HTTP/1.1\r\nHost: localhost:${server.port}\r\n` +
+      'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n' +
+      'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n',
+  );
+  await once(socket, 'data');
+  socket.pause();
+  socket.on('error', () => {});
+  return socket;
+}
 
 describe('a fresh client', () => {
   test('without a place to begin is told the newest event, to resume after it', async () => {
@@ -318,16 +332,8 @@ describe('two clients', () => {
     const session = await server.session();
     const start = server.events.at(-1)!.id;
     const good = await ready(server, `/sessions/${session.id}/stream?types=message.appended,session.ended`);
-    const stuck = connect(server.port, '127.0.0.1');
-    stuck.write(
-      `GET /sessions/${session.id}/stream?types=message.appended,session.ended HTTP/1.1\r\nHost: localhost:${server.port}\r\n` +
-        'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n' +
-        'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n',
-    );
-    await once(stuck, 'data');
-    stuck.pause();
+    const stuck = await openUnread(server, `/sessions/${session.id}/stream?types=message.appended,session.ended`);
     const gone = once(stuck, 'close');
-    stuck.on('error', () => {});
     let sent = 0;
     while (warnings.length === 0 && sent < 500) {
       server.engine.journal.publishDelta(appended(server, session.id, 200_000));
@@ -342,6 +348,23 @@ describe('two clients', () => {
     await gone;
     const back = server.connect(`/sessions/${session.id}/stream?since=${start}`);
     await back.event('session.ended');
+  });
+
+  test('one that stops reading is cut off after 10 s, though nothing more is sent', async () => {
+    const clock = manualClock();
+    const warnings: string[] = [];
+    const log = { ...silentLogger, warn: (_fields: object, message: string) => void warnings.push(message) };
+    const server = await startServer({ log, clock });
+    const session = await server.session();
+    const stuck = await openUnread(server, `/sessions/${session.id}/stream?types=message.appended`);
+    const gone = once(stuck, 'close');
+    server.engine.journal.publishDelta(appended(server, session.id, 24_000_000));
+    clock.advance(10_000);
+    expect(warnings).toEqual([]);
+    clock.advance(1);
+    expect(warnings).toEqual(['slow client cut off']);
+    stuck.resume();
+    await gone;
   });
 
   test('one that reads is sent frames of any size, one after the other, and is not taken for slow', async () => {

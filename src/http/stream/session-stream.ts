@@ -1,6 +1,7 @@
 // One subscription to one session: snapshot or replay, then live events, each exactly once (06 §4.3, §4.4).
 import type { Published } from '#core/ports/live-bus.ts';
 import type { Store } from '#core/ports/store-reader.ts';
+import type { Timer } from '#protocol/clock.ts';
 import type { Delta, Transient } from '#protocol/delta.ts';
 import { AppError } from '#protocol/errors.ts';
 import { CATALOG } from '#protocol/event.ts';
@@ -68,8 +69,6 @@ export interface SessionStream {
   isIdle(): Promise<boolean>;
   /** Sends the acknowledgement and all that was missed, then goes live. Resolves at that point. */
   run(sink: Sink): Promise<void>;
-  /** Cuts the client off when it has fallen behind. */
-  cutIfSlow(): void;
   /** The client is gone, or was never let in. Idempotent. */
   leave(): void;
 }
@@ -121,6 +120,8 @@ class Stream implements SessionStream, Member {
   private largest = 0;
   /** Monotonic time since which more than `MAX_BACKLOG_BYTES` wait; null when they do not. */
   private fullSince: number | null = null;
+  /** Looks at what waits when the client's time is over: nothing may be sent to it until then. */
+  private patience: Timer | null = null;
 
   constructor(hub: StreamHub, session: SessionRecord, wanted: Subscription & { readonly person: Person }) {
     this.hub = hub;
@@ -224,6 +225,7 @@ class Stream implements SessionStream, Member {
 
   leave(): void {
     this.gone = true;
+    this.patience?.cancel();
     this.hub.leave(this.session.root_session_id, this);
   }
 
@@ -280,15 +282,15 @@ class Stream implements SessionStream, Member {
     const { sink } = this;
     if (sink === null || this.gone) return;
     if (item.kind === 'event' && item.event.id <= this.cursor) return;
-    this.cutIfSlow();
-    if (this.gone) return;
     if (item.kind === 'event') this.cursor = item.event.id;
     const frame = createFrame(item, this.session.root_session_id);
     this.largest = Math.max(this.largest, frame.text.length);
     sink.send(frame);
+    this.cutIfSlow();
   }
 
-  cutIfSlow(): void {
+  /** Cuts the client off when it has fallen behind. */
+  private cutIfSlow(): void {
     const { sink, hub } = this;
     if (sink === null || this.gone || !this.live) return;
     const backlog_bytes = sink.backlog();
@@ -306,6 +308,10 @@ class Stream implements SessionStream, Member {
     }
     const now = this.hub.clock.monotonic();
     this.fullSince ??= now;
+    this.patience ??= this.hub.clock.after(PATIENCE_MS + 1, () => {
+      this.patience = null;
+      this.cutIfSlow();
+    });
     return now - this.fullSince > PATIENCE_MS || backlogBytes > BURST * Math.max(MAX_BACKLOG_BYTES, this.largest);
   }
 }

@@ -48,11 +48,7 @@ export async function serveEventStream(
   if (hub.isFull()) throw tooManyConnections(hub);
   // Counted from here, since the next step waits.
   disconnect = hub.connect({
-    sendHeartbeat() {
-      // A blocked WebSocket also misses pings; an SSE response has no other check.
-      stream?.cutIfSlow();
-      sink.sendHeartbeat();
-    },
+    sendHeartbeat: () => sink.sendHeartbeat(),
     shutdown: () => (response.headersSent ? sink.close('server_shutdown') : response.destroy()),
   });
   const end = (reason: CloseReason) => (response.headersSent ? sink.close(reason) : response.destroy());

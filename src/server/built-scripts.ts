@@ -7,6 +7,7 @@ import { pathToFileURL } from 'node:url';
 import vm from 'node:vm';
 // As a whole: an older Node.js, which has no `crc32`, is to load it and say what is wrong.
 import zlib from 'node:zlib';
+import { removeDraft, removeLeftDrafts } from './drafts.ts';
 
 type Require = (name: string) => unknown;
 /** What a CommonJS script is given: exports, require, module, __filename, __dirname. */
@@ -34,6 +35,7 @@ export function loadBuilt(folder: string, entry: string, cacheFolder: string | n
   const outside = createRequire(path.join(folder, entry));
   const loaded = new Map<string, { exports: object }>();
   const compiled: Compiled[] = [];
+  let hasSwept = false;
 
   function loadScript(file: string): object {
     const known = loaded.get(file);
@@ -63,16 +65,32 @@ export function loadBuilt(folder: string, entry: string, cacheFolder: string | n
     return script.runInThisContext() as Run;
   }
 
+  function write(count: number): void {
+    if (cacheFolder === null || compiled.length === 0) return;
+    if (!hasSwept) sweepDrafts(cacheFolder);
+    hasSwept = true;
+    writeCachedCode(compiled.splice(0, count));
+  }
+
   /** One after the other: all of a server's together take 65 ms. */
   function writeNext(): void {
-    if (compiled.length === 0) return;
-    writeCachedCode(compiled.splice(0, 1));
-    setImmediate(writeNext).unref();
+    write(1);
+    if (compiled.length > 0) setImmediate(writeNext).unref();
   }
 
   setTimeout(writeNext, WRITE_AFTER_MS).unref();
-  process.on('exit', () => writeCachedCode(compiled.splice(0)));
+  process.on('exit', () => write(compiled.length));
   return loadScript(path.join(folder, entry));
+}
+
+const DRAFT = /\.cjs\.(\d+)$/;
+
+function sweepDrafts(folder: string): void {
+  try {
+    removeLeftDrafts(folder, DRAFT);
+  } catch {
+    // There is none yet, or it is of another user.
+  }
 }
 
 /** More than any script's compiled code. */
@@ -120,13 +138,5 @@ function writeCachedCode(compiled: readonly Compiled[]): void {
       // A read-only container, a full disk, something else in its place.
       removeDraft(draft);
     }
-  }
-}
-
-function removeDraft(draft: string): void {
-  try {
-    fs.rmSync(draft, { force: true });
-  } catch {
-    // The folder is no folder, or of another user.
   }
 }

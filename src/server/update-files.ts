@@ -5,6 +5,7 @@ import { OWN_FILE } from '#core/policy/parsing/text-limits.ts';
 import { isMapping, readYaml, toMapping } from '#core/policy/parsing/yaml.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { makeFolder } from '#protocol/folder.ts';
+import { removeDraft, removeLeftDrafts } from './drafts.ts';
 
 export type UpdateKind = 'prices' | 'models';
 
@@ -40,7 +41,7 @@ export function writeUpdate(dataDir: string, kind: UpdateKind, text: string): vo
     makeFolder(dataDir, 0o700);
     // One of an ended process with this number, or a link.
     fs.rmSync(draft, { force: true });
-    removeLeftDrafts(dataDir);
+    removeLeftDrafts(dataDir, DRAFT);
     writeDraft(draft, text);
     fs.renameSync(draft, file);
     syncFolder(dataDir);
@@ -51,22 +52,6 @@ export function writeUpdate(dataDir: string, kind: UpdateKind, text: string): vo
 }
 
 const DRAFT = /^(?:prices|models)-update\.json\.(\d+)\.tmp$/;
-
-/** Removes drafts of processes that were killed while they wrote. */
-function removeLeftDrafts(dataDir: string): void {
-  for (const name of fs.readdirSync(dataDir)) {
-    const pid = DRAFT.exec(name)?.[1];
-    if (pid !== undefined && !isRunning(Number(pid))) removeDraft(path.join(dataDir, name));
-  }
-}
-
-function isRunning(pid: number): boolean {
-  try {
-    return process.kill(pid, 0);
-  } catch (cause) {
-    return (cause as NodeJS.ErrnoException).code === 'EPERM';
-  }
-}
 
 function writeDraft(draft: string, text: string): void {
   const written = fs.openSync(draft, 'wx', 0o600);
@@ -84,14 +69,6 @@ function syncFolder(dataDir: string): void {
     fs.fsyncSync(folder);
   } finally {
     fs.closeSync(folder);
-  }
-}
-
-function removeDraft(draft: string): void {
-  try {
-    fs.rmSync(draft, { force: true });
-  } catch {
-    // The fault of the write is reported.
   }
 }
 

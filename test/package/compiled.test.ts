@@ -135,6 +135,17 @@ it.skipIf(process.getuid?.() !== 0)('code of another user is not run, but compil
   for (const [file, inode] of before) if (file !== stranger) expect(after.get(file)).toBe(inode);
 });
 
+it('drafts of processes that were killed are removed, and those of others that write are not', () => {
+  expectVersion();
+  const kept = findKept();
+  const { pid } = spawnSync('true');
+  const [old, fresh] = [`${kept}.${pid}`, `${kept}.${process.pid}`];
+  for (const draft of [old, fresh]) fs.writeFileSync(draft, 'half');
+  fs.rmSync(kept);
+  expectVersion();
+  expect([old, fresh, kept].map((file) => fs.existsSync(file))).toEqual([false, true, true]);
+});
+
 it('where it cannot be kept, a command works all the same and says nothing', () => {
   fs.writeFileSync(path.join(folder, 'dist/.cache'), 'no folder');
   expectVersion();

@@ -41,14 +41,14 @@ export function createContent(secrets: readonly string[]): Content {
       calls.delete(oldest);
     }
     calls.set(request_id, describeRequest(request));
-    const record = (event: StreamEvent, isWhole?: boolean) => {
+    const recordAndDeliver = (event: StreamEvent, isWhole?: boolean) => {
       if (event.type === 'message.complete') {
         const kept = calls.get(request_id);
         if (kept) kept['gen_ai.output.messages'] = describeAnswer(event);
       }
       deliver(event, isWhole);
     };
-    return adapter.stream(request, signal, record, mayRepeat);
+    return adapter.stream(request, signal, recordAndDeliver, mayRepeat);
   }
 
   function describeRequest({ messages, system_prompt, system_prompt_volatile }: CanonicalRequest): Attributes {
@@ -159,11 +159,11 @@ export function createAnswerFacts(secrets: readonly string[]): AnswerFacts {
     adapter: ProviderAdapter,
     ...[request, signal, deliver, mayRepeat]: Parameters<ProviderAdapter['stream']>
   ): Promise<void> {
-    const keep = (event: StreamEvent, isWhole?: boolean) => {
+    const keepAndDeliver = (event: StreamEvent, isWhole?: boolean) => {
       if (event.type === 'message.complete') keepReported(request.request_id, event, true);
       deliver(event, isWhole);
     };
-    return adapter.stream(request, signal, keep, mayRepeat);
+    return adapter.stream(request, signal, keepAndDeliver, mayRepeat);
   }
 
   async function sendAndKeep(relay: Relay, request: RelayRequest, withKey: boolean, signal: AbortSignal) {

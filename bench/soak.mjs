@@ -27,7 +27,7 @@ const MAX_WAL_MIB = 64;
 /** Sockets and timers come and go with the work, and a thread that starts late opens its files: more than this is growth. */
 const HANDLE_SLACK = Math.max(10, lanes / 32);
 const RSS_SAMPLES = 20;
-const SAMPLE_LIMIT_MS = 10_000;
+const SAMPLE_LIMIT_MS = 60_000;
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 function bounded(name, fallback, most) {

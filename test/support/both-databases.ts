@@ -28,7 +28,7 @@ async function openWorld(kind: Database): Promise<BothWorld> {
   const shared: ConfigOver =
     schema === null
       ? {}
-      : { database: { url: schema.url }, cluster: { name: schema.name, lease_seconds: 3, shared_roots: [root] } };
+      : { database: { url: schema.url }, cluster: { name: schema.name, lease_seconds: 15, shared_roots: [root] } };
   return {
     root,
     workspace: (name) => {

@@ -125,7 +125,7 @@ test('a timeline holds what began and ended, session by session, and leaves open
       session_id,
       timestamp: new Date(second * 1000).toISOString(),
     }) as unknown as TimelineEvent;
-  const bars = buildSpans([
+  const events = [
     at(0, 'p', 'turn.started', {}),
     at(1, 'p', 'tool.called', { tool_use_id: 'd', tool_name: 'delegate' }),
     at(2, 'w', 'turn.started', {}),
@@ -134,7 +134,12 @@ test('a timeline holds what began and ended, session by session, and leaves open
     at(5, 'w', 'turn.failed', {}),
     at(6, 'p', 'tool.completed', { tool_use_id: 'd', success: true }),
     at(7, 'p', 'llm.call_started', { request_id: 'r2', model: 'm' }),
+  ];
+  const labels = new Map([
+    ['p', 'planner'],
+    ['w', 'worker 1'],
   ]);
+  const bars = buildSpans(events, labels);
   expect(bars.map(({ session, label, start, end, failed }) => [session, label, start / 1000, end, failed])).toEqual([
     ['planner', 'turn', 0, null, false],
     ['planner', 'delegate', 1, 6000, false],
@@ -151,10 +156,11 @@ test('a call with several rounds names each with its model and its cost', () => 
     { kind: 'message', model: 'm', cost_usd: '0', billed: false },
     { kind: 'fallback_message', model: 'other', cost_usd: '0.05', billed: true },
   ];
-  const [bar] = buildSpans([
+  const events = [
     at('llm.call_started', { request_id: 'r', model: 'm' }),
     at('llm.call_completed', { request_id: 'r', rounds }),
-  ]);
+  ];
+  const [bar] = buildSpans(events, new Map());
   expect(bar!.label).toBe('m · 2 rounds: message not billed, fallback_message other $0.05');
 });
 
@@ -296,4 +302,47 @@ test("a person's score makes the turns of the session be read again, the server'
   expect(live.turnsSeen).toBe(before);
   scored('user');
   expect(live.turnsSeen).toBe(before + 1);
+});
+
+test('a worker has one name in every tab: its number is its place among the calls, whichever began first', () => {
+  const at = (session_id: string, type: string, payload: object) =>
+    stored(type, payload, { id: `${type} ${session_id}`, session_id, turn_id: 'turn_1' });
+  /** Of the call `tu_N`, in the order in which the server may store them. */
+  const begin = (call: number, worker_name: string | null = null) => {
+    const born = { is_worker: true, parent_session_id: 'sess_1', parent_tool_use_id: `tu_${call}`, worker_name };
+    const started = { tool_use_id: `tu_${call}`, worker_session_id: `w${call}`, tier: 'fast', dropped_tools: [] };
+    return [
+      at(`w${call}`, 'session.created', born),
+      at('sess_1', 'delegate.started', started),
+      at(`w${call}`, 'turn.started', {}),
+    ];
+  };
+  const events = [at('sess_1', 'turn.started', {}), ...begin(3), ...begin(1), ...begin(4, 'reviewer'), ...begin(2)];
+  const session = { id: 'sess_1', status: 'running', waiting_on: [], cost_so_far_usd: '0', is_worker: false };
+  const join = (workers: readonly object[]) => {
+    const live = liveSession('sess_1');
+    const rest = { messages: [], pending_confirmations: [], tokens: [], workers };
+    applyItem(live, { type: 'snapshot', session, ...rest } as never);
+    return live;
+  };
+  const nameSessions = ({ nodes }: ReturnType<typeof liveSession>) =>
+    Object.fromEntries(nodes.map(({ session_id, label }) => [session_id, label]));
+  const named = { sess_1: 'planner', w1: 'worker 1', w2: 'worker 2', w3: 'worker 3', w4: 'reviewer' };
+
+  const followed = join([]);
+  for (const one of events) applyItem(followed, { type: 'event', event: one as never });
+  expect(nameSessions(followed)).toEqual(named);
+  const records = [1, 2, 3, 4].map((call) => ({
+    ...record(null),
+    tool_use_id: `tu_${call}`,
+    worker_session_id: `w${call}`,
+    worker_name: call === 4 ? 'reviewer' : null,
+  }));
+  const joined = join(records);
+  expect(nameSessions(joined)).toEqual(named);
+  // A later turn's timeline begins in the middle of the count.
+  for (const part of [events, events.slice(-3)]) {
+    const bars = buildSpans(part as unknown as TimelineEvent[], new Map(Object.entries(nameSessions(joined))));
+    for (const { session_id, session } of bars) expect(session).toBe(named[session_id as keyof typeof named]);
+  }
 });

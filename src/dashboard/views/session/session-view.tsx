@@ -199,15 +199,16 @@ function Part(props: {
 }) {
   const { tab, session, turns } = props;
   const { live, frame, loadOlder } = props.followed;
+  const labels = useMemo(
+    () => new Map(live.nodes.map(({ session_id, label }) => [session_id, label])),
+    [live, live.version],
+  );
   if (tab === 'tree') return <LiveTree live={live} />;
   if (tab === 'compare') {
     const other = props.place.query.get('with') ?? session.forked_from?.session_id ?? null;
     return <CompareView session={session} other={other} />;
   }
-  if (tab === 'timeline') {
-    const label = live.nodes[0]?.label ?? 'planner';
-    return <Timeline session={session} turns={turns} version={live.version} label={label} />;
-  }
+  if (tab === 'timeline') return <Timeline session={session} turns={turns} version={live.version} labels={labels} />;
   if (live.messages.length > 0 || live.open.size > 0 || props.running)
     return <Conversation live={live} frame={frame} turns={turns} loadOlder={loadOlder} />;
   return (

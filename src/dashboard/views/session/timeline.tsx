@@ -34,11 +34,11 @@ export function Timeline(props: {
   readonly session: Session;
   readonly turns: ReadonlyMap<string, Turn>;
   readonly version: number;
-  /** What the session is called beside its bars. */
-  readonly label: string;
+  /** What the session and its workers are called beside their bars, by id. */
+  readonly labels: ReadonlyMap<string, string>;
 }) {
   // The calls of a gateway's client belong to no turn.
-  if (props.session.door === 'gateway') return <CallTimeline session={props.session} label={props.label} />;
+  if (props.session.door === 'gateway') return <CallTimeline session={props.session} labels={props.labels} />;
   return <TurnTimeline {...props} />;
 }
 
@@ -55,7 +55,7 @@ function TurnTimeline(props: Parameters<typeof Timeline>[0]) {
     running ? RUNNING_MS : ENDED_MS,
   );
   const now = useNow(running);
-  const bars = useMemo(() => buildSpans(data ?? [], props.label), [data, props.label]);
+  const bars = useMemo(() => buildSpans(data ?? [], props.labels), [data, props.labels]);
   const lanes = useMemo(() => buildLanes(data ?? [], bars), [data, bars]);
   if (turn === undefined) {
     return (
@@ -89,7 +89,7 @@ function TurnTimeline(props: Parameters<typeof Timeline>[0]) {
 }
 
 /** The calls that passed through the gateway, up to the last one. */
-function CallTimeline({ session, label }: { readonly session: Session; readonly label: string }) {
+function CallTimeline({ session, labels }: Pick<Parameters<typeof Timeline>[0], 'session' | 'labels'>) {
   const { client } = useApi();
   const [span, setSpan] = useState<string>(SPANS[1].value);
   const since = ulidFloor(Date.parse(session.updated_at) - Number(span) * MINUTE_MS);
@@ -101,7 +101,7 @@ function CallTimeline({ session, label }: { readonly session: Session; readonly 
   const [last, setLast] = useState<readonly TimelineEvent[] | null>(null);
   if (data !== null && data !== last) setLast(data);
   const events = data ?? last;
-  const bars = useMemo(() => buildSpans(events ?? [], label), [events, label]);
+  const bars = useMemo(() => buildSpans(events ?? [], labels), [events, labels]);
   const now = useNow(bars.some(({ end }) => end === null));
   const from = bars.reduce((first, { start }) => Math.min(first, start), now);
   const until = bars.reduce((latest, { start, end }) => Math.max(latest, end ?? now, start), from);

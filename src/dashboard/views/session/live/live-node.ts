@@ -2,6 +2,7 @@
 import type { Confirmation, Delegation, Message, Session, StoredEvent, StreamEvent } from '#client/client.ts';
 import { summarizeInput } from '#dashboard/format/format.ts';
 import { type Pusd, sumPusd, toPusd } from '#protocol/money.ts';
+import { compareText } from '#protocol/text/compare-text.ts';
 import { nameReference } from '#protocol/text/model-reference.ts';
 import type { Block, OpenMessage } from './open-message.ts';
 
@@ -9,8 +10,11 @@ export interface LiveNode {
   readonly session_id: string;
   readonly parent_session_id: string | null;
   readonly depth: number;
-  /** `planner`, `worker 1`, the name of a named worker. */
-  readonly label: string;
+  /** `planner`, `worker 1`, the name of a named worker: the same in every tab. */
+  label: string;
+  readonly worker_name: string | null;
+  /** The call that began it. */
+  readonly tool_use_id: string | null;
   readonly is_worker: boolean;
   readonly task: string | null;
   tier: string | null;
@@ -45,6 +49,8 @@ export function rootNode(session: Session, tail: string): LiveNode {
     parent_session_id: null,
     depth: 0,
     label: session.is_worker ? (session.worker_name ?? 'worker') : 'planner',
+    worker_name: session.worker_name,
+    tool_use_id: session.parent_tool_use_id,
     is_worker: session.is_worker,
     task: session.task,
     tier: null,
@@ -65,13 +71,15 @@ export function rootNode(session: Session, tail: string): LiveNode {
   };
 }
 
-export function workerNode(delegation: Delegation, label: string, depth: number): LiveNode {
+export function workerNode(delegation: Delegation, depth: number): LiveNode {
   const { usage_summary: used } = delegation;
   return {
     session_id: delegation.worker_session_id ?? '',
     parent_session_id: delegation.parent_session_id,
     depth,
-    label: delegation.worker_name ?? label,
+    label: delegation.worker_name ?? 'worker',
+    worker_name: delegation.worker_name,
+    tool_use_id: delegation.tool_use_id,
     is_worker: true,
     task: null,
     tier: delegation.tier,
@@ -91,6 +99,15 @@ export function workerNode(delegation: Delegation, label: string, depth: number)
     called: new Map(),
   };
 }
+
+/** Labels the workers below a session: by name, else by a number through the whole tree, in the order of the calls that began them. */
+export function labelWorkers(nodes: readonly LiveNode[]): void {
+  const workers = nodes.filter(({ depth }) => depth > 0);
+  workers.sort((a, b) => compareText(a.tool_use_id ?? LAST, b.tool_use_id ?? LAST));
+  for (const [i, node] of workers.entries()) node.label = node.worker_name ?? `worker ${i + 1}`;
+}
+/** Behind every id. */
+const LAST = '~';
 
 /** What it cost with all workers below it, at any depth; null where there are none. */
 export function costWithWorkers(nodes: readonly LiveNode[], { session_id, cost }: LiveNode): Pusd | null {

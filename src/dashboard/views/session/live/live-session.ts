@@ -15,6 +15,7 @@ import {
   formatTail,
   type LiveNode,
   type LiveSession,
+  labelWorkers,
   rootNode,
   takeOutput,
   workerNode,
@@ -81,21 +82,22 @@ export function takeWorkers(live: LiveSession, workers: readonly Delegation[]): 
     if (record.worker_session_id === null) continue;
     const known = live.nodes.find(({ session_id }) => session_id === record.worker_session_id);
     if (known === undefined) {
-      insertNode(live, workerNode(record, `worker ${live.nodes.length}`, depthBelow(live, record.parent_session_id)));
+      insertNode(live, workerNode(record, depthBelow(live, record.parent_session_id)));
     } else if (record.ended_at !== null) {
       if (typeof record.output === 'string') takeOutput(known, record.output);
       // A worker whose delegation closed without an event of its turn, after a restart for one.
       if (known.ended_at === null) Object.assign(known, { ended_at: record.ended_at, state: record.status, doing: '' });
     }
   }
+  labelWorkers(live.nodes);
   live.version++;
 }
 
 function applyEvent(live: LiveSession, event: StreamEvent): void {
   if (event.type === 'session.created' && event.payload.is_worker) {
-    const { parent_session_id, worker_name } = event.payload;
     const known = live.nodes.some(({ session_id }) => session_id === event.session_id);
-    if (!known) insertNode(live, bornNode(live, event, parent_session_id, worker_name));
+    if (!known) insertNode(live, bornNode(live, event));
+    labelWorkers(live.nodes);
   }
   const node = live.nodes.find(({ session_id }) => session_id === event.session_id);
   if (node !== undefined) {
@@ -196,13 +198,18 @@ function applyStored(live: LiveSession, event: StoredEvent): void {
   }
 }
 
-function bornNode(live: LiveSession, event: StreamEvent, parent: string | null, name: string | null): LiveNode {
+type Born = Extract<StoredEvent, { type: 'session.created' }>;
+
+function bornNode(live: LiveSession, event: Born): LiveNode {
+  const { parent_session_id: parent, parent_tool_use_id: tool_use_id, worker_name } = event.payload;
   const call = [...live.calls.values()].find(({ worker_session_id }) => worker_session_id === event.session_id);
   return {
     session_id: event.session_id,
     parent_session_id: parent,
     depth: depthBelow(live, parent),
-    label: name ?? `worker ${live.nodes.length}`,
+    label: worker_name ?? 'worker',
+    worker_name,
+    tool_use_id,
     is_worker: true,
     task: null,
     tier: call?.tier ?? null,

@@ -18,24 +18,16 @@ export interface Bar {
   failed: boolean;
 }
 
-/** Session by session, each in the order of their beginnings. What has not ended yet has `end` null. `first` names the session itself. */
-export function buildSpans(events: readonly TimelineEvent[], first = 'planner'): Bar[] {
+/** Session by session, each in the order of their beginnings. What has not ended yet has `end` null. `labels` names the sessions. */
+export function buildSpans(events: readonly TimelineEvent[], labels: ReadonlyMap<string, string>): Bar[] {
   const bars: Bar[] = [];
   const open = new Map<string, Bar>();
-  const sessions = new Map<string, string>();
-  const getSessionLabel = (id: string) => {
-    const known = sessions.get(id);
-    if (known !== undefined) return known;
-    const label = sessions.size === 0 ? first : `worker ${sessions.size}`;
-    sessions.set(id, label);
-    return label;
-  };
   const beginBar = (event: TimelineEvent, kind: Bar['kind'], key: string, label: string) => {
     const bar: Bar = {
       id: event.id,
       kind,
       session_id: event.session_id,
-      session: getSessionLabel(event.session_id),
+      session: labels.get(event.session_id) ?? 'worker',
       label,
       start: Date.parse(event.timestamp),
       end: null,
@@ -54,9 +46,6 @@ export function buildSpans(events: readonly TimelineEvent[], first = 'planner'):
 
   for (const event of events) {
     switch (event.type) {
-      case 'session.created':
-        if (event.payload.worker_name !== null) sessions.set(event.session_id, event.payload.worker_name);
-        break;
       case 'turn.started':
         beginBar(event, 'turn', event.session_id, 'turn');
         break;

@@ -135,6 +135,35 @@ describe('metis doctor', () => {
     expect(stdout).toMatch(/^error +the data folder \S+ is a file; name a folder with --data$/m);
   });
 
+  it('names the folder that cannot be made, not the one above it that stops it', async () => {
+    const file = path.join(home.path, 'file');
+    fs.writeFileSync(file, '');
+    const folder = path.join(file, 'deep', 'data');
+    const below = await doctor({}, '--data', folder);
+    expect([below.code, below.stdout]).toEqual([
+      1,
+      expect.stringContaining(`error    the data folder ${folder} cannot`),
+    ]);
+    expect(below.stdout).toContain(`cannot be made, as ${file} is a file; name another with --data\n`);
+    const database = await doctor({}, '--set', `storage.db_path=${path.join(folder, 'a.db')}`);
+    expect(database.stdout).toContain(
+      `the folder of the database ${folder} cannot be made, as ${file} is a file; set storage.db_path\n`,
+    );
+  });
+
+  it.skipIf(process.getuid?.() === 0)('never advises to change the rights of another folder', async () => {
+    const closed = path.join(home.path, 'closed');
+    fs.mkdirSync(closed, { mode: 0o500 });
+    const own = await doctor({}, '--data', closed);
+    expect(own.stdout).toContain(`${closed} cannot be written; change its rights or name another with --data\n`);
+    const folder = path.join(closed, 'deep', 'data');
+    const { stdout } = await doctor({}, '--data', folder);
+    expect(stdout).toContain(
+      `the data folder ${folder} cannot be made, as ${closed} cannot be written; name another with --data\n`,
+    );
+    expect(stdout).not.toContain('change its rights');
+  });
+
   it.skipIf(process.platform === 'win32')('warns of a data folder and a database that others may read', async () => {
     expect((await doctor()).stdout).not.toContain('others');
     fs.writeFileSync(path.join(data, 'metis.db'), '');

@@ -105,18 +105,28 @@ function checkDataFolder({ dataDir, config, envFile }: Settings): Finding[] {
   const { db_path } = config.storage;
   const cluster = config.database.url !== null;
   const folder = cluster ? dataDir : path.dirname(db_path);
+  const cure = folder === dataDir ? 'name another with --data' : 'set storage.db_path';
   // The folder is made at the first start: then its nearest ancestor decides.
   let existing = folder;
   while (!fs.existsSync(existing)) existing = path.dirname(existing);
-  try {
-    fs.accessSync(existing, fs.constants.W_OK);
-  } catch {
-    const cure = cluster ? 'name another with --data' : 'set storage.db_path';
-    return [problem(`${existing} cannot be written; change its rights or ${cure}`)];
-  }
+  const fault = findFolderFault(existing);
+  if (fault !== null && existing === folder) return [problem(`${folder} ${fault}; change its rights or ${cure}`)];
+  const name = folder === dataDir ? 'data folder' : 'folder of the database';
+  if (fault !== null) return [problem(`the ${name} ${folder} cannot be made, as ${existing} ${fault}; ${cure}`)];
   const remarks = envFile.remarks.map(warning);
   if (cluster) return [ok(`data folder ${dataDir}`), ...remarks];
   return [ok(`data folder ${dataDir}, database ${db_path}`), ...checkRights(folder, db_path), ...remarks];
+}
+
+/** Why nothing can be made in what is there; null = it can. */
+function findFolderFault(place: string): string | null {
+  if (!fs.statSync(place).isDirectory()) return 'is a file';
+  try {
+    fs.accessSync(place, fs.constants.W_OK);
+    return null;
+  } catch {
+    return 'cannot be written';
+  }
 }
 
 /** The database holds whole conversations, so only its owner should read it. */

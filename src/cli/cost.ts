@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { type CostRow, createMetisClient, type MetisClient, type SimulatedPart } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
+import { formatShortCount } from '#protocol/text/short-count.ts';
 import { toJsonLine, toPrintable } from './printable-text.ts';
 import { parseSinceTime } from './since-time.ts';
 import {
@@ -9,7 +10,6 @@ import {
   type Column,
   countColumns,
   createTerminalStyle,
-  formatCompact,
   formatCost,
   formatDollars,
   getTableWidth,
@@ -136,7 +136,7 @@ function composeCostTable(report: CostReport, groups: readonly string[], width: 
   };
   const whole = layOut(groupDigits, Number.POSITIVE_INFINITY);
   if (countColumns(whole[1]!) <= width) return whole;
-  return layOut(formatCompact, width);
+  return layOut(formatShortCount, width);
 }
 
 /** `COST_COLUMNS`, the money marked where a script answered. */

@@ -2,12 +2,12 @@
 
 import type { StreamEvent } from '#client/client.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';
+import { formatShortCount } from '#protocol/text/short-count.ts';
 import { toPrintable } from './printable-text.ts';
 import type { SessionTree, TreeNode } from './session-tree.ts';
 import {
   countColumns,
   formatAge,
-  formatCompact,
   formatCost,
   formatRoundedDollars,
   nameWorkers,
@@ -187,7 +187,7 @@ function composeTreeCells(node: TreeNode, now: number): Cells {
   };
   if (node.started_at !== null) cells.time = formatAge((node.ended_at ?? now) - node.started_at);
   if (node.input_tokens + node.output_tokens === 0) return cells;
-  cells.tokens = `${formatCompact(node.input_tokens)}↑ ${formatCompact(node.output_tokens)}↓`;
+  cells.tokens = `${formatShortCount(node.input_tokens)}↑ ${formatShortCount(node.output_tokens)}↓`;
   cells.cost = formatCost(formatRoundedDollars(node.cost), { all: node.calls, unpriced: node.unpriced_calls });
   return cells;
 }

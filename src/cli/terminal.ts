@@ -132,22 +132,6 @@ export function formatCost(cost: string, calls: { readonly all: number; readonly
   return `${cost} + ${groupDigits(calls.unpriced)} unpriced`;
 }
 
-/** `950`, `1.2k`, `35k`, `1.2M`: at most four characters up to a billion, rounded down. */
-export function formatCompact(count: number): string {
-  for (const [unit, name] of UNITS) {
-    if (count < unit) continue;
-    const tenths = Math.floor((count * 10) / unit);
-    if (tenths < 100) return `${tenths / 10}${name}`;
-    return `${Math.floor(tenths / 10)}${name}`;
-  }
-  return String(count);
-}
-const UNITS = [
-  [1e9, 'G'],
-  [1e6, 'M'],
-  [1e3, 'k'],
-] as const;
-
 /** `42s`, `7m`, `3h`, `12d`: the largest unit that is not 0. */
 export function formatAge(ms: number): string {
   const seconds = Math.max(0, Math.floor(ms / 1000));

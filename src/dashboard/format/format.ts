@@ -81,13 +81,6 @@ export function formatNumber(n: number): string {
   return String(n).replace(/\B(?=(\d{3})+$)/g, ',');
 }
 
-/** `950`, `1.2k`, `34k`, `1.2M`: for tokens where the exact count is shown on hover. */
-export function shortCount(n: number): string {
-  if (n < 1000) return String(n);
-  if (n < 1_000_000) return `${formatScaled(n / 1000)}k`;
-  return `${formatScaled(n / 1_000_000)}M`;
-}
-
 /** A model id without its provider: `anthropic:claude-haiku-4-5` → `claude-haiku-4-5`. */
 export function modelName(id: string): string {
   return id.slice(id.indexOf(':') + 1);
@@ -112,11 +105,6 @@ export function emptyToNull<T extends string>(text: T): Exclude<T, ''> | null {
 
 export function formatCount(n: number, one: string, many = `${one}s`): string {
   return `${formatNumber(n)} ${n === 1 ? one : many}`;
-}
-
-function formatScaled(n: number): string {
-  if (n < 10) return n.toFixed(1).replace(/\.0$/, '');
-  return String(Math.floor(n));
 }
 
 // Invisible characters, and those that move others: they must not hide what a person approves.

@@ -1,7 +1,9 @@
 // States as small words with a dot; colour is never the only sign.
+
 import type { ComponentChildren } from 'preact';
 import type { Session } from '#client/client.ts';
 import { fromPusd } from '#protocol/money.ts';
+import { formatShortCount } from '#protocol/text/short-count.ts';
 import { isSimulated } from '#protocol/text/simulated.ts';
 import { useNow } from '../data/queries.ts';
 import {
@@ -13,7 +15,6 @@ import {
   formatCount,
   modelName,
   relativeTime,
-  shortCount,
   shortUsd,
 } from '../format/format.ts';
 
@@ -147,7 +148,7 @@ export function Count(props: { readonly n: number; readonly unit: string; readon
   const { n, unit, rest = '' } = props;
   return (
     <span class={figureClass(n === 0)} title={`${formatCount(n, unit)}${rest}`}>
-      {shortCount(n)}
+      {formatShortCount(n)}
     </span>
   );
 }

@@ -1,9 +1,10 @@
 // Replacements for missing content: a skeleton, an empty state with the next step, an error with its reason.
 import type { ComponentChildren } from 'preact';
 import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { formatShortCount } from '#protocol/text/short-count.ts';
 import { explain, listIssues } from '../data/api.ts';
 import { useRequest } from '../data/use-request.ts';
-import { centsUsd, exactUsd, shortCount } from '../format/format.ts';
+import { centsUsd, exactUsd } from '../format/format.ts';
 import { Icon, type IconName } from './labels.tsx';
 
 /** Lines of the size of what is to come, so that nothing jumps. */
@@ -210,9 +211,9 @@ export function Clipped(props: {
     <>
       {props.children(text.slice(0, end))}
       <p class="clipped">
-        <span class="quiet">{shortCount(text.length - end)} more characters are not shown.</span>{' '}
+        <span class="quiet">{formatShortCount(text.length - end)} more characters are not shown.</span>{' '}
         <button type="button" class="button ghost" onClick={() => setEnd(end + STEP)}>
-          Show {text.length - end > STEP ? `${shortCount(STEP)} more` : 'all'}
+          Show {text.length - end > STEP ? `${formatShortCount(STEP)} more` : 'all'}
         </button>
       </p>
     </>

@@ -9,7 +9,6 @@ import {
   countColumns,
   createStyle,
   formatAge,
-  formatCompact,
   formatDollars,
   formatRoundedDollars,
   groupDigits,
@@ -230,16 +229,6 @@ describe('figures', () => {
     expect(['0', '0.000000000001', '1234567.5'].map(formatDollars)).toEqual(['$0', '$0.000000000001', '$1,234,567.5']);
   });
   it('are short at a glance', () => {
-    expect([0, 999, 1000, 1234, 12_345, 999_999, 1_250_000, 3e9].map(formatCompact)).toEqual([
-      '0',
-      '999',
-      '1k',
-      '1.2k',
-      '12k',
-      '999k',
-      '1.2M',
-      '3G',
-    ]);
     expect([0, 59_999, 60_000, 7_200_000, 200_000_000].map(formatAge)).toEqual(['0s', '59s', '1m', '2h', '2d']);
   });
   it('are grouped by thousands', () => {

@@ -10,11 +10,11 @@ import {
   formatNumber,
   modelName,
   relativeTime,
-  shortCount,
   shortUsd,
 } from '#dashboard/format/format.ts';
 import { formatPlace, parsePlace } from '#dashboard/shell/place.ts';
 import { fromPusd, toPusd } from '#protocol/money.ts';
+import { formatShortCount } from '#protocol/text/short-count.ts';
 
 describe('an amount', () => {
   test.each([
@@ -62,14 +62,23 @@ test('one of a thing is not many', () => {
 });
 
 test('a count is short where its exact form stands beside it', () => {
-  expect([999, 1000, 1234, 34_567, 999_999, 1_250_000].map(shortCount)).toEqual([
-    '999',
-    '1k',
-    '1.2k',
-    '34k',
-    '999k',
-    '1.3M',
-  ]);
+  const rounded: readonly (readonly [number, string])[] = [
+    [0, '0'],
+    [999, '999'],
+    [1000, '1k'],
+    [1249, '1.2k'],
+    [1250, '1.3k'],
+    [9949, '9.9k'],
+    [9950, '10k'],
+    [34_499, '34k'],
+    [34_567, '35k'],
+    [999_499, '999k'],
+    [999_500, '1M'],
+    [1_250_000, '1.3M'],
+    [3e9, '3G'],
+    [2e12, '2000G'],
+  ];
+  for (const [count, text] of rounded) expect(formatShortCount(count), `${count}`).toBe(text);
   expect(formatNumber(1_234_567)).toBe('1,234,567');
   expect(modelName('openrouter:a/b:free')).toBe('a/b:free');
 });

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { type CostRow, createMetisClient, type MetisClient, type SimulatedPart } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
 import { formatShortCount } from '#protocol/text/short-count.ts';
+import { COST_GROUPS, resolveGroup } from './cost-groups.ts';
 import { toJsonLine, toPrintable } from './printable-text.ts';
 import { parseSinceTime } from './since-time.ts';
 import {
@@ -46,8 +47,6 @@ export function composeCostCells(row: Figures, count: (tokens: number) => string
   ];
 }
 
-/** Dimensions that have another name in the API than in everything that people read. */
-const API_NAMES: Readonly<Record<string, string>> = { source: 'door' };
 /** The field of a row that a dimension fills; the others are called as the dimension. */
 const KEY_FIELDS: Readonly<Record<string, keyof CostRow>> = {
   session: 'session_id',
@@ -61,6 +60,7 @@ const KEY_FIELDS: Readonly<Record<string, keyof CostRow>> = {
 /** People copy them. */
 const IDS = ['session', 'parent_session', 'root_session'];
 const MAX_ROWS = 10_000;
+const EXIT_USAGE = 2;
 
 export interface CostFlags extends Pick<ServerFlags, 'json'> {
   /** One or two dimensions separated by a comma, or `none`. */
@@ -71,14 +71,18 @@ export interface CostFlags extends Pick<ServerFlags, 'json'> {
   readonly session?: string;
 }
 
-/** Exit code: 0, or 1 when the server could not say. With `json`, the server's answer on one line. */
+/** Exit code: 0, 1 when the server could not say, or 2 for a group that does not exist. With `json`, the server's answer on one line. */
 export async function showCost(terminal: Terminal, server: ServerAddress, flags: CostFlags): Promise<number> {
-  const { stdout } = terminal;
+  const { stdout, stderr } = terminal;
+  const dimensions = flags.groupBy.split(',').map((name) => name.trim());
+  if (dimensions.some((name) => resolveGroup(name) === null)) {
+    stderr.write(`metis: --group-by must be none, or one or two of ${COST_GROUPS.join(', ')}\n`);
+    return EXIT_USAGE;
+  }
   return askServer(terminal, server, async () => {
     const client = createMetisClient(server);
-    const dimensions = flags.groupBy.split(',').map((name) => name.trim());
     const report = await client.getCost<string>({
-      group_by: dimensions.map((name) => API_NAMES[name] ?? name).join(','),
+      group_by: dimensions.map(resolveGroup).join(','),
       from: parseSinceTime(flags.since) ?? flags.since,
       parent_session: flags.session,
       limit: MAX_ROWS,
@@ -100,8 +104,8 @@ export async function showCost(terminal: Terminal, server: ServerAddress, flags:
     const remark = describeSimulated(report.simulated);
     if (remark !== null) stdout.write(`${wrapWords(remark, getTableWidth(terminal) - 1).join('\n')}\n`);
     for (const line of describeIncomplete(report.totals)) stdout.write(`${line}\n`);
-    for (const warning of report.warnings) terminal.stderr.write(`metis: ${toPrintable(warning)}\n`);
-    if (report.next_cursor !== null) terminal.stderr.write(`metis: more than ${MAX_ROWS} rows, the rest is left out\n`);
+    for (const warning of report.warnings) stderr.write(`metis: ${toPrintable(warning)}\n`);
+    if (report.next_cursor !== null) stderr.write(`metis: more than ${MAX_ROWS} rows, the rest is left out\n`);
     return 0;
   });
 }

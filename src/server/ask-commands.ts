@@ -2,6 +2,7 @@
 import { setTimeout } from 'node:timers/promises';
 import { type Command, Option } from 'commander';
 import type { CostFlags } from '#cli/cost.ts';
+import { COST_GROUPS } from '#cli/cost-groups.ts';
 import type { EventsFlags } from '#cli/events.ts';
 import type { ModelsFlags } from '#cli/models.ts';
 import type { SessionsFlags } from '#cli/sessions.ts';
@@ -68,9 +69,9 @@ export function addQueryCommands(program: Command, context: CommandContext, ask:
       ).addHelpText(
         'after',
         `
-Groups: model, provider, effort, session, parent_session, root_session,
-is_worker, worker_name, delegation_tier, workspace, source, caller, cost_kind,
-day, hour. Separate two by a comma; none gives the total alone.
+Groups: ${COST_GROUPS.slice(0, 6).join(', ')},
+${COST_GROUPS.slice(6, 12).join(', ')},
+${COST_GROUPS.slice(12).join(', ')}. Separate two by a comma; none gives the total alone.
 With --verified: model, tier, worker_name or check.`,
       ),
     )

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createMetisClient } from '#client/client.ts';
+import { DIMENSIONS } from '#protocol/analytics.ts';
 import { until } from '../support/until.ts';
 import { runHere, type StartedHere, startHere } from './here.ts';
 import { address, MAIN, PASSED_ON, type Started, start, temporaryHome } from './metis.ts';
@@ -182,9 +183,21 @@ describe('sessions and cost', () => {
 
   it('say what the server refuses', async () => {
     const url = await address(serve());
+    // The list is that of the help, and every name in it is taken.
     const answer = await ask(url, 'cost', '--group-by', 'moon');
-    expect(answer.stderr).toMatch(/^metis: .*group_by/);
-    expect(answer.code).toBe(1);
+    const list = /^metis: --group-by must be none, or one or two of (.+)\n$/.exec(answer.stderr)?.[1] ?? '';
+    expect(answer.code).toBe(2);
+    const help = (await runHere(['cost', '--help'], { home: home.path })).stdout.replaceAll('\n', ' ');
+    expect(help).toContain(`Groups: ${list}. Separate two`);
+    expect(
+      list
+        .split(', ')
+        .map((name) => (name === 'source' ? 'door' : name))
+        .sort(),
+    ).toEqual([...DIMENSIONS].sort());
+    for (const name of [...list.split(', '), 'door']) expect((await ask(url, 'cost', '--group-by', name)).code).toBe(0);
+    const verified = await ask(url, 'cost', '--verified', '--group-by', 'moon');
+    expect([verified.code, verified.stderr]).toEqual([1, expect.stringMatching(/^metis: .*group_by/)]);
     expect((await ask(url, 'events', 'sess_01JZZZZZZZZZZZZZZZZZZZZZZZ')).stderr).toMatch(/^metis: /);
   });
 });

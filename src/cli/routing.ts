@@ -140,7 +140,8 @@ export async function setDefaultModel(
 }
 
 function describeDefault({ path: file, model, previous_model, written }: RoutingDefault): string {
-  if (!written) return `${file}: ${model} is the default already`;
+  // A file that names the model by an alias is written anew.
+  if (!written || previous_model === model) return `${file}: ${model} is the default already`;
   if (previous_model === null) return `${file}: the default is ${model}`;
   return `${file}: the default is ${model}, it was ${previous_model}`;
 }

@@ -56,6 +56,8 @@ export function createSessionTree(
 ): SessionTree {
   const nodes: TreeNode[] = [newNode(rootSessionId, rootName ?? 'planner', 0)];
   const findNode = (id: string) => nodes.find((node) => node.session_id === id);
+  /** Calls that needed approval, by id: the tool. */
+  const asked = new Map<string, string>();
 
   function addWorker(id: string, { parent_session_id, worker_name }: Created): TreeNode {
     const known = findNode(id);
@@ -89,10 +91,23 @@ export function createSessionTree(
       // A turn does not end before its workers: an answer that calls nothing waits for them.
       const isAnswer = event.type === 'llm.call_completed' && event.payload.stop_reason !== 'tool_use';
       if (node && isAnswer && isWaitedFor(nodes, node)) node.doing = 'waits for its workers';
-      if (event.type === 'tool.confirmation_requested' && approval_mode !== 'interactive') return null;
+      if (event.type === 'tool.confirmation_requested') {
+        const { tool_use_id, tool_use_ids = [], tool_name } = event.payload;
+        for (const id of [tool_use_id, ...tool_use_ids]) asked.set(id, tool_name);
+        if (approval_mode !== 'interactive') return null;
+      }
+      if (event.type === 'tool.failed' && event.payload.error_class === 'user_denied')
+        return describeDenial(asked.get(event.payload.tool_use_id), approval_mode);
       return line;
     },
   };
+}
+
+/** Why a call was not run that needs approval; `tool` is undefined where a rule denies the call unasked. */
+function describeDenial(tool: string | undefined, approval_mode: Session['approval_mode']): string {
+  if (tool === undefined) return 'a call is denied by policy';
+  if (approval_mode === 'strict') return `${tool} needs approval and there is no terminal to ask at`;
+  return `${tool} was denied`;
 }
 
 type Created = Pick<Extract<StoredEvent, { type: 'session.created' }>['payload'], 'parent_session_id' | 'worker_name'>;

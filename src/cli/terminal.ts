@@ -192,7 +192,9 @@ const CURES: Readonly<Record<string, string>> = {
 const NO_WORKER = 'metis workers list shows the workers of this folder';
 
 /** The server's words, and the command that leads on. */
-export function describeRefusal({ code, status, message, details }: ApiError): string {
+export function describeRefusal({ code, status, message: sentence, details }: ApiError): string {
+  // The field of the interface is a flag here.
+  const message = sentence.replace(/^workspace_path\b/, '--workspace');
   if (status === 401) return `${message}; give one with --token or METIS_TOKEN`;
   if (details.resource === 'worker') return `${message} (${NO_WORKER})`;
   const cure = CURES[code];

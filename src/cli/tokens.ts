@@ -82,6 +82,7 @@ export async function showAudit(terminal: Terminal, server: ServerAddress, flags
       for (const entry of fresh)
         terminal.stdout.write(flags.json ? toJsonLine(entry) : `${toPrintable(describeEntry(entry))}\n`);
       last = fresh.at(-1)?.id ?? last;
+      if (last === '' && !flags.json && !flags.follow) terminal.stdout.write('the audit has no entries\n');
       if (!flags.follow || flags.signal.aborted) return 0;
       await flags.sleep(FOLLOW_MS, flags.signal).catch(() => {});
       if (flags.signal.aborted) return 0;

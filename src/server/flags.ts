@@ -24,8 +24,14 @@ export function createCommand(name: string, description: string, ...examples: re
 export function composeUsageError(command: Command, text: string): string {
   const names = [];
   for (let at: Command | null = command; at?.parent != null; at = at.parent) names.unshift(at.name());
-  return `${hideQuotedCredentials(text).replace(/^error: /, 'metis: ')}${['metis', 'help', ...names].join(' ')} shows what it takes\n`;
+  const sentence = hideQuotedCredentials(text)
+    .replace(INVALID_CHOICE, 'error: the $1 must be one of $2\n')
+    .replace(/^error: /, 'metis: ');
+  return `${sentence}${['metis', 'help', ...names].join(' ')} shows what it takes\n`;
 }
+
+const INVALID_CHOICE =
+  /^error: command-argument value '.*' is invalid for argument '(.+)'\. Allowed choices are (.+)\.\n$/s;
 
 /** Adds the flags of commands that load the configuration. */
 export function withConfigFlags(command: Command, { address = false } = {}): Command {

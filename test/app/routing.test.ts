@@ -157,7 +157,10 @@ describe('metis routing use', () => {
       expect.any(String),
     ]);
     expect(fs.readFileSync(file, 'utf8')).toBe(whole);
-    expect((await use('haiku'))[1]).toContain('is the default already');
+    const already = '.metis/routing.yaml: anthropic:claude-haiku-4-5 is the default already\n';
+    expect((await use('haiku'))[1]).toBe(already);
+    fs.writeFileSync(file, `${RULES}default: haiku\n`);
+    expect((await use('haiku'))[1]).toBe(already);
     expect((await use('opus'))[1]).toMatch(/the default is \S*opus\S*, it was anthropic:claude-haiku-4-5\n$/);
     expect(JSON.parse(String((await use('opus', { json: true }))[1]))).toMatchObject({ written: false });
     expect(await use('nobody')).toEqual([1, '', expect.stringContaining('nobody')]);

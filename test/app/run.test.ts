@@ -318,6 +318,7 @@ describe('what needs approval', () => {
     expect(stderr).toMatch(
       /^metis: denied, as it needs approval and there is no terminal to ask at: write_file \{.*note\.txt.*\} \(planner\)$/m,
     );
+    expect(stderr).toMatch(/^planner +write_file needs approval and there is no terminal to ask at$/m);
     expect(stderr).toMatch(
       /^metis: to allow it, .*--approve \(.*\), or add write_file to always_allow in \.metis\/trust/m,
     );
@@ -513,7 +514,7 @@ describe('exit codes', () => {
     [[' '], /must not be blank/],
     [['x', '--budget', 'much'], /must be an amount in US dollars above 0/],
     [['x', '--budget', '0'], /must be an amount in US dollars above 0/],
-    [['x', '--workspace', '/nowhere/at/all'], /^metis: .*workspace/m],
+    [['x', '--workspace', '/nowhere/at/all'], /^metis: --workspace is not an existing directory: \/nowhere\/at\/all$/m],
     [['x', '--model', 'none:such'], /^metis: "none:such" is neither .* \(metis models lists/m],
     [['x', '--model', 'blanced'], /did you mean scripted:balanced\?/],
   ])('2 for %j', async (args, message) => {

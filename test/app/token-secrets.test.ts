@@ -92,6 +92,16 @@ test('a secret is in one answer and nowhere else, at log level trace and through
   }
 });
 
+test('an audit without entries says so to a person, and nothing to a program', async () => {
+  const home = temporaryHome();
+  onTestFinished(home.remove);
+  const server = startHere(['serve', '--port', '0'], { home: home.path });
+  onTestFinished(async () => void (await server.stop()));
+  const on = ['--server', await address(server)];
+  expect((await runHere(['audit', ...on], { home: home.path })).stdout).toBe('the audit has no entries\n');
+  expect((await runHere(['audit', '--json', ...on], { home: home.path })).stdout).toBe('');
+});
+
 // Promise 23.7: `metis token` makes, lists and revokes, a name that was revoked is refused; `metis audit` prints what was done, new entries too.
 test('the commands of tokens and of the audit do over the terminal what the server answers', async () => {
   const home = temporaryHome();

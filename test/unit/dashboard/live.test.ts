@@ -8,6 +8,7 @@ import { costWithWorkers, liveSession } from '#dashboard/views/session/live/live
 import { applyItem, takeWorkers } from '#dashboard/views/session/live/live-session.ts';
 import { applyDelta, type OpenMessage, textSoFar } from '#dashboard/views/session/live/open-message.ts';
 import { buildSpans, type TimelineEvent } from '#dashboard/views/session/live/spans.ts';
+import { groupWaits } from '#dashboard/views/session/live/waits.ts';
 
 const event = (type: string, payload: object, rest: object = {}): StreamEvent =>
   ({
@@ -302,6 +303,18 @@ test("a person's score makes the turns of the session be read again, the server'
   expect(live.turnsSeen).toBe(before);
   scored('user');
   expect(live.turnsSeen).toBe(before + 1);
+});
+
+test('a session whose model writes is answering, and waits for the model no longer', () => {
+  const live = liveSession('sess_1');
+  const waiting_on = [{ kind: 'model', session_id: 'sess_1', since: '2026-01-01T00:00:00.000Z' }] as never;
+  const session = { id: 'sess_1', status: 'running', waiting_on, cost_so_far_usd: '0', is_worker: false };
+  applyItem(live, { type: 'snapshot', session, messages: [], pending_confirmations: [], tokens: [] } as never);
+  const say = () => groupWaits(waiting_on, live.nodes).map(({ names, doing }) => `${names} ${doing}`);
+  expect(say()).toEqual(['planner waiting for the model']);
+  applyItem(live, { type: 'event', event: start() });
+  applyItem(live, { type: 'event', event: text('An answer') });
+  expect(say()).toEqual(['planner answering']);
 });
 
 test('a worker has one name in every tab: its number is its place among the calls, whichever began first', () => {

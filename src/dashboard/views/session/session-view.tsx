@@ -1,11 +1,10 @@
 // One session: its conversation, its workers live, its timeline, and everything a person can do about it (17 §3).
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Session, Turn } from '#client/client.ts';
-import { wordsFor } from '#client/stream-items.ts';
 import { ApprovalCard } from '#dashboard/approval/approval-card.tsx';
 import { InSession, May, useApi } from '#dashboard/data/api.ts';
 import { getTitle, usePolled } from '#dashboard/data/queries.ts';
-import { baseName, describeState, formatNumber, needsPerson } from '#dashboard/format/format.ts';
+import { baseName, describeState, formatNumber } from '#dashboard/format/format.ts';
 import { CopyButton } from '#dashboard/parts/copy-button.tsx';
 import { useMoveByKey } from '#dashboard/parts/keys.ts';
 import {
@@ -29,6 +28,7 @@ import { Composer, getAddressee } from './composer.tsx';
 import { Conversation } from './conversation.tsx';
 import { FailedTurn } from './failed-turn.tsx';
 import type { LiveNode, LiveSession } from './live/live-node.ts';
+import { groupWaits } from './live/waits.ts';
 import { findNodeTask, LiveTree } from './live-tree.tsx';
 import { OwnerFacts, Sharing } from './sharing.tsx';
 import { Timeline } from './timeline.tsx';
@@ -36,30 +36,19 @@ import { type Live, useLiveSession } from './use-live-session.ts';
 
 // What the tree waits for at this moment, in one line (20 §6).
 
-/** What a person can do something about comes first. */
-const ORDER = ['approval', 'budget', 'slot', 'tool', 'model'];
 const NAMES = 3;
 
-/**
- * A planner that waits for its workers is left out: their own waits are listed. The line keeps its height while it is
- * empty, so that the page does not move.
- */
+/** The line keeps its height while it is empty, so that the page does not move. */
 function WaitingLine(props: { readonly waiting: Session['waiting_on']; readonly nodes: readonly LiveNode[] }) {
-  const getNodeLabel = (id: string) => props.nodes.find(({ session_id }) => session_id === id)?.label ?? 'a worker';
-  const groups = ORDER.map((kind) => props.waiting.filter((one) => one.kind === kind)).filter((of) => of.length > 0);
+  const groups = groupWaits(props.waiting, props.nodes);
   return (
     <p class="waiting-line" role="status">
       {groups.length > 0 && <Icon name="clock" />}
-      {groups.map((group) => {
-        const [oldest] = group;
-        if (oldest === undefined) return null;
-        const names = [...new Set(group.map(({ session_id }) => getNodeLabel(session_id)))];
-        return (
-          <span key={oldest.kind} class={needsPerson(oldest) ? 'asks' : undefined}>
-            {describeNames(names)} waiting for {wordsFor(oldest.kind)} <Elapsed from={oldest.since} to={null} />
-          </span>
-        );
-      })}
+      {groups.map(({ doing, names, since, asks }) => (
+        <span key={doing} class={asks ? 'asks' : undefined}>
+          {describeNames(names)} {doing} <Elapsed from={since} to={null} />
+        </span>
+      ))}
     </p>
   );
 }

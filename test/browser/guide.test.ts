@@ -2,6 +2,7 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
+import { until } from '../support/until.ts';
 import { browserEndpoint, expectWhole, openTab } from './page.ts';
 import { startBrowserServer } from './server.ts';
 
@@ -63,6 +64,18 @@ describe.skipIf(browserEndpoint === null)('the first steps', () => {
     await page.locator('.document .markdown').getByText('The gateway', { exact: true }).waitFor();
     await page.goto(`${url}/#/help/http`);
     await page.locator('.document .markdown a[href="#/help/workers"]').first().waitFor();
+    await page.goto(`${url}/#/help/dashboard`);
+    await page.locator('.document a[href="#/help/what-if/the-other-bill"]').first().waitFor();
+    // A link to a section opens the document there, below the head of the view.
+    await page.goto(`${url}/#/help/operations/stop-and-upgrade`);
+    const heading = page.locator('.document .heading').getByText('Stop and upgrade', { exact: true });
+    const top = () => heading.evaluate((one) => one.getBoundingClientRect().top);
+    await until(async () => (await top()) < 120);
+    expect(await top()).toBeGreaterThan(50);
+    await page.goto(`${url}/#/help/what-if`);
+    await page.getByRole('heading', { name: 'What if', exact: true }).waitFor();
+    await page.goto(`${url}/#/help/nothing-such`);
+    await page.getByText('Help has no page “nothing-such”.').waitFor();
     expect(errors).toEqual([]);
     expect([...origins]).toEqual([url]);
   });

@@ -3,7 +3,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import { useApi } from '#dashboard/data/api.ts';
 import { usePolled } from '#dashboard/data/queries.ts';
 import { LinkContext, Markdown } from '#dashboard/parts/markdown.tsx';
-import { Failure, Skeleton } from '#dashboard/parts/panels.tsx';
+import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
 import { formatPlace, type Place } from '#dashboard/shell/place.ts';
 import { StartGuide } from './start-guide.tsx';
 
@@ -18,15 +18,21 @@ const DOCUMENTS = [
   { id: 'security', title: 'Security', about: 'what is protected, and what is not' },
   { id: 'operations', title: 'Operations', about: 'backup, upgrade, retention, metrics' },
   { id: 'cluster', title: 'Several nodes', about: 'PostgreSQL and NATS' },
+  {
+    id: 'what-if',
+    title: 'What if',
+    about: 'what a task may cost, and what past work would have cost on other models',
+  },
   { id: 'replay', title: 'Replay', about: 'a recorded session as a test, without a key' },
   { id: 'benchmark', title: 'Benchmark', about: 'whether delegation pays for your work' },
 ] as const;
 const NEVER_MS = 600_000;
 
 export function HelpView({ place }: { readonly place: Place }) {
-  const [name] = place.rest;
+  const [name, section] = place.rest;
   const known = DOCUMENTS.find(({ id }) => id === name);
-  if (known !== undefined) return <DocumentView key={known.id} id={known.id} title={known.title} />;
+  if (known !== undefined) return <DocumentView key={known.id} {...known} section={section ?? null} />;
+  if (name !== undefined && name !== '') return <NoDocument name={name} />;
   return (
     <div class="view help-view">
       <header class="view-head">
@@ -55,10 +61,30 @@ export function HelpView({ place }: { readonly place: Place }) {
   );
 }
 
-function DocumentView({ id, title }: { readonly id: string; readonly title: string }) {
+function NoDocument({ name }: { readonly name: string }) {
+  return (
+    <div class="view help-view">
+      <header class="view-head">
+        <h1>Help</h1>
+      </header>
+      <Empty icon="search" title="This page does not exist">
+        <p>
+          Help has no page “{name}”. <a href={formatPlace('help')}>All documents</a>
+        </p>
+      </Empty>
+    </div>
+  );
+}
+
+function DocumentView(props: { readonly id: string; readonly title: string; readonly section: string | null }) {
+  const { id, title, section } = props;
   const { address } = useApi();
   const heading = useRef<HTMLHeadingElement>(null);
-  useEffect(() => heading.current?.scrollIntoView(), []);
+  const body = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    heading.current?.scrollIntoView();
+    if (section !== null && body.current !== null) return showSection(body.current, section);
+  }, [section]);
   const { data, error, reload } = usePolled((signal) => readDocument(address, id, signal), id, NEVER_MS);
   return (
     <div class="view help-view">
@@ -68,11 +94,11 @@ function DocumentView({ id, title }: { readonly id: string; readonly title: stri
           All documents
         </a>
       </header>
-      <div class="view-body document">
+      <div class="view-body document" ref={body}>
         {error !== null && <Failure error={error} title="The document could not be loaded" retry={reload} />}
         {data === null && error === null && <Skeleton rows={10} />}
         {data !== null && (
-          <LinkContext.Provider value={resolveDocumentLink}>
+          <LinkContext.Provider value={(href) => resolveDocumentLink(id, href)}>
             <Markdown text={data} />
           </LinkContext.Provider>
         )}
@@ -88,9 +114,33 @@ async function readDocument(address: string, id: string, signal: AbortSignal): P
   return (await response.text()).replace(/^# .*\n+/, '');
 }
 
-/** `workers.md#rules` is a view here; other relative links lead nowhere. */
-function resolveDocumentLink(href: string): string | null {
-  const name = /^([a-z]+)\.md(?:#.*)?$/.exec(href)?.[1];
-  if (DOCUMENTS.some(({ id }) => id === name)) return formatPlace('help', name!);
+/** Scrolls to a heading once it is there: a long document is parsed beside the page. @returns what ends the wait */
+function showSection(body: HTMLElement, section: string): () => void {
+  const show = () => {
+    const found = [...body.querySelectorAll('.heading')].find(({ textContent }) => toAnchor(textContent) === section);
+    found?.scrollIntoView();
+    if (found !== undefined) observer.disconnect();
+  };
+  const observer = new MutationObserver(show);
+  observer.observe(body, { childList: true, subtree: true });
+  show();
+  return () => observer.disconnect();
+}
+
+/** As the links within the documents name a heading: `Stop and upgrade` is `stop-and-upgrade`. */
+function toAnchor(heading: string): string {
+  return heading
+    .toLowerCase()
+    .replace(/[^\w\- ]/g, '')
+    .replaceAll(' ', '-');
+}
+
+/** `workers.md#rules` is a view here, and `#rules` one of the same document; other relative links lead nowhere. */
+function resolveDocumentLink(from: string, href: string): string | null {
+  const link = /^([a-z-]+(?=\.md))?(?:\.md)?(?:#(.+))?$/.exec(href);
+  const name = link?.[1] ?? from;
+  const section = link?.[2];
+  if (link !== null && href !== '' && DOCUMENTS.some(({ id }) => id === name))
+    return formatPlace('help', name, ...(section === undefined ? [] : [section]));
   return null;
 }

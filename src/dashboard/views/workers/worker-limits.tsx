@@ -122,7 +122,7 @@ export function MayTouch({ worker }: { readonly worker: WorkerInfo }) {
           </Badge>
         </li>
       ))}
-      {sandboxes.length === 0 && <li class="quiet">no folders</li>}
+      {sandboxes.length === 0 && <li class="quiet word">no folders</li>}
       {tools.map((tool) => (
         <li key={`tool ${tool}`}>
           <Badge>{tool}</Badge>
@@ -133,7 +133,7 @@ export function MayTouch({ worker }: { readonly worker: WorkerInfo }) {
           <Badge tone="worker">{name.replace(/^\*$/, 'every worker')}</Badge>
         </li>
       ))}
-      {accepts_attachments && <li class="quiet">accepts attachments</li>}
+      {accepts_attachments && <li class="quiet word">accepts attachments</li>}
     </ul>
   );
 }

@@ -51,7 +51,7 @@ describe.skipIf(browserEndpoint === null)('the views', () => {
     }
     await page.setViewportSize({ width: 390, height: 844 });
     const navigation = page.getByRole('navigation', { name: 'Views' });
-    const boxes = await navigation.locator('.nav-title, .nav-count').evaluateAll((all) =>
+    const boxes = await navigation.locator('.nav-title, .nav-count, .icon').evaluateAll((all) =>
       all.map((one) => {
         const { left, right, top, bottom, width } = one.getBoundingClientRect();
         return { text: one.textContent, left, right, top, bottom, width };
@@ -64,6 +64,19 @@ describe.skipIf(browserEndpoint === null)('the views', () => {
           one.right <= other.left || other.right <= one.left || one.bottom <= other.top || other.bottom <= one.top;
         expect(one === other || apart, `${one.text} over ${other.text}`).toBe(true);
       }
+    await page.goto(`${url}/#/sessions`);
+    const search = page.getByRole('searchbox');
+    expect(await search.getAttribute('placeholder')).toBe('Search all');
+    // The empty inbox stands where every empty view does.
+    await client.cancelTurn(id, (await client.getSession(id)).current_turn_id ?? '');
+    await page.setViewportSize({ width: 1440, height: 900 });
+    const middles: number[] = [];
+    for (const view of ['approvals', 'workers', 'nowhere']) {
+      await page.goto(`${url}/#/${view}`);
+      const box = await page.locator(`.empty`).first().boundingBox();
+      middles.push(Math.round(box!.x + box!.width / 2));
+    }
+    expect(new Set(middles).size, `${middles}`).toBe(1);
     expect(errors).toEqual([]);
   });
 

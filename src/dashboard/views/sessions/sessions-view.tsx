@@ -221,7 +221,8 @@ function AllSessions({ sought }: { readonly sought: Sought }) {
   const [opening, setOpening] = useState(false);
   const query = { state, include_workers: workers || worker !== null, worker_name: worker, door, owner, q: sought.q };
   const { list, error, reload, more } = useSessions(query);
-  const rowHeight = ROW_HEIGHTS[useNarrow() ? 'narrow' : 'wide'];
+  const narrow = useNarrow();
+  const rowHeight = ROW_HEIGHTS[narrow ? 'narrow' : 'wide'];
   const shown = useMemo(() => list?.sessions.filter((session) => matches(session, state)) ?? null, [list, state]);
   const box = useMoveByKey('.row-link', String(shown?.length));
   return (
@@ -236,7 +237,7 @@ function AllSessions({ sought }: { readonly sought: Sought }) {
             <Icon name="search" />
             <input
               type="search"
-              placeholder="Search all sessions"
+              placeholder={narrow ? 'Search all' : 'Search all sessions'}
               aria-label="Search by title, id, workspace, worker or client"
               maxLength={MOST_SEARCHED}
               value={text}

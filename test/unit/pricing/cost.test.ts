@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { replaceIncredibleCounts } from '#core/policy/pricing/credible-usage.ts';
 import { type PriceTable, resolveServedModelId, selectPriceRow } from '#core/policy/pricing/price-table.ts';
 import { fromPusd } from '#protocol/money.ts';
-import { NO_TOKENS, promptTokens, type TokenUsage } from '#protocol/usage.ts';
+import { NO_TOKENS, promptTokens, STANDARD_TERMS, type TokenUsage } from '#protocol/usage.ts';
 import { priceTableA, priceTableB, tableOf } from '../../support/prices.ts';
 
 const A = priceTableA();
@@ -95,11 +95,11 @@ describe('cost of one call', () => {
 describe('reported counts', () => {
   const capabilities = { max_context_tokens: 90_000, max_output_tokens: 10_000 };
   const estimates = { input: () => 11, output: () => 7 };
-  const believed = (counts: Counts) => replaceIncredibleCounts(usage(counts), capabilities, estimates);
+  const believed = (counts: Counts) => replaceIncredibleCounts(usage(counts), capabilities, estimates, null);
 
   it('are kept up to ten times what the model holds, and a side above it is estimated alone', () => {
     const most = usage({ in: 900_000, cached: 60_000, written: 40_000, written1h: 40_000, out: 1_000_000 });
-    expect(replaceIncredibleCounts(most, capabilities, estimates)).toEqual({ usage: most, faults: [] });
+    expect(replaceIncredibleCounts(most, capabilities, estimates, null)).toEqual({ usage: most, faults: [] });
     expect(believed({ in: 900_000, cached: 100_001, out: 5 }).usage).toEqual({
       ...usage({ in: 11, out: 5 }),
       usage_estimated: true,
@@ -108,6 +108,16 @@ describe('reported counts', () => {
       ...usage({ in: 5, cached: 6, out: 7 }),
       usage_estimated: true,
     });
+  });
+
+  it('of a call of several rounds are kept up to so many times as much', () => {
+    const count = { input: 1, cached: null, creation: null, creation1h: null, output: 1, reasoning: null };
+    const round = { kind: 'message', model: null, billed: true, usage: count };
+    const bill = { rounds: [round, round, round], uses: new Map(), terms: STANDARD_TERMS, rounds_unknown: false };
+    const most = usage({ in: 3_000_000, out: 3_000_000 });
+    expect(replaceIncredibleCounts(most, capabilities, estimates, bill)).toEqual({ usage: most, faults: [] });
+    const above = usage({ in: 3_000_001, out: 5 });
+    expect(replaceIncredibleCounts(above, capabilities, estimates, bill).faults).toHaveLength(1);
   });
 
   it.each([-1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 9e15, 24e12])('of %d are never booked', (lie) => {

@@ -211,7 +211,7 @@ function resolveUsage(
     reasoning_tokens: usage.reasoning ?? 0,
     usage_estimated: !inputKnown || !outputKnown,
   };
-  const believed = replaceIncredibleCounts(reported, call.model.capabilities, estimates);
+  const believed = replaceIncredibleCounts(reported, call.model.capabilities, estimates, reading!.bill);
   if (believed.faults.length > 0)
     engine.log.warn(
       { session_id: call.session.id, model: call.model.id, request_id: call.request_id, faults: believed.faults },

@@ -19,17 +19,21 @@ import { type Failure, observeOutcome, settleFailure } from './settle-call.ts';
 
 // The recorded counts of a call: an implausible count is replaced by an estimate, so that limits stay correct (08 §4.1).
 
-/** @param content the answer so far */
+interface Reported {
+  readonly usage: TokenUsage;
+  /** The answer so far. */
+  readonly content: readonly ContentBlock[];
+  readonly bill: ReportedBill | null;
+}
+
 function correctUsage(
   engine: Pick<Runtime, 'log'>,
   call: Pick<Call, 'prompt'>,
   request: CanonicalRequest,
-  { usage: reported, content }: { readonly usage: TokenUsage; readonly content: readonly ContentBlock[] },
+  { usage: reported, content, bill }: Reported,
 ): TokenUsage {
-  const { usage, faults } = replaceIncredibleCounts(reported, request.model.capabilities, {
-    input: () => estimateRequest(request),
-    output: () => estimateAnswer(content, request),
-  });
+  const estimates = { input: () => estimateRequest(request), output: () => estimateAnswer(content, request) };
+  const { usage, faults } = replaceIncredibleCounts(reported, request.model.capabilities, estimates, bill);
   if (faults.length > 0)
     engine.log.warn(
       {
@@ -52,7 +56,10 @@ function correctLost(
   bill: ReportedBill | null,
 ): ReportedBill | null {
   if (bill?.lost === undefined) return bill;
-  return { ...bill, lost: bill.lost.map((usage) => correctUsage(engine, call, request, { usage, content: [] })) };
+  return {
+    ...bill,
+    lost: bill.lost.map((usage) => correctUsage(engine, call, request, { usage, content: [], bill: null })),
+  };
 }
 
 /** An estimate of the prompt by its characters may be above what was reserved for it: no cap is passed by an estimate. */
@@ -298,7 +305,7 @@ async function holdSpent(
   { usage: reported, bill }: Spent,
 ): Promise<boolean> {
   if (call.prompt === null) return true;
-  const usage = correctUsage(engine, call, request, { usage: reported, content: [] });
+  const usage = correctUsage(engine, call, request, { usage: reported, content: [], bill });
   const { cost } = chargeCall(engine, call, usage, { served_model: null, latency_ms: 0, bill });
   try {
     const held = await reserveSpent(engine, call.run, cost);
@@ -327,7 +334,11 @@ function recordStreamEvent(
   else if (event.type === 'message.complete')
     stream.complete = {
       ...event,
-      usage: correctUsage(engine, call, request, { usage: event.usage, content: event.final_content }),
+      usage: correctUsage(engine, call, request, {
+        usage: event.usage,
+        content: event.final_content,
+        bill: event.bill,
+      }),
       bill: correctLost(engine, call, request, event.bill),
     };
 }
@@ -341,7 +352,7 @@ function toAdapterError(
 ): AdapterError {
   if (thrown instanceof AdapterError) {
     if (thrown.usage === null || call.stream.complete !== null) return thrown;
-    const usage = correctUsage(engine, call, request, { usage: thrown.usage, content: [] });
+    const usage = correctUsage(engine, call, request, { usage: thrown.usage, content: [], bill: thrown.bill });
     return new AdapterError(thrown.message, {
       ...thrown,
       usage,

@@ -1,6 +1,6 @@
 // Replaces reported token counts that cannot be true (08 §4.1, 11.3 rule 10).
 import type { ModelEntry } from '#protocol/model.ts';
-import { promptTokens, type TokenUsage } from '#protocol/usage.ts';
+import { promptTokens, type ReportedBill, type TokenUsage } from '#protocol/usage.ts';
 
 /** A count may exceed the model's window in the registry by this factor: windows there are rounded, guessed or old. */
 const MARGIN = 10;
@@ -13,15 +13,19 @@ export interface Estimates {
 
 /**
  * The usage with each impossible side, prompt or answer, replaced by its estimate.
- * A count is impossible if it is not a whole number from 0, or above ten times the model's input and output limits together.
+ * A count is impossible if it is not a whole number from 0, or above ten times the model's input and output limits together
+ * for each sampling of the call.
+ * @param bill its rounds are the samplings; null = one
  * @returns `faults`: one line for each count that was not believed; empty when the usage is as it was
  */
 export function replaceIncredibleCounts(
   usage: TokenUsage,
   capabilities: Pick<ModelEntry['capabilities'], 'max_context_tokens' | 'max_output_tokens'>,
   estimates: Estimates,
+  bill: ReportedBill | null,
 ): { readonly usage: TokenUsage; readonly faults: readonly string[] } {
-  const most = MARGIN * (capabilities.max_context_tokens + capabilities.max_output_tokens);
+  const samplings = Math.max(1, bill?.rounds.length ?? 0);
+  const most = MARGIN * samplings * (capabilities.max_context_tokens + capabilities.max_output_tokens);
   const faults: string[] = [];
   function isCredible(name: string, count: number): boolean {
     const is = Number.isSafeInteger(count) && count >= 0 && count <= most;

@@ -109,13 +109,19 @@ async function startedFrom(make: (data: string, place: Place) => void, parameter
         // It starts on a folder of its owner alone.
         fs.chmodSync(copy, 0o700);
         fs.writeFileSync(path.join(copy, 'standby.signal'), '');
-        fs.appendFileSync(path.join(copy, 'postgresql.auto.conf'), `primary_conninfo = '${url}'\n`);
+        const replication = `primary_conninfo = '${url}'\nwal_retrieve_retry_interval = '100ms'\n`;
+        fs.appendFileSync(path.join(copy, 'postgresql.auto.conf'), replication);
         if (at.uid !== undefined) spawnSync('chown', ['-R', `${at.uid}:${at.gid}`, copy]);
       });
       await start();
-      return copied;
+      const standby = await copied;
+      // Until then a stop of this server does not wait for it, and it would miss what was written before.
+      await until(() => isReplicated(url), START_SECONDS);
+      return standby;
     },
-    promote: () => runOn(url, 'SELECT pg_promote()'),
+    async promote() {
+      await runOn(url, 'SELECT pg_promote()');
+    },
   };
 }
 
@@ -137,12 +143,18 @@ async function answers(url: string): Promise<boolean> {
   }
 }
 
-async function runOn(url: string, sql: string): Promise<void> {
+/** @returns whether a standby of the server at `url` receives its writes */
+async function isReplicated(url: string): Promise<boolean> {
+  const { rows } = await runOn(url, `SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'`);
+  return rows.length > 0;
+}
+
+async function runOn(url: string, sql: string): Promise<pg.QueryResult> {
   const client = new pg.Client({ connectionString: url });
   client.on('error', () => {});
   await client.connect();
   try {
-    await client.query(sql);
+    return await client.query(sql);
   } finally {
     await client.end();
   }

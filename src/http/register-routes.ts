@@ -1,5 +1,7 @@
 // Every route of the server, in one place.
 
+import type { RouteOptions } from 'fastify';
+import { z } from 'zod';
 import { gatewayRoutes } from './gateway/gateway-routes.ts';
 import type { HttpApp, RouteDeps } from './http-app.ts';
 import { analyticsRoutes } from './routes/analytics-routes.ts';
@@ -14,7 +16,10 @@ import { forkRoutes, sessionRoutes } from './routes/session-routes.ts';
 import { turnRoutes } from './routes/turn-routes.ts';
 import { toolRoutes, trustRoutes, workerRoutes } from './routes/workspace-routes.ts';
 
+const NO_PARAMETERS = z.strictObject({});
+
 export function registerRoutes(app: HttpApp, deps: RouteDeps): void {
+  app.addHook('onRoute', refuseParameters);
   metaRoutes(app, deps);
   nodeRoutes(app, deps);
   settingsRoutes(app, deps);
@@ -39,4 +44,14 @@ export function registerRoutes(app: HttpApp, deps: RouteDeps): void {
   mcpRoutes(app, deps);
   gatewayRoutes(app, deps);
   dashboardRoutes(app, deps);
+}
+
+/**
+ * An operation that names no query parameter takes none (05 §1.6). Probes, clients' wires and upgrades take what others
+ * add to their paths.
+ */
+function refuseParameters({ schema, config }: RouteOptions): void {
+  if (schema?.operationId === undefined || schema.querystring !== undefined) return;
+  if (config?.open !== undefined || config?.gateway !== undefined || config?.upgrade === true) return;
+  schema.querystring = NO_PARAMETERS;
 }

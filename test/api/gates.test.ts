@@ -576,6 +576,28 @@ describe('bodies', () => {
     ]);
   });
 
+  // Promise 05.3: a query is strict where no parameter is known too.
+  test.each([
+    ['GET', '/models'],
+    ['GET', '/pricing'],
+    ['GET', '/nodes'],
+    ['GET', '/sessions/SESSION'],
+    ['POST', '/sessions', { workspace_path: '/' }],
+    ['PATCH', '/sessions/SESSION', { max_cost_usd: '1' }],
+    ['DELETE', '/sessions/SESSION'],
+  ])('%s %s takes no query parameter, and does nothing with one', async (method, path, body?: object) => {
+    const server = await startServer();
+    const session = await server.session();
+    const answer = await server.call(method, `${path.replace('SESSION', session.id)}?forse=true`, body);
+    expect([answer.status, answer.body.error?.message]).toEqual([400, 'forse: unknown key']);
+    expect((await server.call('GET', `/sessions/${session.id}`)).body).toEqual(session);
+  });
+
+  test('a probe may add parameters to its path', async () => {
+    const server = await startServer();
+    for (const path of ['/healthz', '/readyz']) expect((await fetch(`${server.base}${path}?probe=1`)).status).toBe(200);
+  });
+
   test('a misspelt key is told with the one that was meant', async () => {
     const server = await startServer();
     const session = await server.session();

@@ -132,12 +132,13 @@ test('a run of an experiment starts in no folder outside the workspaces of its t
   const { server, ann } = await startNarrow(open);
   const experiment = { id: 'e'.repeat(64), max_cost_usd: '1', start_path: server.workspace };
   const body = { workspace_path: open, experiment };
-  for (const url of ['/sessions', `/sessions?workspace_path=${open}`]) {
-    const refused = await ann.call('POST', url, body);
-    expect([refused.status, refused.body.error.code]).toEqual([403, 'workspace_not_allowed']);
+  const refused = await ann.call('POST', '/sessions', body);
+  expect([refused.status, refused.body.error.code]).toEqual([403, 'workspace_not_allowed']);
+  // A folder that the token may use, in a parameter that is none, covers none that it may not.
+  for (const other of [body, { workspace_path: server.workspace }]) {
+    const { status } = await ann.call('POST', `/sessions?workspace_path=${open}`, other);
+    expect(status).toBe(400);
   }
-  const elsewhere = await ann.call('POST', `/sessions?workspace_path=${open}`, { workspace_path: server.workspace });
-  expect(elsewhere.body.error.code).toBe('workspace_not_allowed');
 });
 
 // Promise 23.9: one person on a loopback address sees nothing of it.

@@ -269,6 +269,7 @@ describe.skipIf(browserEndpoint === null)('every view', () => {
       scenario: scenario(
         Object.entries(alone).map(([user_contains, one]) => ({
           match: { role: 'planner', user_contains },
+          times: 2,
           respond: { tool_calls: [one] },
         })),
         planner({ tool_calls: Object.keys(calls).map((task) => delegate(task)) }),

@@ -242,10 +242,13 @@ describe('with a collector', () => {
     const home = temporaryHome();
     onTestFinished(() => home.remove());
     const env = { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint };
-    const server = start(['serve', '--port', '0'], { home: home.path, env });
-    onTestFinished(() => void server.child.kill('SIGKILL'));
-    await address(server);
-    expect((await server.stop()).code).toBe(0);
+    // A machine too busy for one request within the two seconds shows nothing: once more.
+    for (let attempt = 0; asked === 0 && attempt < 5; attempt++) {
+      const server = start(['serve', '--port', '0'], { home: home.path, env });
+      onTestFinished(() => void server.child.kill('SIGKILL'));
+      await address(server);
+      expect((await server.stop()).code).toBe(0);
+    }
     expect(asked).toBeGreaterThan(0);
     // There is room for three in the two seconds for last words; the exporter itself goes on for eight.
     expect(asked).toBeLessThan(4);

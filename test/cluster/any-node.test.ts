@@ -11,7 +11,7 @@ import { until } from '../support/until.ts';
 const { url, missing } = await postgresService();
 
 /** Processes start slowly on a machine that has much else to do; every wait ends as soon as it may. */
-const PATIENCE_SECONDS = 60;
+const PATIENCE_SECONDS = 120;
 
 const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==';
 /** 5 MiB of images, in blocks of one each. */

@@ -127,7 +127,7 @@ it('two requests that free the same worktrees report each once, and one whose re
   expect(leftovers(t)).toEqual([]);
 });
 
-it.each(['diff-tree', 'read-tree', 'checkout-index'])(
+it.each(['read-tree', 'checkout-index'])(
   'a git %s that is killed before a merge is written: it is refused, no start writes it, and it can be applied later',
   async (command) => {
     const killable = makeKillableGit(tempFolder());
@@ -179,6 +179,14 @@ it.each(['update-index', 'merge-tree'])(
       },
     );
     const session = await t.session();
+    const { recordResult } = t.engine.worktrees;
+    Object.assign(t.engine.worktrees, {
+      recordResult: (...args: Parameters<typeof recordResult>) => {
+        // What is merged with an unchanged workspace needs no command.
+        fs.writeFileSync(path.join(t.workspace, 'other.txt'), 'of a person\n');
+        return recordResult(...args);
+      },
+    });
     killable.kill(command);
     await t.run(session, 'go');
     const id = closings(t)[0]!.worker_session_id;
@@ -191,3 +199,24 @@ it.each(['update-index', 'merge-tree'])(
     expect(read(t, 'a.txt')).toBe('two\n');
   },
 );
+
+it('a worker whose workspace nobody else changed takes at most 33 git commands', async () => {
+  const folder = tempFolder();
+  const count = `#!/bin/sh\necho "$*" >> ${folder}/commands\nPATH=\${PATH#*:} exec git "$@"\n`;
+  fs.writeFileSync(path.join(folder, 'git'), count, { mode: 0o755 });
+  const t = await startInRepository(
+    { 'a.txt': 'one\n' },
+    {
+      env: { PATH: `${folder}:${process.env.PATH}`, HOME: folder },
+      scenario: scenario(
+        planner(step(isolated('job')), { text: 'ok' }),
+        worker('job', step(edit('a.txt', 'one', 'two')), { text: 'done' }),
+      ),
+    },
+  );
+  await t.run(await t.session(), 'go');
+  expect(closings(t)).toMatchObject([{ applied: true, changed_files: [{ path: 'a.txt', change: 'edited' }] }]);
+  const commands = fs.readFileSync(path.join(folder, 'commands'), 'utf8').trimEnd().split('\n');
+  expect(commands.filter((words) => words.includes('merge-tree'))).toEqual([]);
+  expect(commands.length).toBeLessThanOrEqual(33);
+});

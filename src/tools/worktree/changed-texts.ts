@@ -2,8 +2,8 @@
 import type { ChangedTexts, TextLimits } from '#core/ports/worktrees.ts';
 import type { ChangedText, WorktreeRecord } from '#protocol/file-change.ts';
 import { byteName, readableName } from './git.ts';
-import type { OwnGit } from './repository.ts';
-import { compareTrees, type Entry, toFileChange } from './snapshot.ts';
+import type { Entry, OwnGit } from './repository.ts';
+import { compareTrees, toFileChange } from './snapshot.ts';
 
 type Trees = Pick<WorktreeRecord, 'base_tree' | 'result_tree'>;
 

@@ -1,8 +1,8 @@
 // The worktree of a worker that continues another one whose changes were not applied: it starts from their merge (20 §3).
 import type { WorktreeRecord } from '#protocol/file-change.ts';
 import { unpackNames } from './git.ts';
-import type { OwnGit } from './repository.ts';
-import { compareTrees, type Difference } from './snapshot.ts';
+import type { Difference, OwnGit } from './repository.ts';
+import { compareTrees } from './snapshot.ts';
 
 /** What an earlier worker left, as trees. */
 export type EarlierTree = Pick<WorktreeRecord, 'session_id' | 'base_tree'> & { readonly result_tree: string };

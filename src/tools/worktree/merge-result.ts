@@ -15,15 +15,10 @@ export async function mergeResult(
   from: string,
 ): Promise<Merge> {
   if (result_tree === null) throw new WorktreeError('the worker has left no result yet');
-  const base = await commitTree(own, base_tree, null, 'base');
-  const ours = await commitTree(own, from, base, 'ours');
-  const theirs = await commitTree(own, result_tree, base, 'result');
-  const args = ['merge-tree', '--write-tree', '-z', '--name-only', '--no-messages', ours, theirs];
-  const { code, out } = await own.run(args, { codes: [0, 1] });
-  const [tree = '', ...conflicts] = unpackNames(out);
   const { prefix } = own.repository;
   const show = (name: string) => readableName(name.startsWith(prefix) ? name.slice(prefix.length) : name);
-  if (code === 1) return { kind: 'conflict', paths: [...new Set(conflicts.map(show))].sort() };
+  const { tree, conflicts } = await mergeTrees(own, { base: base_tree, ours: from, theirs: result_tree });
+  if (conflicts.length > 0) return { kind: 'conflict', paths: [...new Set(conflicts.map(show))].sort() };
   // A renamed file may take a change along to where this worker may not write.
   const outside = (await compareTrees(own, from, tree)).filter(
     ({ name, before, after }) =>
@@ -31,4 +26,20 @@ export async function mergeResult(
   );
   if (outside.length > 0) return { kind: 'conflict', paths: outside.map(({ name }) => show(name)) };
   return { kind: 'clean', from, tree };
+}
+
+/** The merged tree; with conflicts, their paths as bytes. */
+async function mergeTrees(
+  own: OwnGit,
+  { base, ours, theirs }: { readonly base: string; readonly ours: string; readonly theirs: string },
+): Promise<{ readonly tree: string; readonly conflicts: readonly string[] }> {
+  // Where one side is as it was, the merge is the other one: four commands of git less.
+  if (ours === base) return { tree: theirs, conflicts: [] };
+  if (theirs === base) return { tree: ours, conflicts: [] };
+  const parent = await commitTree(own, base, null, 'base');
+  const commits = [await commitTree(own, ours, parent, 'ours'), await commitTree(own, theirs, parent, 'result')];
+  const args = ['merge-tree', '--write-tree', '-z', '--name-only', '--no-messages', ...commits];
+  const { code, out } = await own.run(args, { codes: [0, 1] });
+  const [tree = '', ...conflicts] = unpackNames(out);
+  return { tree, conflicts: code === 1 ? conflicts : [] };
 }

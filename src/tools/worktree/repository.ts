@@ -56,17 +56,21 @@ export async function inspectRepository(git: Git, root: string, home: string): P
       '--show-toplevel',
       '--git-dir',
       '--git-common-dir',
+      // Without a commit there is no line for it.
+      '--verify',
+      '-q',
+      'HEAD^{commit}',
     ],
     cwd: root,
+    codes: [0, 1],
   }).catch((error: unknown) => {
     throw new WorktreeError(`the workspace lies in no git work tree (${readErrorMessage(error)})`);
   });
-  const [{ out }, settings, head] = await awaitAll<[GitAnswer, ReadonlyMap<string, string>, GitAnswer]>([
+  const [{ out }, settings] = await awaitAll<[GitAnswer, ReadonlyMap<string, string>]>([
     places,
     readSettings(git, root, home),
-    git({ args: ['rev-parse', '--verify', '-q', 'HEAD^{commit}'], cwd: root, codes: [0, 1] }),
   ]);
-  const [inside, object_format, top, git_dir, common_dir] = out.toString('utf8').split('\n');
+  const [inside, object_format, top, git_dir, common_dir, head] = out.toString('utf8').split('\n');
   if (inside !== 'true' || !top || !git_dir || !common_dir || !object_format)
     throw new WorktreeError('the workspace lies in no git work tree');
   const real = await realpath(top);
@@ -81,7 +85,7 @@ export async function inspectRepository(git: Git, root: string, home: string): P
     prefix: findPrefix(real, root),
     git_dir,
     common_dir,
-    head: head.code === 0 ? head.out.toString('utf8').trim() : null,
+    head: head || null,
     object_format,
     settings,
   };
@@ -142,10 +146,25 @@ function isTrue(value: string | undefined): boolean {
   return value !== undefined && /^(true|yes|on|1)$/i.test(value);
 }
 
+/** An entry of a tree; null = the tree has none there. */
+export interface Entry {
+  readonly mode: string;
+  readonly oid: string;
+}
+
+export interface Difference {
+  /** As bytes. */
+  readonly name: string;
+  readonly before: Entry | null;
+  readonly after: Entry | null;
+}
+
 /** A git folder of our own: commands run in it see the repository's objects, and none of its configuration. */
 export interface OwnGit {
   readonly repository: Repository;
   readonly dir: string;
+  /** Of trees that were compared, by their two ids: neither ever changes. */
+  readonly comparisons: Map<string, readonly Difference[]>;
   /** @param index file of the index; relative to this git folder */
   run(
     args: readonly string[],
@@ -176,6 +195,7 @@ export async function openOwnGit(git: Git, repository: Repository, dir: string):
   return {
     repository,
     dir,
+    comparisons: new Map(),
     run: (args, { index, tree = repository.top, ...rest } = {}) =>
       git({
         args,

@@ -4,7 +4,7 @@ import { WorktreeError } from '#core/ports/worktrees.ts';
 import type { FileChange } from '#protocol/file-change.ts';
 import { isProtectedName } from '../workspace/confined-files.ts';
 import { awaitAll, type Git, packNames, readableName, unpackNames } from './git.ts';
-import { isFile, type OwnGit, type Repository } from './repository.ts';
+import { type Difference, isFile, type OwnGit, type Repository } from './repository.ts';
 
 /** Of the files that differ from the index. */
 const MAX_FILES = 100_000;
@@ -182,21 +182,22 @@ async function readSize(tree: string, name: string): Promise<number | null> {
   return found?.size ?? 0;
 }
 
-/** An entry of a tree; null = the tree has none there. */
-export interface Entry {
-  readonly mode: string;
-  readonly oid: string;
-}
-
-export interface Difference {
-  /** As bytes. */
-  readonly name: string;
-  readonly before: Entry | null;
-  readonly after: Entry | null;
-}
+/** What is kept of the comparisons of one worktree: a worker's are its base with its result, over and over. */
+const MAX_COMPARISONS = 8;
+const MAX_KEPT_DIFFERENCES = 10_000;
 
 /** The paths in which two trees differ, in the order of their bytes. */
 export async function compareTrees(own: OwnGit, from: string, to: string): Promise<readonly Difference[]> {
+  const key = `${from} ${to}`;
+  const known = own.comparisons.get(key);
+  if (known !== undefined) return known;
+  const found = await findDifferences(own, from, to);
+  if (own.comparisons.size >= MAX_COMPARISONS) own.comparisons.clear();
+  if (found.length <= MAX_KEPT_DIFFERENCES) own.comparisons.set(key, found);
+  return found;
+}
+
+async function findDifferences(own: OwnGit, from: string, to: string): Promise<readonly Difference[]> {
   const { out } = await own.run(['diff-tree', '-r', '-z', '--no-renames', from, to]);
   const fields = unpackNames(out);
   const found: Difference[] = [];

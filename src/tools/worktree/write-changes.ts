@@ -19,8 +19,8 @@ import { type MergeToWrite, WorktreeError, type Written } from '#core/ports/work
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { runExclusive } from '../workspace/descriptors.ts';
 import { byteName, explainFailure, isSystemError, packNames, readableName } from './git.ts';
-import type { OwnGit } from './repository.ts';
-import { compareTrees, type Difference, type Entry } from './snapshot.ts';
+import type { Difference, Entry, OwnGit } from './repository.ts';
+import { compareTrees } from './snapshot.ts';
 
 const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
 const LINUX = process.platform === 'linux';

@@ -24,8 +24,10 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
   'npm install metis-server': 'not published yet',
   'npx metis': 'another way to write the name, not a command',
   'metis demo --provider anthropic': 'needs a key and costs money',
-  'metis demo --worktrees': 'the demo of `npm run demo -- --worktrees`; test/app/demo starts it so',
-  'metis demo --checked': 'the demo of `npm run demo -- --checked`; test/app/demo starts it so',
+  'npm run demo -- --worktrees': 'takes ten seconds; test/app/demo starts it without npm',
+  'npm run demo -- --checked': 'takes ten seconds; test/app/demo starts it without npm',
+  'metis demo --worktrees': 'the demo of `npm run demo -- --worktrees`',
+  'metis demo --checked': 'the demo of `npm run demo -- --checked`',
   'metis benchmark examples/benchmark --delegation-policy sonnet-planner-haiku-worker --budget 2.00':
     'needs a key and costs money',
   'npm test': 'the suite does not run itself',

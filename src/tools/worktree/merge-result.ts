@@ -18,7 +18,7 @@ export async function mergeResult(
   const { prefix } = own.repository;
   const show = (name: string) => readableName(name.startsWith(prefix) ? name.slice(prefix.length) : name);
   const { tree, conflicts } = await mergeTrees(own, { base: base_tree, ours: from, theirs: result_tree });
-  if (conflicts.length > 0) return { kind: 'conflict', paths: [...new Set(conflicts.map(show))].sort() };
+  if (conflicts !== null) return { kind: 'conflict', paths: [...new Set(conflicts.map(show))].sort() };
   // A renamed file may take a change along to where this worker may not write.
   const outside = (await compareTrees(own, from, tree)).filter(
     ({ name, before, after }) =>
@@ -28,18 +28,18 @@ export async function mergeResult(
   return { kind: 'clean', from, tree };
 }
 
-/** The merged tree; with conflicts, their paths as bytes. */
+/** The merged tree. `conflicts` = their paths as bytes; null = none. */
 async function mergeTrees(
   own: OwnGit,
   { base, ours, theirs }: { readonly base: string; readonly ours: string; readonly theirs: string },
-): Promise<{ readonly tree: string; readonly conflicts: readonly string[] }> {
+): Promise<{ readonly tree: string; readonly conflicts: readonly string[] | null }> {
   // Where one side is as it was, the merge is the other one: four commands of git less.
-  if (ours === base) return { tree: theirs, conflicts: [] };
-  if (theirs === base) return { tree: ours, conflicts: [] };
+  if (ours === base) return { tree: theirs, conflicts: null };
+  if (theirs === base) return { tree: ours, conflicts: null };
   const parent = await commitTree(own, base, null, 'base');
   const commits = [await commitTree(own, ours, parent, 'ours'), await commitTree(own, theirs, parent, 'result')];
   const args = ['merge-tree', '--write-tree', '-z', '--name-only', '--no-messages', ...commits];
   const { code, out } = await own.run(args, { codes: [0, 1] });
   const [tree = '', ...conflicts] = unpackNames(out);
-  return { tree, conflicts: code === 1 ? conflicts : [] };
+  return { tree, conflicts: code === 1 ? conflicts : null };
 }

@@ -13,7 +13,7 @@ const worker = (text: string, respond: object) => ({ match: { role: 'worker', us
 const start = (...rules: object[]) => startServer({ config, files, scenario: scenario(rules) });
 const requestsOf = (t: TestServer, id: string) => t.adapter.requests.filter((r) => r.caller.session_id === id);
 const submit = (t: TestServer, session: { readonly id: string }, body: object) =>
-  t.call('POST', `/sessions/${session.id}/delegations?wait=10`, body, { prefer: 'wait=60' });
+  t.call('POST', `/sessions/${session.id}/delegations`, body, { prefer: 'wait=60' });
 async function ended(t: TestServer, session: { readonly id: string }, body: object): Promise<Parsed> {
   const { body: receipt, status } = await submit(t, session, body);
   expect(status).toBeLessThan(300);

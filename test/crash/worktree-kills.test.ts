@@ -12,8 +12,8 @@ import { type Json, startWorld, type World } from './world.ts';
 const KILLS = Number(process.env.WORKTREE_KILLS ?? 2);
 const SEED = Number(process.env.CRASH_SEED ?? 20_260);
 const WORKERS = ['a', 'b'];
-/** Other files of the repository, so that commands of git take their time: each kill may meet one. */
-const BULK = KILLS > 10 ? 1000 : 200;
+/** Other files of the repository, so that commands of git take their time. */
+const BULK = 1000;
 const INPUT_TOKENS = 1000;
 const FILES = WORKERS.flatMap((who) => [1, 2, 3].map((n) => `${who}${n}.txt`));
 

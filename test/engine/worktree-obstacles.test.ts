@@ -163,7 +163,7 @@ it.each(['read-tree', 'checkout-index'])(
   },
 );
 
-it.each(['update-index', 'merge-tree'])(
+it.each(['update-index', 'diff-tree', 'merge-tree'])(
   'a git %s that is killed keeps the work, and a worker that continues begins with it',
   async (command) => {
     const killable = makeKillableGit(tempFolder());

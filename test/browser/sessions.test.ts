@@ -152,6 +152,34 @@ describe.skipIf(browserEndpoint === null)('the sessions', () => {
     expect(errors).toEqual([]);
   });
 
+  test('keep a filter that is chosen in the moment in which the search settles', async () => {
+    const { url, client, workspace } = await startBrowserServer({ scenario: JOB });
+    await client.createSession({ workspace_path: workspace });
+    const { page, errors } = await openTab(`${url}/#/sessions`);
+    await page.getByRole('link', { name: 'Untitled session' }).waitFor();
+    // The search is drawn as settled, and has not written its address yet: then a state is chosen.
+    await page.clock.install();
+    await page.clock.pauseAt(await page.evaluate(() => Date.now() + 1000));
+    await page.getByRole('searchbox').fill('parser');
+    await page.clock.runFor(100);
+    await page.clock.fastForward(200);
+    await page.evaluate(() => {
+      location.hash = '#/sessions?state=idle';
+    });
+    await page.clock.resume();
+    await page.waitForURL(/sessions\?state=idle&q=parser$/);
+    // The address has changed, and the page was not yet informed of it.
+    await page.getByRole('button', { name: /^State/ }).click();
+    await page.evaluate(() => {
+      location.hash = '#/sessions?q=parser&workers=1';
+      document.querySelector<HTMLElement>('[role=menuitemradio]:last-child')!.click();
+    });
+    await page.waitForURL(/sessions\?state=ended&q=parser&workers=1$/);
+    await page.getByRole('heading', { name: 'No session matches' }).waitFor();
+    expect(await page.getByRole('searchbox').inputValue()).toBe('parser');
+    expect(errors).toEqual([]);
+  });
+
   // Promise 17.8: nothing of the list of sessions is cut off at any width.
   test('are whole from 400 to 2560 px, light and dark', async () => {
     const { url, client, workspace } = await startBrowserServer({ scenario: JOB });

@@ -35,7 +35,12 @@ function decodePart(part: string): string {
   }
 }
 
-// Where the page is, as a hook, and going elsewhere.
+// Where the page is, at once and as a hook, and going elsewhere.
+
+/** The address of this moment. What was drawn may be of the one before, until the browser has reported the change. */
+export function readPlace(): Place {
+  return parsePlace(location.hash);
+}
 
 export function usePlace(): Place {
   const [hash, setHash] = useState(() => location.hash);

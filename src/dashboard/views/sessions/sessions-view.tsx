@@ -25,7 +25,14 @@ import {
 } from '#dashboard/parts/labels.tsx';
 import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
 import { type Column, LongTable } from '#dashboard/parts/table.tsx';
-import { formatPlace, formatPlaceWithQuery, goTo, type Place, replacePlace } from '#dashboard/shell/place.ts';
+import {
+  formatPlace,
+  formatPlaceWithQuery,
+  goTo,
+  type Place,
+  readPlace,
+  replacePlace,
+} from '#dashboard/shell/place.ts';
 import { SessionView } from '../session/session-view.tsx';
 import { OwnerFacts } from '../session/sharing.tsx';
 import { NewSession } from './new-session.tsx';
@@ -126,7 +133,9 @@ function parseSought({ query }: Place): Sought {
   };
 }
 
-function formatSought({ workers, ...sought }: Sought): string {
+/** The address with `changed` filters. The others are read from it, since one of them may have changed after the drawing. */
+function formatSoughtWith(changed: Partial<Sought>): string {
+  const { workers, ...sought } = { ...parseSought(readPlace()), ...changed };
   return formatPlaceWithQuery('sessions', { ...sought, workers: workers ? '1' : null });
 }
 
@@ -145,7 +154,7 @@ function SourceFilter({ sought }: { readonly sought: Sought }) {
       label="Source"
       choices={[ANY, ...names.map((value) => ({ value, label: SOURCE_NAMES[value] }))]}
       value={door ?? ''}
-      onChoose={(name) => goTo(formatSought({ ...sought, door: emptyToNull(name) as Sought['door'] }))}
+      onChoose={(name) => goTo(formatSoughtWith({ door: emptyToNull(name) as Sought['door'] }))}
     />
   );
 }
@@ -175,7 +184,7 @@ function WorkerFilter({ sought }: { readonly sought: Sought }) {
       label="Worker"
       choices={[ANY, ...[...names].map((value) => ({ value, label: value }))]}
       value={worker ?? ''}
-      onChoose={(name) => goTo(formatSought({ ...sought, worker: emptyToNull(name) }))}
+      onChoose={(name) => goTo(formatSoughtWith({ worker: emptyToNull(name) }))}
     />
   );
 }
@@ -192,7 +201,7 @@ function OwnerFilter({ sought }: { readonly sought: Sought }) {
       label="Owner"
       choices={choices}
       value={owner ?? ''}
-      onChoose={(name) => goTo(formatSought({ ...sought, owner: emptyToNull(name) }))}
+      onChoose={(name) => goTo(formatSoughtWith({ owner: emptyToNull(name) }))}
     />
   );
 }
@@ -248,18 +257,14 @@ function AllSessions({ sought }: { readonly sought: Sought }) {
             label="State"
             choices={STATES}
             value={state ?? ''}
-            onChoose={(value) => goTo(formatSought({ ...sought, state: emptyToNull(value) as Sought['state'] }))}
+            onChoose={(value) => goTo(formatSoughtWith({ state: emptyToNull(value) as Sought['state'] }))}
           />
           <SourceFilter sought={sought} />
           <WorkerFilter sought={sought} />
           <OwnerFilter sought={sought} />
           {worker === null && (
             <label class="check">
-              <input
-                type="checkbox"
-                checked={workers}
-                onChange={() => goTo(formatSought({ ...sought, workers: !workers }))}
-              />
+              <input type="checkbox" checked={workers} onChange={() => goTo(formatSoughtWith({ workers: !workers }))} />
               Workers
             </label>
           )}
@@ -311,7 +316,7 @@ function useSearchText(sought: Sought): readonly [string, (text: string) => void
   useEffect(() => {
     if (settled === written.current) return;
     written.current = settled;
-    replacePlace(formatSought({ ...sought, q: settled }));
+    replacePlace(formatSoughtWith({ q: settled }));
   }, [settled]);
   useEffect(() => {
     if (sought.q === written.current) return;

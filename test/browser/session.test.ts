@@ -570,14 +570,25 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
             chunk_delay_ms: 3,
           },
         ),
-        worker('a long task', { text: 'so it is', chunk_chars: 2, chunk_delay_ms: 30 }),
+        worker('a long task', { text: 'so it is', chunk_chars: 2, chunk_delay_ms: 60 }),
       ),
     });
     const session = await client.createSession({ workspace_path: workspace, max_cost_usd: '12.5' });
     const { page, errors } = await openTab(open(url, session.id));
     await page.getByLabel('Message').waitFor();
+    // What a worker says stays until its output takes its place.
+    const seen = await page.evaluateHandle(() => {
+      const kinds = new Set<string>();
+      new MutationObserver(() => {
+        const card = document.querySelector('.delegation');
+        const part = card?.querySelector('.delegation-live, .delegation-output');
+        if (card) kinds.add(part?.className ?? 'neither');
+      }).observe(document.body, { childList: true, subtree: true });
+      return kinds;
+    });
     await client.submitTurn(session.id, { content: 'begin' });
     await page.locator('.turn-end').waitFor();
+    expect(await seen.evaluate((kinds) => [...kinds])).not.toContain('neither');
     expect(await jumps(page)).toBeLessThan(0.1);
     for (const tab of ['', 'tree', 'timeline']) {
       await page.goto(open(url, session.id, tab));

@@ -84,9 +84,10 @@ export function DelegationCard(props: {
         <WhyModel sessionId={worker} turnId={null} model={call.model ?? node?.model ?? null} known={props.route} />
       )}
       <DroppedTools names={record?.dropped_tools ?? call.dropped_tools} />
-      {running && (
+      {/* Until the outcome takes its place, so that what follows moves once. */}
+      {!closed && node !== null && (running || node.tail !== '') && (
         <div class="delegation-live">
-          <span class="quiet">{node.doing}</span>
+          <span class="quiet">{node.doing || '\u00a0'}</span>
           <p>{node.tail.slice(-320)}</p>
         </div>
       )}

@@ -14,8 +14,10 @@ import {
 import { submitDelegation, waitForDelegation } from '#core/engine/submit-work.ts';
 import { SubmitDelegationBody } from '#protocol/api/worker-bodies.ts';
 import type { SessionId } from '#protocol/ids.ts';
+import { toolText } from '#protocol/tool.ts';
 import { tempFolder } from '../support/engine.ts';
-import { planner, scenario, worker } from '../support/scenario.ts';
+import { call, planner, scenario, worker } from '../support/scenario.ts';
+import { tool } from '../support/tools.ts';
 import {
   closings,
   edit,
@@ -81,6 +83,60 @@ describe('changes that cannot be written', () => {
       expect([leftovers(t), listLocks(t.workspace)]).toEqual([[], []]);
     },
   );
+});
+
+describe('changes of what the workspace has in another form meanwhile', () => {
+  const linkOut = (workspace: string) => {
+    fs.renameSync(path.join(workspace, 'src'), path.join(workspace, '../moved'));
+    fs.symlinkSync('../moved', path.join(workspace, 'src'));
+  };
+  const linkNowhere = (workspace: string) => {
+    fs.rmSync(path.join(workspace, 'b.txt'));
+    fs.symlinkSync('nowhere', path.join(workspace, 'b.txt'));
+  };
+  const makeFolder = (workspace: string) => {
+    fs.rmSync(path.join(workspace, 'b.txt'));
+    fs.mkdirSync(path.join(workspace, 'b.txt'));
+    fs.writeFileSync(path.join(workspace, 'b.txt/in'), 'in\n');
+  };
+  it.each([
+    ['a folder that a link leads out of', linkOut, ['src', 'src/s.txt'], 'src/s.txt'],
+    ['a link without a target', linkNowhere, ['b.txt'], 'b.txt'],
+    ['a folder in the place of a file', makeFolder, ['b.txt'], 'b.txt'],
+  ])('%s: they conflict, and are kept', async (_, change, conflicts, edited) => {
+    const t = await startInRepository(
+      { 'a.txt': 'a\n', 'b.txt': 'b\n', 'src/s.txt': 's\n' },
+      {
+        tools: [
+          tool('change', {
+            async execute() {
+              change(t.workspace);
+              return toolText('ok');
+            },
+          }),
+        ],
+        scenario: scenario(
+          planner(step(isolated('job')), { text: 'ok' }),
+          worker(
+            'job',
+            step(shell('echo new > a.txt; echo new > b.txt; echo new > src/s.txt')),
+            step(call('change', {})),
+            {
+              text: 'done',
+            },
+          ),
+        ),
+      },
+    );
+    const session = await t.session();
+    await t.run(session, 'go');
+    expect(closings(t)).toMatchObject([{ applied: false }]);
+    const { conflicts: found, worker_session_id: id } = closings(t)[0]!;
+    expect(found).toEqual(conflicts);
+    expect((await texts(t, session))[0]).toContain(`conflicts in: ${found.join(', ')}`);
+    expect(read(t, 'a.txt')).toBe('a\n');
+    expect(git(t.workspace, 'show', `refs/metis/${id}/result:${edited}`)).toBe('new\n');
+  });
 });
 
 it('the changes of a worker below a worker are read after both have ended, and applied nowhere', async () => {

@@ -6,6 +6,7 @@ import type { SessionId } from '#protocol/ids.ts';
 import type { ImageBlock } from '#protocol/message.ts';
 import type { Skill, SkillEntry } from '#protocol/prompt-parts.ts';
 import type { Result } from '#protocol/result.ts';
+import { ToolError } from '#protocol/tool.ts';
 import type { FoundWorker, Sandbox, WorkerDefinition } from '#protocol/worker-definition.ts';
 
 /** The use of a path. `list` is a directory walk, which skips files that may not be read. */
@@ -24,6 +25,13 @@ export interface ConfinedPath {
 export interface DirectoryEntry {
   readonly name: string;
   readonly kind: 'file' | 'directory' | 'other';
+}
+
+/** A path that leads out of its root, as by a link. */
+export class PathEscape extends ToolError {
+  constructor(message: string) {
+    super('permission_denied', message);
+  }
 }
 
 /**

@@ -1,7 +1,13 @@
 // Confinement: which paths a tool may touch, and the file API that keeps it to them (09 §8).
 import { createHash } from 'node:crypto';
 import { lstat, realpath } from 'node:fs/promises';
-import type { ConfinedPath, DirectoryEntry, PathUse, WorkspaceFiles } from '#core/ports/workspace.ts';
+import {
+  type ConfinedPath,
+  type DirectoryEntry,
+  PathEscape,
+  type PathUse,
+  type WorkspaceFiles,
+} from '#core/ports/workspace.ts';
 import { ToolError } from '#protocol/tool.ts';
 import {
   errorCode,
@@ -121,7 +127,7 @@ export function formatPath(given: string): string {
 }
 
 function escapeError(given: string): ToolError {
-  return new ToolError('permission_denied', `Path '${formatPath(given)}' escapes workspace boundary`);
+  return new PathEscape(`Path '${formatPath(given)}' escapes workspace boundary`);
 }
 
 /** If `.metis` is a link to another folder of the workspace, that folder is protected too. */

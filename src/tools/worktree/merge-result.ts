@@ -41,5 +41,11 @@ async function mergeTrees(
   const args = ['merge-tree', '--write-tree', '-z', '--name-only', '--no-messages', ...commits];
   const { code, out } = await own.run(args, { codes: [0, 1] });
   const [tree = '', ...conflicts] = unpackNames(out);
-  return { tree, conflicts: code === 1 ? conflicts : null };
+  return { tree, conflicts: code === 1 ? conflicts.map((name) => stripSide(name, commits)) : null };
+}
+
+/** A file in the place of the other side's folder is listed as `file~<commit>`, which is in neither tree. */
+function stripSide(name: string, commits: readonly string[]): string {
+  const side = commits.find((commit) => name.includes(`~${commit}`));
+  return side === undefined ? name : name.slice(0, name.lastIndexOf(`~${side}`));
 }

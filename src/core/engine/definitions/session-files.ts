@@ -6,8 +6,9 @@ import {
   findPolicyFault,
   MAX_ATTACHED_BYTES,
 } from '#core/policy/workers/attachment-policy.ts';
-import type { ConfinedPath, WorkspaceFiles } from '#core/ports/workspace.ts';
+import { type ConfinedPath, PathEscape, type WorkspaceFiles } from '#core/ports/workspace.ts';
 import type { AttachedFile } from '#protocol/delegate.ts';
+import type { WorktreeRecord } from '#protocol/file-change.ts';
 import type { ContentBlock, ImageBlock } from '#protocol/message.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import type { SessionRecord } from '#protocol/session.ts';
@@ -159,15 +160,25 @@ export function openSessionFiles(engine: Pick<WorkspaceAccess, 'workspaces'>, se
   return engine.workspaces.sandboxes(root, Object.values(named.definition.sandboxes));
 }
 
-/** Whether file tools might write a path of the caller's workspace (09 §8). */
+/**
+ * Whether a worker in a worktree may change a path of the caller's workspace (09 §8). Where a link in the workspace leads
+ * out meanwhile, the worktree decides: the merge finds what both changed.
+ */
 export async function isPathWritable(
   { workspaces }: Pick<WorkspaceAccess, 'workspaces'>,
-  root: string,
+  { caller_path, tree_path }: Pick<WorktreeRecord, 'caller_path' | 'tree_path'>,
   path: string,
 ): Promise<boolean> {
+  const isAllowedIn = (root: string) =>
+    workspaces
+      .files(root)
+      .resolve(path, 'write')
+      .then(() => true);
   try {
-    await workspaces.files(root).resolve(path, 'write');
-    return true;
+    return await isAllowedIn(caller_path).catch((error: unknown) => {
+      if (error instanceof PathEscape) return isAllowedIn(tree_path);
+      throw error;
+    });
   } catch (error) {
     if (error instanceof ToolError) return false;
     throw error;

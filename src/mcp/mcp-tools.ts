@@ -40,6 +40,7 @@ const RESULT = {
     isolation: { type: 'string', description: 'Where it worked: shared or worktree.' },
     applied: { type: ['boolean', 'null'], description: 'Whether the changes of a worktree are in the workspace.' },
     conflicts: { type: 'array', items: { type: 'string' }, description: 'Paths for which they are not.' },
+    apply_error: { type: ['string', 'null'], description: 'Why they could not be recorded or written.' },
     check: { type: ['string', 'null'], description: 'The check that decided.' },
     attempts: { type: 'integer', description: 'How often it was run.' },
     verified: { type: ['boolean', 'null'], description: 'Whether it passed; null = it was not run.' },

@@ -47,6 +47,8 @@ export const WorkerChangesSchema = z.strictObject({
   applied: z.boolean().nullable(),
   /** Why not: the paths in which both changed the same, or that were saved while the changes were written. */
   conflicts: z.array(z.string()).max(MAX_CHANGED_FILES),
+  /** Why not, where nothing conflicts: they could not be recorded, or not be written. Null = nothing failed. */
+  apply_error: z.string().nullable(),
   /** The check that decided, and the number of its runs on what the worker left (20 §10); null and 0 = none. */
   check: z.string().nullable(),
   attempts: z.int().min(0),
@@ -61,10 +63,12 @@ export type WorkerChanges = z.infer<typeof WorkerChangesSchema>;
 
 /** The report of changes alone, from a record that has it among other fields. */
 export function selectChanges(from: WorkerChanges): WorkerChanges {
-  const { changed_files, changed_files_truncated, shell_used, isolation, applied, conflicts, overlaps } = from;
+  const { changed_files, changed_files_truncated, shell_used, isolation, applied, conflicts, apply_error, overlaps } =
+    from;
   const { check, attempts, verified, protected_changes } = from;
-  const changes = { changed_files, changed_files_truncated, shell_used, isolation, applied, conflicts, overlaps };
-  return { ...changes, check, attempts, verified, protected_changes };
+  const changes = { changed_files, changed_files_truncated, shell_used, overlaps };
+  const place = { isolation, applied, conflicts, apply_error };
+  return { ...changes, ...place, check, attempts, verified, protected_changes };
 }
 
 /** What a check decided, as part of the report. */
@@ -77,6 +81,7 @@ export const NO_CHANGES: WorkerChanges = {
   isolation: 'shared',
   applied: null,
   conflicts: [],
+  apply_error: null,
   check: null,
   attempts: 0,
   verified: null,

@@ -63,7 +63,7 @@ describe('changes that cannot be written', () => {
         await t.run(session, 'go');
         expect([read(t, 'a.txt'), read(t, 'z/z.txt')]).toEqual(['a\n', 'z\n']);
         expect(closings(t)).toMatchObject([{ applied: false, conflicts: [], changed_files: [{ path: 'a.txt' }, {}] }]);
-        expect((await texts(t, session))[0]).toContain('[changes not applied; kept as refs/metis/');
+        expect((await texts(t, session))[0]).toMatch(/z\/z\.txt cannot be written[\s\S]*; kept as refs\/metis\//);
         const id = closings(t)[0]!.worker_session_id as SessionId;
         expect(await t.engine.store.worktrees.get(id)).toMatchObject({ applied: false, merged_tree: null });
         await expect(applyKeptChanges(t.engine, id)).rejects.toMatchObject({
@@ -83,6 +83,36 @@ describe('changes that cannot be written', () => {
       expect([leftovers(t), listLocks(t.workspace)]).toEqual([[], []]);
     },
   );
+});
+
+it('changes that cannot be recorded are reported with the reason, kept, and applied once it is gone', async () => {
+  const t = await startInRepository(files, {
+    scenario: scenario(
+      planner(step(isolated('job')), { text: 'ok' }),
+      worker(
+        'job',
+        step(shell('echo new > a.txt; echo "*.u working-tree-encoding=UTF-16LE" > .gitattributes; printf abc > c.u')),
+        {
+          text: 'done',
+        },
+      ),
+    ),
+  });
+  const session = await t.session();
+  await t.run(session, 'go');
+  const [closing] = closings(t);
+  expect(closing).toMatchObject({ applied: false, conflicts: [], changed_files: [] });
+  expect(closing!.apply_error).toContain('c.u');
+  expect((await texts(t, session))[0]).toContain(
+    `[changes not applied: ${closing!.apply_error!.replace(/\n/g, '?')}; kept in the folder of its worktree]`,
+  );
+  expect(read(t, 'a.txt')).toBe('a\n');
+  const id = closing!.worker_session_id as SessionId;
+  const { folder } = (await t.engine.store.worktrees.get(id))!;
+  fs.rmSync(path.join(folder, 'c.u'));
+  expect(await applyKeptChanges(t.engine, id)).toMatchObject({ applied: true, conflicts: [] });
+  expect(read(t, 'a.txt')).toBe('new\n');
+  expect(await t.engine.store.delegations.findByWorker(id)).toMatchObject({ applied: true, apply_error: null });
 });
 
 describe('changes of what the workspace has in another form meanwhile', () => {

@@ -11,7 +11,7 @@ import { NAMELESS_ADMIN, type Person } from '#protocol/people/person.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { promptTokens } from '#protocol/usage.ts';
 import { priceContinuation } from '../policy/delegation/continuation-price.ts';
-import { summariseChanges } from '../policy/delegation/worker-outcome.ts';
+import { summariseChanges } from '../policy/delegation/worker-changes.ts';
 import { promptCache } from '../policy/registry/adapter-config.ts';
 import { countShared, type ForkPlace, findFirstDifference, findPrefix } from '../policy/session/fork-point.ts';
 import { NOTHING_YET, sessionView } from '../policy/session/session-view.ts';

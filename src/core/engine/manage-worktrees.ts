@@ -35,7 +35,7 @@ export async function applyKeptChanges(engine: Engine, worker: SessionId): Promi
           ? { applied: true, conflicts: [] }
           : await applyRecorded(engine, delegation, worktree);
       if (delegation !== null && (!applied || delegation.applied !== true)) {
-        const changes = { ...selectChanges(delegation), applied, conflicts: [...conflicts] };
+        const changes = { ...selectChanges(delegation), applied, conflicts: [...conflicts], apply_error: null };
         const { tool_use_id } = delegation;
         await engine.journal.commit({ writes: [{ kind: 'delegation.applied', tool_use_id, changes }], emit: [] });
       }

@@ -4,6 +4,7 @@ import { toPrintable } from '#cli/printable-text.ts';
 import { layOutTable, type Style } from '#cli/terminal.ts';
 import type { MetisClient } from '#client/client.ts';
 import type { CostRow } from '#protocol/analytics.ts';
+import type { WorkerChanges } from '#protocol/file-change.ts';
 import { toPusd } from '#protocol/money.ts';
 
 const ALL_TIME = 'all';
@@ -88,18 +89,22 @@ export async function describeWorktrees(client: MetisClient, session: string): P
   const { workers } = await client.listWorkers(session);
   const names = new Map(workers.map(({ worker_session_id: id }, at) => [id, `worker ${at + 1}`]));
   const lines = await Promise.all(
-    workers.map(async ({ worker_session_id: id, isolation, applied, conflicts }) => {
+    workers.map(async ({ worker_session_id: id, isolation, applied, conflicts, apply_error }) => {
       const earlier = id === null ? null : (await client.getSession(id)).continues_session_id;
       const name = `${names.get(id)}${earlier === null ? '' : `, continues ${names.get(earlier)}`}`;
-      return `${name}: ${isolation}, ${describeOutcome(applied, conflicts)}`;
+      return `${name}: ${isolation}, ${describeOutcome({ applied, conflicts, apply_error })}`;
     }),
   );
   return `${lines.map(toPrintable).join('\n')}\n`;
 }
 
-function describeOutcome(applied: boolean | null, conflicts: readonly string[]): string {
+function describeOutcome({
+  applied,
+  conflicts,
+  apply_error,
+}: Pick<WorkerChanges, 'applied' | 'conflicts' | 'apply_error'>): string {
   if (applied === null) return 'changed the workspace directly';
   if (applied) return 'applied';
   if (conflicts.length > 0) return `not applied, conflict in ${conflicts.join(', ')}`;
-  return 'not applied';
+  return apply_error === null ? 'not applied' : `not applied: ${apply_error}`;
 }

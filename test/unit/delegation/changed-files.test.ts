@@ -1,6 +1,6 @@
 // What a delegation reports of the files it changed (20 §1).
 import { describe, expect, it } from 'vitest';
-import { formatChanges, summariseChanges } from '#core/policy/delegation/worker-outcome.ts';
+import { formatChanges, summariseChanges } from '#core/policy/delegation/worker-changes.ts';
 import { type CallChanges, type FileChange, NO_CHANGES } from '#protocol/file-change.ts';
 
 const call = (path: string, change: FileChange['change'], shell = false): CallChanges => ({
@@ -32,6 +32,7 @@ describe('the changes of a worker', () => {
       isolation: 'shared',
       applied: null,
       conflicts: [],
+      apply_error: null,
       check: null,
       attempts: 0,
       verified: null,

@@ -66,8 +66,10 @@ export async function settleCheckedTree(
 ): Promise<(TreeOutcome & { readonly protected_changes: readonly string[] }) | null> {
   const worktree = id === null ? null : await engine.store.worktrees.get(id);
   if (worktree === null) return null;
+  let files: TreeOutcome['files'] = [];
   try {
     const { worktree: recorded, ...found } = await recordTree(engine, worktree, request.check?.protect);
+    files = found.files;
     if (worktree.applied === true || (await finishWriting(engine, recorded)))
       return { ...found, applied: true, conflicts: [] };
     const runs = await engine.store.attempts.list(tool_use_id);
@@ -78,7 +80,7 @@ export async function settleCheckedTree(
   } catch (error) {
     if (!(error instanceof WorktreeError)) throw error;
     engine.log.warn({ session_id: id, problem: error.message }, 'the changes of a worker could not be recorded');
-    return { files: [], applied: false, conflicts: [], protected_changes: [] };
+    return { files, applied: false, conflicts: [], protected_changes: [], apply_error: error.message };
   }
 }
 

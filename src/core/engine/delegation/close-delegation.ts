@@ -1,5 +1,6 @@
 // Closes a delegation: its worker's session ends, its record gets the outcome, one `delegate.*` event is published (04 §5.4).
-import { type DelegateOutcome, reportTreeChanges, summariseChanges } from '#core/policy/delegation/worker-outcome.ts';
+import { reportTreeChanges, summariseChanges } from '#core/policy/delegation/worker-changes.ts';
+import type { DelegateOutcome } from '#core/policy/delegation/worker-outcome.ts';
 import { buildTreeCost } from '#core/policy/learning/forecast.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
 import type { WorkerUsage } from '#core/ports/store-reader.ts';
@@ -14,6 +15,7 @@ import { forgetLimit } from '../money/budget-limits.ts';
 import {
   type DelegationEngine,
   type ModelCatalog,
+  type Runtime,
   type Storage,
   safeText,
   type WorkspaceAccess,
@@ -130,7 +132,7 @@ async function readWorkerCost(
 }
 
 async function readChanges(
-  engine: Storage & WorkspaceAccess,
+  engine: Storage & WorkspaceAccess & Pick<Runtime, 'secrets'>,
   {
     delegation,
     session,
@@ -138,7 +140,7 @@ async function readChanges(
     report,
   }: {
     readonly delegation: DelegationRecord;
-    readonly session: Pick<SessionRecord, 'id'> | null;
+    readonly session: Pick<SessionRecord, 'id' | 'workspace_path'> | null;
     readonly tree: TreeOutcome | null;
     readonly report: CheckReport;
   },
@@ -147,7 +149,11 @@ async function readChanges(
   if (worker === null) return { ...NO_CHANGES, ...report, isolation: delegation.isolation };
   const calls = await engine.store.delegations.changes(worker);
   const findOverlaps = (paths: readonly string[]) => engine.files.overlaps(worker, paths);
-  if (tree !== null) return reportTreeChanges(calls, { ...tree, report }, findOverlaps);
+  if (tree !== null) {
+    const apply_error =
+      tree.apply_error === undefined ? null : safeText(engine, tree.apply_error, session?.workspace_path ?? null);
+    return reportTreeChanges(calls, { ...tree, apply_error, report }, findOverlaps);
+  }
   return summariseChanges(calls, findOverlaps);
 }
 

@@ -3,13 +3,7 @@ import { createMatcher } from '#core/policy/delegation/checks.ts';
 import type { Write } from '#core/ports/journal-writer.ts';
 import { type TreeChanges, WorktreeError, type Worktrees } from '#core/ports/worktrees.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
-import {
-  type FileChange,
-  MAX_CHANGED_FILES,
-  selectChanges,
-  type WorkerChanges,
-  type WorktreeRecord,
-} from '#protocol/file-change.ts';
+import { MAX_CHANGED_FILES, selectChanges, type WorktreeRecord } from '#protocol/file-change.ts';
 import type { SessionId, ToolUseId } from '#protocol/ids.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { compareText } from '#protocol/text/compare-text.ts';
@@ -124,9 +118,9 @@ export async function discardTree(
 }
 
 /** What became of a worktree. */
-export interface TreeOutcome extends Pick<WorkerChanges, 'applied'> {
-  readonly conflicts: readonly string[];
-  readonly files: readonly FileChange[];
+export interface TreeOutcome extends AppliedTree, Pick<TreeChanges, 'files'> {
+  /** Why they could not be recorded or written; absent = no such failure. */
+  readonly apply_error?: string;
 }
 
 /**
@@ -143,7 +137,7 @@ export async function settleTree(
   if (isolation === 'shared' || id === null) return null;
   const worktree = await engine.store.worktrees.get(id);
   if (worktree === null) return null;
-  let files: readonly FileChange[] = [];
+  let files: TreeOutcome['files'] = [];
   try {
     const { worktree: recorded, ...found } = await recordTree(engine, worktree);
     files = found.files;
@@ -165,7 +159,7 @@ export async function settleTree(
   } catch (error) {
     if (!(error instanceof WorktreeError)) throw error;
     engine.log.warn({ session_id: id, problem: error.message }, 'the changes of a worker could not be applied');
-    return { files, applied: false, conflicts: [] };
+    return { files, applied: false, conflicts: [], apply_error: error.message };
   }
 }
 

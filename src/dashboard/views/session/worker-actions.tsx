@@ -36,7 +36,7 @@ export function WorktreeOutcome(props: { readonly record: Delegation; readonly l
   const { record, later } = props;
   const { client } = useApi();
   const { busy, error, send } = useRequest();
-  const [answer, setAnswer] = useState<Pick<Delegation, 'applied' | 'conflicts'> | null>(null);
+  const [answer, setAnswer] = useState<Parameters<typeof describeOutcome>[0] | null>(null);
   const [diff, setDiff] = useState<string | null>(null);
   const { isolation, worker_session_id: worker } = record;
   const now = record.applied === true ? record : (answer ?? record);
@@ -104,8 +104,13 @@ async function isContinuationApplied(
   return false;
 }
 
-function describeOutcome({ applied, conflicts }: Pick<Delegation, 'applied' | 'conflicts'>): string {
+function describeOutcome({
+  applied,
+  conflicts,
+  apply_error = null,
+}: Pick<Delegation, 'applied' | 'conflicts'> & Partial<Pick<Delegation, 'apply_error'>>): string {
   if (applied === true) return 'Worked in a worktree; its changes are applied.';
+  if (apply_error !== null) return `Worked in a worktree; its changes are not applied: ${apply_error}`;
   if (conflicts.length === 0) return 'Worked in a worktree; its changes are not applied.';
   return `Worked in a worktree; its changes are not applied, conflicts in ${conflicts.join(', ')}. A worker that continues this one can resolve them.`;
 }

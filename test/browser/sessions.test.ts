@@ -180,6 +180,43 @@ describe.skipIf(browserEndpoint === null)('the sessions', () => {
     expect(errors).toEqual([]);
   });
 
+  test('ignore what is blank or invalid in the address, and cut a search at its limit', async () => {
+    const { url, client, workspace } = await startBrowserServer({ scenario: JOB });
+    const { id } = await client.createSession({ workspace_path: workspace });
+    await client.submitTurn(id, { content: 'port the parser' });
+    const { page, errors } = await openTab(`${url}/#/sessions`);
+    await page.getByRole('link', { name: 'port the parser' }).waitFor();
+    const asked: string[] = [];
+    page.on('request', (request) => {
+      const { pathname, searchParams: query } = new URL(request.url());
+      if (pathname !== '/sessions' || !query.has('include_workers')) return;
+      const filters = JSON.stringify(['worker_name', 'owner', 'q'].map((name) => query.get(name)));
+      if (asked.at(-1) !== filters) asked.push(filters);
+    });
+    const long = (length: number) => 'x'.repeat(length);
+    const cases: readonly (readonly [string, readonly (string | null)[]])[] = [
+      [`q=%20${long(300)}&owner=`, [null, null, long(200)]],
+      ['owner=&worker=&q=', [null, null, null]],
+      [`q=${long(199)}%F0%9F%8E%89&owner=%20`, [null, null, long(199)]],
+      ['owner=%20&worker=%20&q=%20', [null, null, null]],
+      [`owner=${long(100)}&worker=${long(64)}`, [long(64), long(100), null]],
+      [`owner=${long(101)}&worker=${long(65)}&q=a%00b`, [null, null, null]],
+      ['q=%20parser%20&worker=__proto__', [null, null, 'parser']],
+    ];
+    for (const [query, filters] of cases) {
+      await page.evaluate((hash) => {
+        location.hash = hash;
+      }, `#/sessions?${query}`);
+      await until(() => asked.at(-1) === JSON.stringify(filters));
+    }
+    expect(asked.slice(-cases.length)).toEqual(cases.map(([, filters]) => JSON.stringify(filters)));
+    await page.getByRole('link', { name: 'port the parser' }).waitFor();
+    expect(await page.getByRole('searchbox').inputValue()).toBe('parser');
+    expect(await page.getByRole('button', { name: /^(Owner|Worker)/ }).count()).toBe(0);
+    expect(await page.getByText('could not be loaded').count()).toBe(0);
+    expect(errors).toEqual([]);
+  });
+
   // Promise 17.8: nothing of the list of sessions is cut off at any width.
   test('are whole from 400 to 2560 px, light and dark', async () => {
     const { url, client, workspace } = await startBrowserServer({ scenario: JOB });

@@ -119,18 +119,37 @@ interface Sought {
   readonly workers: boolean;
 }
 
-/** Reads the filters from the address. Invalid values are ignored. */
+// The server refuses other values.
+const WORKER_NAME = /^(?!__proto__$)[A-Za-z0-9_-]{1,64}$/;
+const MOST_OF_OWNER = 100;
+const MOST_SEARCHED = 200;
+
+/** Reads the filters from the address. Blank and invalid values are ignored; a longer search is cut. */
 function parseSought({ query }: Place): Sought {
   const door = query.get('door');
   const state = query.get('state');
+  const worker = readSought(query, 'worker');
+  const owner = readSought(query, 'owner');
   return {
-    worker: query.get('worker'),
+    worker: worker !== null && WORKER_NAME.test(worker) ? worker : null,
     door: door !== null && Object.hasOwn(SOURCE_NAMES, door) ? (door as Session['door']) : null,
     state: (STATES.find(({ value }) => value !== '' && value === state)?.value as ListQuery['state']) ?? null,
-    owner: query.get('owner'),
-    q: query.get('q'),
+    owner: owner !== null && owner.length <= MOST_OF_OWNER ? owner : null,
+    q: cutSearch(readSought(query, 'q')),
     workers: query.has('workers'),
   };
+}
+
+/** Without blanks around it; null: absent or blank. */
+function readSought(query: URLSearchParams, name: string): string | null {
+  return emptyToNull((query.get(name) ?? '').trim());
+}
+
+/** A half character at the cut is left out. A text with NUL is found nowhere. */
+function cutSearch(text: string | null): string | null {
+  if (text === null || text.includes('\0')) return null;
+  const head = text.slice(0, MOST_SEARCHED).replace(/\p{Surrogate}$/u, '');
+  return head.trim();
 }
 
 /** The address with `changed` filters. The others are read from it, since one of them may have changed after the drawing. */
@@ -206,7 +225,6 @@ function OwnerFilter({ sought }: { readonly sought: Sought }) {
   );
 }
 
-const MOST_SEARCHED = 200;
 const ROW_HEIGHTS = { wide: 48, narrow: 76 };
 const STATES = [
   { value: '', label: 'All' },

@@ -225,4 +225,22 @@ describe.skipIf(browserEndpoint === null)('the sessions', () => {
     await page.getByRole('link', { name: 'Untitled session' }).waitFor();
     await expectWhole(page);
   });
+
+  test('keep their tool bar in sight where a filter has a long value', async () => {
+    const { url } = await startBrowserServer({ scenario: JOB });
+    const owner = 'W'.repeat(100);
+    const { page } = await openTab(`${url}/#/sessions?owner=${owner}&worker=${'W'.repeat(64)}`);
+    for (const width of [400, 1280]) {
+      await page.setViewportSize({ width, height: 900 });
+      for (const name of [/^Owner/, /^Worker/, /^New session/]) {
+        const box = await page.getByRole('button', { name }).boundingBox();
+        expect(box!.width, `${name} ${width}`).toBeLessThan(360);
+        expect(box!.x + box!.width, `${name} ${width}`).toBeLessThanOrEqual(width);
+      }
+    }
+    expect(await page.getByTitle(owner).count()).toBe(1);
+    await page.getByRole('button', { name: /^Owner/ }).click();
+    const choice = page.getByRole('menuitemradio', { name: owner });
+    expect(await choice.evaluate((item) => item.scrollWidth <= item.clientWidth)).toBe(true);
+  });
 });

@@ -20,7 +20,7 @@ export function Menu(props: {
   const root = useRef<HTMLDivElement>(null);
   const button = useRef<HTMLButtonElement>(null);
   const id = useId();
-  const chosen = props.choices.find(({ value }) => value === props.value);
+  const shown = props.choices.find(({ value }) => value === props.value)?.label ?? props.value;
 
   useLayoutEffect(() => {
     if (!open) return;
@@ -62,7 +62,9 @@ export function Menu(props: {
         onClick={() => setOpen(!open)}
       >
         <span class="menu-label">{props.label}</span>
-        <span class="menu-value">{chosen?.label ?? props.value}</span>
+        <span class="menu-value" title={shown}>
+          {shown}
+        </span>
         <Icon name="down" />
       </button>
       {open && (

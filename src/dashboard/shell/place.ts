@@ -11,9 +11,10 @@ export interface Place {
 
 /** `#/sessions/ID?tab=timeline` */
 export function parsePlace(hash: string): Place {
-  const [path = '', search = ''] = hash.replace(/^#?\/?/, '').split('?', 2);
+  const place = hash.replace(/^#?\/?/, '');
+  const [path = ''] = place.split('?', 1);
   const [view = '', ...rest] = path.split('/').map(decodePart);
-  return { view, rest, query: new URLSearchParams(search) };
+  return { view, rest, query: new URLSearchParams(place.slice(path.length)) };
 }
 
 export function formatPlace(view: string, ...rest: readonly string[]): string {

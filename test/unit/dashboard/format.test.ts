@@ -101,3 +101,10 @@ test('an address names a view and what is in it, and one that nobody wrote leads
   expect(parsePlace('').view).toBe('');
   expect(parsePlace('#/%E0%A4%A').view).toBe('%E0%A4%A');
 });
+
+test('the query of an address begins at its first question mark, and others belong to its values', () => {
+  const { view, query } = parsePlace('#/sessions?q=a?b&state=idle');
+  expect([view, ...query]).toEqual(['sessions', ['q', 'a?b'], ['state', 'idle']]);
+  expect([...parsePlace('#/sessions??').query.keys()]).toEqual(['?']);
+  expect([...parsePlace('#/sessions?').query]).toEqual([]);
+});

@@ -90,18 +90,34 @@ export function parseOrThrow<T extends z.ZodType>(schema: T, value: unknown): z.
 export const requestValidator: FastifySchemaCompiler<z.ZodType> =
   ({ schema, httpPart }) =>
   (value) => {
-    const repeated = httpPart === 'querystring' ? repeatedParameters(value) : [];
-    if (repeated.length > 0) return { error: validationError(repeated) };
     const result = schema.safeParse(value);
-    if (result.success) return { value: result.data };
-    return { error: validationError(listIssues(result.error, schema)) };
+    const repeated = httpPart === 'querystring' ? listRepeated(value) : [];
+    if (result.success && repeated.length === 0) return { value: result.data };
+    const issues = result.success ? [] : listIssues(result.error, schema);
+    return { error: validationError(mergeRepeated(issues, repeated, listUnknown(result.error))) };
   };
 
-/** No parameter is a list of its own: a name that stands twice would leave open which one counts. */
-function repeatedParameters(query: unknown): Issue[] {
-  return Object.entries(query ?? {})
-    .filter(([, value]) => Array.isArray(value))
-    .map(([path]) => ({ path, message: 'is given more than once' }));
+/** Query parameters that are given more than once. */
+function listRepeated(query: unknown): string[] {
+  return Object.entries(query ?? {}).flatMap(([name, value]) => (Array.isArray(value) ? [name] : []));
+}
+
+/** Names that a query may not have. */
+function listUnknown(error: z.core.$ZodError | undefined): string[] {
+  return (error?.issues ?? []).flatMap((issue) => (issue.code === 'unrecognized_keys' ? issue.keys : []));
+}
+
+/**
+ * No parameter is a list of its own: a name that stands twice would leave open which one counts. It is reported in place of
+ * the faults of its value; an unknown one is unknown however often it stands.
+ */
+function mergeRepeated(issues: readonly Issue[], repeated: readonly string[], unknown: readonly string[]): Issue[] {
+  const unknownNames = new Set(unknown);
+  const twice = new Set(repeated.filter((name) => !unknownNames.has(name)));
+  return [
+    ...Array.from(twice, (path) => ({ path, message: 'is given more than once' })),
+    ...issues.filter(({ path }) => !twice.has(path)),
+  ];
 }
 
 // Page cursors are opaque: the last sort key, bound to the query it came from (05 §1.7).

@@ -47,8 +47,8 @@ export function registerRoutes(app: HttpApp, deps: RouteDeps): void {
 }
 
 /**
- * An operation that names no query parameter takes none (05 §1.6). Probes and clients' wires take what others add to their
- * paths; an upgrade reads its own.
+ * An operation that names no query parameter takes none (05 §1.6). Open paths and clients' wires take what others add to
+ * them; an upgrade reads its own.
  */
 function refuseParameters({ schema, config }: RouteOptions): void {
   if (schema?.operationId === undefined || schema.querystring !== undefined) return;

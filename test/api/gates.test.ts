@@ -593,9 +593,27 @@ describe('bodies', () => {
     expect((await server.call('GET', `/sessions/${session.id}`)).body).toEqual(session);
   });
 
-  test('a probe may add parameters to its path', async () => {
+  test('an unknown query parameter is named at once, whether it stands twice or has no name', async () => {
     const server = await startServer();
-    for (const path of ['/healthz', '/readyz']) expect((await fetch(`${server.base}${path}?probe=1`)).status).toBe(200);
+    const ask = async (path: string) => (await server.call('GET', path)).body.error;
+    expect((await ask('/models?a=1&a=2')).message).toBe('a: unknown key');
+    for (const query of ['=', '=x', '=x&=y']) {
+      const { message, details } = await ask(`/models?${query}`);
+      expect([message, details.issues]).toEqual(['unknown key ""', [{ path: '', message: 'unknown key ""' }]]);
+    }
+    expect((await ask('/sessions?limit=1&limit=2&a=1&a=2&include_workers=maybe')).details.issues).toEqual([
+      { path: 'limit', message: 'is given more than once' },
+      { path: 'include_workers', message: 'must be one of true, 1, yes, false, 0, no' },
+      { path: 'a', message: 'unknown key' },
+    ]);
+  });
+
+  test('a probe may add parameters to its path, and whoever asks for an open page', async () => {
+    const server = await startServer();
+    for (const path of ['/healthz', '/readyz', '/metrics', '/docs', '/nodes/self'])
+      expect([path, (await fetch(`${server.base}${path}?probe=1&probe=2`)).status]).toEqual([path, 200]);
+    for (const path of ['/openapi.json', '/events.schema.json'])
+      expect([path, (await fetch(`${server.base}${path}?probe=1`)).status]).toEqual([path, 400]);
   });
 
   test('a misspelt key is told with the one that was meant', async () => {

@@ -50,6 +50,7 @@ test.each<[string, unknown, string[]]>([
   ['a flag', { content: '', on: 'yes' }, ['on: must be true or false']],
   ['an open interval', { content: '', share: 1 }, ['share: must be less than 1']],
   ['unknown keys, each by its name', { content: '', a: 1, b: 2 }, ['a: unknown key', 'b: unknown key']],
+  ['unknown keys without a letter', { content: '', '': 1, ' ': 2 }, [': unknown key ""', ' : unknown key " "']],
   ["a map's key", { content: '', names: { A: 'x' } }, ['names.A: must be lower case']],
   ['a text the schema brings itself', { content: '', own: 1 }, ['own: must be a decimal string']],
 ])('%s is told at its place and in plain words', (_what, value, expected) => {

@@ -1,5 +1,6 @@
 // Converts zod's issues: each gets its path and a sentence about the expected value.
 import type { z } from 'zod';
+import { shownName } from '../cut.ts';
 import { findNearestKey, listKnownKeys } from './known-keys.ts';
 
 /** A fault with the path of the faulty value. */
@@ -54,6 +55,8 @@ function describeIssue(issue: ZodIssue, at: readonly PropertyKey[], schema: z.Zo
 }
 
 function describeUnknownKey(key: string, known: readonly string[]): string {
+  // The path does not show it.
+  if (key.trim() === '') return `unknown key ${shownName(key)}`;
   const meant = findNearestKey(key, known);
   if (meant === null) return 'unknown key';
   return `unknown key; did you mean "${meant}"?`;

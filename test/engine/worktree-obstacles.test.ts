@@ -115,6 +115,30 @@ it('changes that cannot be recorded are reported with the reason, kept, and appl
   expect(await t.engine.store.delegations.findByWorker(id)).toMatchObject({ applied: true, apply_error: null });
 });
 
+it('names that differ in their case alone are two, whatever the repository was configured for elsewhere', async () => {
+  const t = await startInRepository(
+    { readme: 'r\n', 'src/a.txt': 'a\n' },
+    {
+      scenario: scenario(
+        planner(step(isolated('job')), { text: 'ok' }),
+        worker(
+          'job',
+          step(shell('mv readme README; echo more >> README; mv src Src; echo n > Src/n.txt; echo F > f; echo f > F')),
+          {
+            text: 'done',
+          },
+        ),
+      ),
+    },
+  );
+  git(t.workspace, 'config', 'core.ignorecase', 'true');
+  await t.run(await t.session(), 'go');
+  expect(closings(t)).toMatchObject([{ applied: true, conflicts: [] }]);
+  expect(fs.readdirSync(t.workspace).sort()).toEqual(['.git', 'F', 'README', 'Src', 'f']);
+  expect([read(t, 'README'), read(t, 'Src/a.txt'), read(t, 'Src/n.txt')]).toEqual(['r\nmore\n', 'a\n', 'n\n']);
+  expect([read(t, 'f'), read(t, 'F')]).toEqual(['F\n', 'f\n']);
+});
+
 describe('changes of what the workspace has in another form meanwhile', () => {
   const linkOut = (workspace: string) => {
     fs.renameSync(path.join(workspace, 'src'), path.join(workspace, '../moved'));

@@ -29,6 +29,10 @@ describe.skipIf(browserEndpoint === null)('a session whose turn failed', () => {
     const row = page.getByRole('row').filter({ hasText: 'too much' });
     await row.getByText('failed', { exact: true }).waitFor();
     await page.getByRole('button', { name: /^State/ }).click();
+    await page.getByRole('menuitemradio', { name: 'Idle' }).click();
+    await row.waitFor({ state: 'detached' });
+    await page.locator(`a[href$="${fine.id}"]`).waitFor();
+    await page.getByRole('button', { name: /^State/ }).click();
     await page.getByRole('menuitemradio', { name: 'Failed' }).click();
     await page.locator(`a[href$="${fine.id}"]`).waitFor({ state: 'detached' });
     await row.waitFor();

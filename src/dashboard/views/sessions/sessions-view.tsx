@@ -251,6 +251,11 @@ function AllSessions({ sought }: { readonly sought: Sought }) {
   const narrow = useNarrow();
   const rowHeight = ROW_HEIGHTS[narrow ? 'narrow' : 'wide'];
   const shown = useMemo(() => list?.sessions.filter((session) => matches(session, state)) ?? null, [list, state]);
+  // None of these counts, as where all of them failed: there are older ones.
+  const isLoading = shown === null || (shown.length === 0 && list?.next != null);
+  useEffect(() => {
+    if (isLoading) more();
+  }, [isLoading, more]);
   const box = useMoveByKey('.row-link', String(shown?.length));
   return (
     <div class="view sessions-view" ref={box}>
@@ -301,10 +306,11 @@ function AllSessions({ sought }: { readonly sought: Sought }) {
         />
       )}
       {error !== null && <Failure error={error} title="The sessions could not be loaded" retry={reload} />}
-      {shown === null && error === null && <Skeleton rows={12} height={rowHeight} />}
-      {shown?.length === 0 && (
+      {isLoading && error === null && <Skeleton rows={12} height={rowHeight} />}
+      {shown?.length === 0 && !isLoading && (
         <NoSessions
           filtered={state !== null || sought.q !== null || worker !== null || door !== null || owner !== null}
+          skipsWorkers={sought.q !== null && !query.include_workers}
         />
       )}
       {shown !== null && shown.length > 0 && (
@@ -368,17 +374,18 @@ function useSessions(query: ListQuery) {
   return { list, error, reload, more };
 }
 
-/** A session that was listed may have changed its state since. */
+/** As its row shows it. A session that was listed may have changed its state since. */
 function matches(session: Session, state: ListQuery['state']): boolean {
   if (state === 'failed') return session.failure !== null;
+  if (state === 'idle' && session.failure !== null) return false;
   return state === null || session.status === state;
 }
 
-function NoSessions({ filtered }: { readonly filtered: boolean }) {
+function NoSessions({ filtered, skipsWorkers }: { readonly filtered: boolean; readonly skipsWorkers: boolean }) {
   if (filtered)
     return (
       <Empty icon="search" title="No session matches">
-        Change the filters to see more sessions.
+        {skipsWorkers ? 'Tick “Workers” to search their sessions too.' : 'Change the filters to see more sessions.'}
       </Empty>
     );
   return (

@@ -86,6 +86,14 @@ export function parseOrThrow<T extends z.ZodType>(schema: T, value: unknown): z.
   throw validationError(listIssues(result.error, schema));
 }
 
+/** A field may have been sent in the other part of the request, where it counts for nothing. */
+function namePart({ path, message }: Issue, part: string | undefined): Issue {
+  if (message !== 'is required' || path.includes('.')) return { path, message };
+  if (part === 'querystring') return { path, message: `${message} in the query` };
+  if (part === 'body') return { path, message: `${message} in the body` };
+  return { path, message };
+}
+
 /** Request validation for fastify: same schemas, our error. */
 export const requestValidator: FastifySchemaCompiler<z.ZodType> =
   ({ schema, httpPart }) =>
@@ -93,7 +101,7 @@ export const requestValidator: FastifySchemaCompiler<z.ZodType> =
     const result = schema.safeParse(value);
     const repeated = httpPart === 'querystring' ? listRepeated(value) : [];
     if (result.success && repeated.length === 0) return { value: result.data };
-    const issues = result.success ? [] : listIssues(result.error, schema);
+    const issues = result.success ? [] : listIssues(result.error, schema).map((issue) => namePart(issue, httpPart));
     return { error: validationError(mergeRepeated(issues, repeated, listUnknown(result.error))) };
   };
 

@@ -608,6 +608,38 @@ describe('bodies', () => {
     ]);
   });
 
+  test('a field that is missing is named with the part of the request that it belongs to', async () => {
+    const server = await startServer();
+    const ask = async (method: string, path: string, body?: object) =>
+      (await server.call(method, path, body)).body.error.details.issues;
+    const inQuery = [{ path: 'workspace_path', message: 'is required in the query' }];
+    expect(await ask('DELETE', '/workers/reviewer')).toEqual(inQuery);
+    expect(await ask('GET', '/workers/reviewer')).toEqual(inQuery);
+    expect(await ask('PUT', '/workers/reviewer', {})).toContainEqual({
+      path: 'workspace_path',
+      message: 'is required in the body',
+    });
+  });
+
+  test('a parameter of the other form of the same address is refused with the header that asks for that form', async () => {
+    const server = await startServer();
+    const { id } = await server.session();
+    const ask = async (query: string, headers = {}) => {
+      const answer = await server.call('GET', `/sessions/${id}/events?${query}`, undefined, headers);
+      return [answer.status, answer.body.error?.message];
+    };
+    const stream = { accept: 'text/event-stream' };
+    expect(await ask('snapshot=true')).toEqual([
+      400,
+      'snapshot: is of the stream alone: send "Accept: text/event-stream"',
+    ]);
+    expect(await ask('limit=5', stream)).toEqual([
+      400,
+      'limit: is not of the stream: leave out "Accept: text/event-stream"',
+    ]);
+    expect((await ask('preset=chat&snapshot=1'))[1]).toContain('(and 1 more)');
+  });
+
   test('a probe may add parameters to its path, and whoever asks for an open page', async () => {
     const server = await startServer();
     for (const path of ['/healthz', '/readyz', '/metrics', '/docs', '/nodes/self'])
@@ -649,7 +681,7 @@ describe('bodies', () => {
     const { body: session } = await server.call('POST', '/sessions', { workspace_path: server.workspace });
     const told = async (method: string, path: string, body?: unknown) =>
       (await server.call(method, path, body)).body.error.message;
-    expect(await told('POST', '/sessions', {})).toBe('workspace_path: is required');
+    expect(await told('POST', '/sessions', {})).toBe('workspace_path: is required in the body');
     expect(await told('POST', `/sessions/${session.id}/turns`, { content: 5 })).toBe(
       'content: must be a string or a list',
     );

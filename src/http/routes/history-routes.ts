@@ -245,11 +245,21 @@ export function historyRoutes(app: HttpApp, deps: RouteDeps): void {
   );
 }
 
+const STREAM_ONLY = ['preset', 'snapshot'];
+const JSON_ONLY = ['until', 'cursor', 'limit'];
+
+/** Throws `validation_error` for parameters of the other form of the same address. */
+function refuseOtherForm(query: unknown, names: readonly string[], fix: string): void {
+  const given = names.filter((name) => Object.hasOwn(query as object, name));
+  if (given.length > 0) throw validationError(given.map((path) => ({ path, message: fix })));
+}
+
 function wantsStream(request: FastifyRequest): boolean {
   return /(^|,)\s*text\/event-stream\b/i.test(request.headers.accept ?? '');
 }
 
 async function sendEvents({ engine }: RouteDeps, request: FastifyRequest, reply: FastifyReply, session_id: string) {
+  refuseOtherForm(request.query, STREAM_ONLY, 'is of the stream alone: send "Accept: text/event-stream"');
   const { cursor, limit: rows, ...filter } = parseOrThrow(EventsQuery, request.query);
   const { types = null, since = null, until = null, include_worker_sessions } = filter;
   const scope = { session_id, ...filter };
@@ -268,6 +278,7 @@ async function sendEvents({ engine }: RouteDeps, request: FastifyRequest, reply:
 
 /** A reconnecting EventSource repeats its URL: its own cursor then counts, and no second snapshot is sent. */
 async function sendEventStream({ hub }: RouteDeps, request: FastifyRequest, reply: FastifyReply, sessionId: string) {
+  refuseOtherForm(request.query, JSON_ONLY, 'is not of the stream: leave out "Accept: text/event-stream"');
   const asked = parseQuerySubscription(request.query);
   const last = request.headers['last-event-id'];
   if (last === undefined || last === '')

@@ -385,7 +385,7 @@ function NoSessions({ filtered, skipsWorkers }: { readonly filtered: boolean; re
   if (filtered)
     return (
       <Empty icon="search" title="No session matches">
-        {skipsWorkers ? 'Tick “Workers” to search their sessions too.' : 'Change the filters to see more sessions.'}
+        Change the filters to see more sessions{skipsWorkers && ', or tick “Workers” to search theirs too'}.
       </Empty>
     );
   return (

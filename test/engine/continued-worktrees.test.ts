@@ -14,6 +14,7 @@ import { restart } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { resultsOf, textOf } from '../support/stored.ts';
 import { tool } from '../support/tools.ts';
+import { startInRepository } from '../support/worktrees.ts';
 
 const config = {
   tool_confirmation: { per_tool: { delegate: 'auto', write_file: 'auto', edit_file: 'auto', shell: 'auto' } },
@@ -95,6 +96,48 @@ async function goOn(t: TestEngine, session: Session, body: object) {
 }
 
 describe('a worker whose changes were not applied', () => {
+  it('reads at its start which conflicts have no markers', async () => {
+    const t = await startInRepository(
+      { 'a.txt': 'a\n', 'b.txt': 'b\n', 'bin.dat': '\0one' },
+      {
+        tools: [
+          tool('change', {
+            async execute() {
+              fs.rmSync(path.join(t.workspace, 'a.txt'));
+              fs.writeFileSync(path.join(t.workspace, 'b.txt'), 'B\n');
+              fs.writeFileSync(path.join(t.workspace, 'bin.dat'), '\0two');
+              return toolText('ok');
+            },
+          }),
+        ],
+        scenario: scenario(
+          worker('finish', { text: 'done' }),
+          planner(step(isolated('change')), { text: 'ok' }),
+          worker(
+            'change',
+            step(call('shell', { command: 'echo x > a.txt; echo x > b.txt; printf "\\\\0three" > bin.dat' })),
+            step(call('change', {})),
+            {
+              text: 'changed',
+            },
+          ),
+        ),
+      },
+    );
+    const session = await t.session();
+    await t.run(session, 'go');
+    const [first] = await delegations(t, session);
+    expect(first).toMatchObject({ applied: false, conflicts: ['a.txt', 'b.txt', 'bin.dat'] });
+    const second = await goOn(t, session, { task: 'finish', continue: first!.worker_session_id });
+    const history = await t.engine.store.messages.history(second.worker_session_id!);
+    const texts = history.flatMap(({ content }) => content.map((block) => ('text' in block ? block.text : '')));
+    expect(texts.filter((text) => text.includes('[without markers'))).toEqual([
+      expect.stringContaining('conflict in: a.txt, bin.dat; one side'),
+    ]);
+    // Of the file with markers, which are left, the end reports the conflict.
+    expect(second).toMatchObject({ applied: false, conflicts: ['b.txt'] });
+  });
+
   // Promise 20.4: `continue` of a worker in conflict starts with the markers in its tree, and what it leaves is applied.
   it('goes on from the merge with its markers, where it worked, and what it leaves is applied', async () => {
     const seen: string[] = [];

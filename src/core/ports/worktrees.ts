@@ -114,6 +114,11 @@ export interface Worktrees {
   /** Files that had conflict markers when the worker began and still have them in its result. Throws `WorktreeError`. */
   findLeftMarkers(worktree: WorktreeRecord): Promise<readonly string[]>;
   /**
+   * Files in which the workspace and the earlier worker conflicted when a worker that continues it began, and that have no
+   * markers: one side deleted it, or it is no text. Throws `WorktreeError`.
+   */
+  findUnmarkedConflicts(worktree: WorktreeRecord): Promise<readonly string[]>;
+  /**
    * Puts the files of a tree into a new folder, in the place of an earlier one of this worker. Throws `WorktreeError`.
    * @param patterns ignored files of the caller that are copied
    */

@@ -7,7 +7,7 @@ import { compareTrees } from './snapshot.ts';
 /** What an earlier worker left, as trees. */
 export type EarlierTree = Pick<WorktreeRecord, 'session_id' | 'base_tree'> & { readonly result_tree: string };
 
-/** A file of the merge and the kinds of marker lines that the merge put into it. */
+/** A file of the merge and the kinds of marker lines that the merge put into it; none = a conflict without lines to mark. */
 type Marked = readonly [name: string, kinds: readonly number[]];
 
 /** The tree that a worker starts from. */
@@ -44,14 +44,18 @@ export async function mergeEarlier(
   const before = indexByName(await compareTrees(own, tree, base_tree));
   const theirs = indexByName(await compareTrees(own, tree, earlier.result_tree));
   const marked: Marked[] = [];
+  const inConflict = new Set(conflicts);
   for (const name of new Set([...conflicts, ...known.map(([path]) => path)])) {
     const difference = before.get(name);
-    if (difference?.before == null) continue;
+    if (difference?.before == null) {
+      if (inConflict.has(name)) marked.push([name, []]);
+      continue;
+    }
     const own_kinds = await readKinds(own, difference.after?.oid);
     const their_kinds = await readKinds(own, theirs.get(name)?.after?.oid);
     const isNew = (kind: number) => !own_kinds.has(kind) && (kind !== SEPARATOR || !their_kinds.has(kind));
     const kinds = [...(await readKinds(own, difference.before.oid))].filter(isNew);
-    if (kinds.length > 0) marked.push([name, kinds]);
+    if (kinds.length > 0 || inConflict.has(name)) marked.push([name, kinds]);
   }
   return { tree, marked };
 }
@@ -68,9 +72,7 @@ export async function readLeft(
   { base_tree, result_tree }: Pick<WorktreeRecord, 'base_tree' | 'result_tree'>,
 ): Promise<readonly Marked[]> {
   if (result_tree === null) return [];
-  const { out } = await own.run(['cat-file', 'commit', start]);
-  const text = out.toString('utf8');
-  const marked = JSON.parse(text.slice(text.indexOf('\n\n') + 2)) as readonly Marked[];
+  const marked = await readMarked(own, start);
   const changes = indexByName(await compareTrees(own, base_tree, result_tree));
   const left: Marked[] = [];
   for (const [name, kinds] of marked) {
@@ -78,6 +80,18 @@ export async function readLeft(
     if (kinds.some((kind) => found.has(kind))) left.push([name, kinds]);
   }
   return left;
+}
+
+/** The files of a start in which both sides conflict and no line could be marked. */
+export async function readUnmarked(own: OwnGit, start: string): Promise<readonly string[]> {
+  const marked = await readMarked(own, start);
+  return marked.flatMap(([name, kinds]) => (kinds.length === 0 ? [name] : []));
+}
+
+async function readMarked(own: OwnGit, start: string): Promise<readonly Marked[]> {
+  const { out } = await own.run(['cat-file', 'commit', start]);
+  const text = out.toString('utf8');
+  return JSON.parse(text.slice(text.indexOf('\n\n') + 2)) as readonly Marked[];
 }
 
 function indexByName(differences: readonly Difference[]): ReadonlyMap<string, Difference> {

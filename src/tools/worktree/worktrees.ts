@@ -10,7 +10,7 @@ import { runExclusive } from '../workspace/descriptors.ts';
 import { hashFiles } from '../workspace/hash-files.ts';
 import { removeTree } from '../workspace/remove-tree.ts';
 import { readDiff, readTexts } from './changed-texts.ts';
-import { commitStart, commitTree, type EarlierTree, mergeEarlier, readLeft } from './continued-tree.ts';
+import { commitStart, commitTree, type EarlierTree, mergeEarlier, readLeft, readUnmarked } from './continued-tree.ts';
 import { addWorktree, fillWorktree } from './fill-worktree.ts';
 import { awaitAll, byteName, createGit, explainErrors, readableName } from './git.ts';
 import { measureFolder, measureRefs } from './measure.ts';
@@ -324,6 +324,14 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
       const { prefix } = own.repository;
       const left = await readLeftMarkers(own, worktree);
       return left.map(([name]) => readableName(name.startsWith(prefix) ? name.slice(prefix.length) : name)).sort();
+    },
+
+    async findUnmarkedConflicts(worktree) {
+      const own = await openRecorded(worktree);
+      const { prefix } = own.repository;
+      const start = await readRef(own, `${worktree.session_id}/start`);
+      const names = start === null ? [] : await readUnmarked(own, start);
+      return names.map((name) => readableName(name.startsWith(prefix) ? name.slice(prefix.length) : name)).sort();
     },
 
     async openCheckFolder(worktree, tree, patterns) {

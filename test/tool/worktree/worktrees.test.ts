@@ -238,7 +238,7 @@ test('claude-code#41010: a sweep removes what no delegation claims, and no work 
   // Folders of others: one of a person, one that only looks like a worktree.
   fs.mkdirSync(path.join(repo.home, 'notes'));
   fs.writeFileSync(path.join(repo.home, 'notes/mine.txt'), 'mine');
-  const foreign = path.join(repo.home, kept.session_id.replace(/.$/, 'Z'));
+  const foreign = path.join(repo.home, kept.session_id.replace('sess_0', 'sess_7'));
   fs.mkdirSync(foreign);
   const removed = await repo.worktrees.sweep({
     isKept: async (id) => id === kept.session_id,

@@ -1,5 +1,6 @@
 // Spawns and runs a worker. Every tool uses this path: create the session, run it, close the delegation (04 §5, 13 §1).
 import { listReferredFiles } from '#core/policy/delegation/delegate-tool.ts';
+import { formatUnmarked } from '#core/policy/delegation/worker-changes.ts';
 import {
   formatForPlanner,
   type PlannerView,
@@ -11,9 +12,9 @@ import { narrowWorkerTools } from '#core/policy/workers/worker-tools.ts';
 import { WorktreeError } from '#core/ports/worktrees.ts';
 import { Cancelled, createScope } from '#protocol/abort.ts';
 import type { DelegateRequest, DelegationRecord } from '#protocol/delegate.ts';
-import type { Isolation } from '#protocol/file-change.ts';
+import type { Isolation, WorktreeRecord } from '#protocol/file-change.ts';
 import type { ToolUseId } from '#protocol/ids.ts';
-import { type ContentBlock, joinText } from '#protocol/message.ts';
+import { type ContentBlock, joinText, textBlock } from '#protocol/message.ts';
 import type { Pusd } from '#protocol/money.ts';
 import { ok, type Result } from '#protocol/result.ts';
 import type { SessionRecord } from '#protocol/session.ts';
@@ -112,8 +113,24 @@ export async function spawnWorker(
   };
   const opening = createOpening(run, record, placed);
   const spawned = { delegation: record, session, parent_event: null, opening };
-  const ran = runSpawned(engine, run, spawned, { blocks: ok(blocks), outputTokensUsed: 0, resumeTurn: null });
+  const first = ok([...(await describeUnmarked(engine, earlier && placed.worktree)), ...blocks]);
+  const ran = runSpawned(engine, run, spawned, { blocks: first, outputTokensUsed: 0, resumeTurn: null });
   return ran.finally(() => (spawned.opening === null ? undefined : discardTree(engine, placed.worktree)));
+}
+
+/** Conflicts that a worker which continues another one cannot see in its worktree. */
+async function describeUnmarked(
+  { worktrees, log }: Pick<DelegationEngine, 'worktrees' | 'log'>,
+  worktree: WorktreeRecord | null,
+): Promise<readonly ContentBlock[]> {
+  if (worktree === null) return [];
+  const paths = await worktrees.findUnmarkedConflicts(worktree).catch((error: unknown) => {
+    if (!(error instanceof WorktreeError)) throw error;
+    log.warn({ session_id: worktree.session_id, problem: error.message }, 'conflicts of a worker could not be read');
+    return [];
+  });
+  const notice = formatUnmarked(paths);
+  return notice === null ? [] : [textBlock(notice)];
 }
 
 export function describeTierReason({ worker }: DelegateRequest): string {

@@ -115,6 +115,15 @@ export function formatUnapplied(
   return `[changes not applied; kept as refs/metis/${worker}/result]`;
 }
 
+/**
+ * For a worker that continues one in conflict: what its worktree cannot show. Null where every conflict has markers.
+ * @param paths of the conflicts without lines to mark
+ */
+export function formatUnmarked(paths: readonly string[]): string | null {
+  if (paths.length === 0) return null;
+  return `[without markers the workspace and the earlier changes conflict in: ${formatNames(paths)}; one side deleted or moved the file, or it is no text. The worktree holds one of both sides there: change it where the other one is right]`;
+}
+
 /** `[checked by test: passed]`; null without a check. */
 export function formatCheck({ check, verified, attempts }: CheckReport): string | null {
   if (check === null) return null;

@@ -1,5 +1,5 @@
 // The sessions, newest first: what each does, what it cost with its workers, and filters over them (17 §3).
-import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { MetisClient, Session } from '#client/client.ts';
 import { May, useApi, useOwnToken } from '#dashboard/data/api.ts';
 import { useNarrow } from '#dashboard/data/page-memory.ts';
@@ -36,7 +36,8 @@ import {
 import { SessionView } from '../session/session-view.tsx';
 import { OwnerFacts } from '../session/sharing.tsx';
 import { NewSession } from './new-session.tsx';
-import { createSessionLoader, type ListQuery, type SessionList } from './session-list.ts';
+import type { ListQuery } from './session-list.ts';
+import { useSessions } from './use-sessions.ts';
 
 // The columns of a session's row.
 
@@ -255,7 +256,7 @@ function AllSessions({ sought }: { readonly sought: Sought }) {
   const isLoading = shown === null || (shown.length === 0 && list?.next != null);
   useEffect(() => {
     if (isLoading) more();
-  }, [isLoading, more]);
+  }, [isLoading, more, list]);
   const box = useMoveByKey('.row-link', String(shown?.length));
   return (
     <div class="view sessions-view" ref={box}>
@@ -328,10 +329,6 @@ function AllSessions({ sought }: { readonly sought: Sought }) {
   );
 }
 
-const EVERY_MS = 2000;
-/** The server looks at the first message of every session for a search. */
-const SEARCH_MS = 10_000;
-
 /** What is being typed; the address follows once it has settled, and is followed where it changes by itself. */
 function useSearchText(sought: Sought): readonly [string, (text: string) => void] {
   const [text, setText] = useState(sought.q ?? '');
@@ -348,30 +345,6 @@ function useSearchText(sought: Sought): readonly [string, (text: string) => void
     setText(sought.q ?? '');
   }, [sought.q]);
   return [text, setText];
-}
-
-function useSessions(query: ListQuery) {
-  const { client, reportFailure } = useApi();
-  const key = `${query.state} ${query.include_workers} ${query.worker_name} ${query.door} ${query.owner} ${query.q}`;
-  const loader = useMemo(() => createSessionLoader(client, query), [client, key]);
-  const { data, error, reload } = usePolled(loader.refresh, key, query.q === null ? EVERY_MS : SEARCH_MS);
-  const [grown, setGrown] = useState<SessionList | null>(null);
-  // What was asked for by scrolling counts until the next answer of the polling, which contains it.
-  useEffect(() => setGrown(null), [data]);
-  const list = grown ?? data;
-  const loading = useRef(false);
-  const next = list?.next ?? null;
-  const more = useCallback(() => {
-    if (loading.current || next === null) return;
-    loading.current = true;
-    loader
-      .older(new AbortController().signal)
-      .then(setGrown, reportFailure)
-      .finally(() => {
-        loading.current = false;
-      });
-  }, [loader, reportFailure, next]);
-  return { list, error, reload, more };
 }
 
 /** As its row shows it. A session that was listed may have changed its state since. */

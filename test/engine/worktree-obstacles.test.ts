@@ -15,7 +15,7 @@ import { submitDelegation, waitForDelegation } from '#core/engine/submit-work.ts
 import { SubmitDelegationBody } from '#protocol/api/worker-bodies.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { toolText } from '#protocol/tool.ts';
-import { tempFolder } from '../support/engine.ts';
+import { startEngine, tempFolder } from '../support/engine.ts';
 import { call, planner, scenario, worker } from '../support/scenario.ts';
 import { tool } from '../support/tools.ts';
 import {
@@ -23,6 +23,7 @@ import {
   edit,
   FREE_TOOLS,
   git,
+  initRepository,
   isolated,
   leftovers,
   listLocks,
@@ -148,16 +149,13 @@ describe('changes of what the workspace has in another form meanwhile', () => {
     fs.rmSync(path.join(workspace, 'b.txt'));
     fs.symlinkSync('nowhere', path.join(workspace, 'b.txt'));
   };
+  const linkNew = (workspace: string) => fs.symlinkSync('../elsewhere', path.join(workspace, 'new'));
   const makeFolder = (workspace: string) => {
     fs.rmSync(path.join(workspace, 'b.txt'));
     fs.mkdirSync(path.join(workspace, 'b.txt'));
     fs.writeFileSync(path.join(workspace, 'b.txt/in'), 'in\n');
   };
-  it.each([
-    ['a folder that a link leads out of', linkOut, ['src', 'src/s.txt'], 'src/s.txt'],
-    ['a link without a target', linkNowhere, ['b.txt'], 'b.txt'],
-    ['a folder in the place of a file', makeFolder, ['b.txt'], 'b.txt'],
-  ])('%s: they conflict, and are kept', async (_, change, conflicts, edited) => {
+  async function changeMeanwhile(change: (workspace: string) => void) {
     const t = await startInRepository(
       { 'a.txt': 'a\n', 'b.txt': 'b\n', 'src/s.txt': 's\n' },
       {
@@ -173,7 +171,7 @@ describe('changes of what the workspace has in another form meanwhile', () => {
           planner(step(isolated('job')), { text: 'ok' }),
           worker(
             'job',
-            step(shell('echo new > a.txt; echo new > b.txt; echo new > src/s.txt')),
+            step(shell('mkdir new; for file in a.txt b.txt src/s.txt new/n.txt; do echo new > $file; done')),
             step(call('change', {})),
             {
               text: 'done',
@@ -184,12 +182,62 @@ describe('changes of what the workspace has in another form meanwhile', () => {
     );
     const session = await t.session();
     await t.run(session, 'go');
-    expect(closings(t)).toMatchObject([{ applied: false }]);
-    const { conflicts: found, worker_session_id: id } = closings(t)[0]!;
-    expect(found).toEqual(conflicts);
-    expect((await texts(t, session))[0]).toContain(`conflicts in: ${found.join(', ')}`);
+    const closing = closings(t)[0]!;
+    expect(closing).toMatchObject({ applied: false });
     expect(read(t, 'a.txt')).toBe('a\n');
-    expect(git(t.workspace, 'show', `refs/metis/${id}/result:${edited}`)).toBe('new\n');
+    const { conflicts, apply_error, worker_session_id } = closing;
+    return { t, conflicts, apply_error, id: worker_session_id as SessionId, text: (await texts(t, session))[0] };
+  }
+
+  it('a folder in the place of a file: they conflict in that file, and are kept', async () => {
+    const { t, conflicts, id, text } = await changeMeanwhile(makeFolder);
+    expect(conflicts).toEqual(['b.txt']);
+    expect(text).toContain('conflicts in: b.txt; continue');
+    expect(git(t.workspace, 'show', `refs/metis/${id}/result:b.txt`)).toBe('new\n');
+  });
+
+  it.each([
+    ['a folder that a link leads out of', linkOut, 'src', 'src/s.txt'],
+    ['a link without a target', linkNowhere, 'b.txt', 'b.txt'],
+    ['a new link in the place of a new folder', linkNew, 'new', 'new/n.txt'],
+  ])('%s: they are kept, with the reason, and applied once the link is gone', async (_, change, link, file) => {
+    const { t, conflicts, apply_error, id, text } = await changeMeanwhile(change);
+    expect(conflicts).toEqual([]);
+    expect(apply_error).toContain(`${file} cannot be recorded: a link in the workspace leads out`);
+    expect(text).toContain(`${file} cannot be recorded`);
+    fs.rmSync(path.join(t.workspace, link));
+    git(t.workspace, 'checkout', '-q', '--', '.');
+    expect(await applyKeptChanges(t.engine, id)).toMatchObject({ applied: true, conflicts: [] });
+    for (const name of ['a.txt', 'b.txt', 'src/s.txt', 'new/n.txt']) expect(read(t, name)).toBe('new\n');
+  });
+
+  it('a link that leads out from the beginning stays, whatever the worker makes of it', async () => {
+    const folder = tempFolder();
+    const root = path.join(folder, 'workspace');
+    fs.mkdirSync(path.join(root, '.metis/workers'), { recursive: true });
+    fs.writeFileSync(path.join(root, '.metis/workers/checker.yaml'), 'name: checker\ntier: fast\n');
+    const links = { build: '../scratch', prompts: 'nowhere', agents: '../out' };
+    for (const [name, target] of Object.entries(links)) fs.symlinkSync(target, path.join(root, name));
+    initRepository(root, { 'a.txt': 'a\n' });
+    const t = await startEngine({
+      config: FREE_TOOLS,
+      folder,
+      scenario: scenario(
+        planner(step(isolated('job')), { text: 'ok' }),
+        worker(
+          'job',
+          step(
+            shell(
+              'rm build prompts agents; mkdir build prompts; echo x > build/f; echo x > prompts/checker.md; echo new > a.txt',
+            ),
+          ),
+          { text: 'done' },
+        ),
+      ),
+    });
+    await t.run(await t.session(), 'go');
+    expect(closings(t)).toMatchObject([{ applied: true, changed_files: [{ path: 'a.txt' }], apply_error: null }]);
+    for (const [name, target] of Object.entries(links)) expect(fs.readlinkSync(path.join(root, name))).toBe(target);
   });
 });
 

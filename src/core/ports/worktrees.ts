@@ -103,7 +103,8 @@ export interface Worktrees {
   /**
    * Records what the worker left; a result that was recorded before stays, and has no protected changes. Throws
    * `WorktreeError`.
-   * @param isWritable whether a path, relative to the workspace, may be written there; other changes are left out
+   * @param isWritable whether a path, relative to the workspace, may be written there; other changes are left out. It throws
+   * `PathEscape` where a link there leads out: nothing can be recorded, unless the worker began with that link
    * @param isProtected whether a path, relative to the workspace, stays as in the base; absent = none does
    */
   recordResult(

@@ -54,8 +54,9 @@ export async function mergeEarlier(
     const own_kinds = await readKinds(own, difference.after?.oid);
     const their_kinds = await readKinds(own, theirs.get(name)?.after?.oid);
     const isNew = (kind: number) => !own_kinds.has(kind) && (kind !== SEPARATOR || !their_kinds.has(kind));
-    const kinds = [...(await readKinds(own, difference.before.oid))].filter(isNew);
-    if (kinds.length > 0 || inConflict.has(name)) marked.push([name, kinds]);
+    const found = await readKinds(own, difference.before.oid);
+    const kinds = [...found].filter(isNew);
+    if (kinds.length > 0 || (found.size === 0 && inConflict.has(name))) marked.push([name, kinds]);
   }
   return { tree, marked };
 }

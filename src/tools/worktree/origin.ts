@@ -2,13 +2,14 @@
 import { lstat, mkdir, readdir, readFile, readlink, rename, rm, rmdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import type { Logger } from '#core/ports/logger.ts';
-import type { Worktrees } from '#core/ports/worktrees.ts';
+import { WorktreeError, type Worktrees } from '#core/ports/worktrees.ts';
 import type { WorktreeRecord } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { errorCode, runExclusive } from '../workspace/descriptors.ts';
 import { removeTree } from '../workspace/remove-tree.ts';
-import { byteName, killStray } from './git.ts';
+import { byteName, killStray, readableName, unpackNames } from './git.ts';
+import type { OwnGit } from './repository.ts';
 
 /** `<session>.git/origin.json`. */
 export interface Origin {
@@ -94,6 +95,34 @@ export async function leadsOut({ folder, tree_path }: WorktreeRecord, name: stri
   const target = await readLinkAt(bytes.toString('latin1'));
   if (target === null) return false;
   return !(await isInside(byteName(tree_path), path.posix.dirname(bytes.toString('latin1')), target));
+}
+
+const NAMES_AT_ONCE = 100;
+const LINK_MODE = '120000';
+
+/**
+ * Throws `WorktreeError` for changes that can neither be recorded nor be left out: a link in the caller's workspace leads out
+ * in their place meanwhile. A link that the worker began with is no part of the workspace, nor is what it put there.
+ * @param names as bytes, below the work tree
+ */
+export async function refuseMoved(own: OwnGit, base_tree: string, names: readonly string[]): Promise<void> {
+  for (let i = 0; i < names.length; i += NAMES_AT_ONCE) {
+    const ways = names.slice(i, i + NAMES_AT_ONCE).map(listWay);
+    const asked = [...new Set(ways.flat())].map(readableName);
+    const { out } = await own.run(['ls-tree', '-z', '-t', '--full-tree', base_tree, '--', ...asked]);
+    const modes = new Map(unpackNames(out).map((entry) => [entry.slice(entry.indexOf('\t') + 1), entry.split(' ')[0]]));
+    const moved = ways.find((way) => modes.get(way.find((name) => modes.has(name)) ?? '') !== LINK_MODE)?.[0];
+    if (moved !== undefined)
+      throw new WorktreeError(
+        `${readableName(moved)} cannot be recorded: a link in the workspace leads out of it meanwhile`,
+      );
+  }
+}
+
+/** A path and the folders above it, the deepest first. */
+function listWay(name: string): readonly string[] {
+  const parts = name.split('/');
+  return parts.map((_, i) => parts.slice(0, parts.length - i).join('/'));
 }
 
 /** Links that are followed on one way. */

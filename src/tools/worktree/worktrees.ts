@@ -2,6 +2,7 @@
 import { mkdir, rm } from 'node:fs/promises';
 import path from 'node:path';
 import type { Logger } from '#core/ports/logger.ts';
+import { PathEscape } from '#core/ports/workspace.ts';
 import { type JoinedMerge, type WorkspaceLock, WorktreeError, type Worktrees } from '#core/ports/worktrees.ts';
 import type { WorktreeRecord } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
@@ -22,6 +23,7 @@ import {
   nameCheck,
   openGitFolder,
   readOrigin,
+  refuseMoved,
   removeGitFolder,
   sweepFolders,
 } from './origin.ts';
@@ -301,14 +303,21 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
 
       async function snapshotResult() {
         await copyIndex(`${own.dir}/${BASE_INDEX}`, `${own.dir}/${RESULT_INDEX}`).catch(() => {});
+        const escaped: string[] = [];
+        const isAllowed = (name: string) =>
+          isWritable(readableName(name.slice(prefix.length))).catch((error: unknown) => {
+            if (!(error instanceof PathEscape)) throw error;
+            escaped.push(name);
+            return false;
+          });
         const left = await snapshot(own, {
           tree: worktree.folder,
           index: RESULT_INDEX,
           links: listLinks(own),
           within: prefix,
-          isKept: async (name) =>
-            (await isWritable(readableName(name.slice(prefix.length)))) && !(await leadsOut(worktree, name)),
+          isKept: async (name) => (await isAllowed(name)) && !(await leadsOut(worktree, name)),
         });
+        await refuseMoved(own, worktree.base_tree, escaped);
         const changed = await compareTrees(own, worktree.base_tree, left);
         const dropped = changed.filter((change) => isProtected(toFileChange(change, prefix).path));
         const tree = await restoreEntries(own, RESULT_INDEX, { tree: left, changes: dropped });

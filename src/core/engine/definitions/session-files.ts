@@ -8,7 +8,6 @@ import {
 } from '#core/policy/workers/attachment-policy.ts';
 import { type ConfinedPath, PathEscape, type WorkspaceFiles } from '#core/ports/workspace.ts';
 import type { AttachedFile } from '#protocol/delegate.ts';
-import type { WorktreeRecord } from '#protocol/file-change.ts';
 import type { ContentBlock, ImageBlock } from '#protocol/message.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import type { SessionRecord } from '#protocol/session.ts';
@@ -160,27 +159,17 @@ export function openSessionFiles(engine: Pick<WorkspaceAccess, 'workspaces'>, se
   return engine.workspaces.sandboxes(root, Object.values(named.definition.sandboxes));
 }
 
-/**
- * Whether a worker in a worktree may change a path of the caller's workspace (09 §8). Where a link in the workspace leads
- * out meanwhile, the worktree decides: the merge finds what both changed.
- */
+/** Whether file tools might write a path of the caller's workspace (09 §8). Throws `PathEscape` where a link there leads out. */
 export async function isPathWritable(
   { workspaces }: Pick<WorkspaceAccess, 'workspaces'>,
-  { caller_path, tree_path }: Pick<WorktreeRecord, 'caller_path' | 'tree_path'>,
+  root: string,
   path: string,
 ): Promise<boolean> {
-  const isAllowedIn = (root: string) =>
-    workspaces
-      .files(root)
-      .resolve(path, 'write')
-      .then(() => true);
   try {
-    return await isAllowedIn(caller_path).catch((error: unknown) => {
-      if (error instanceof PathEscape) return isAllowedIn(tree_path);
-      throw error;
-    });
+    await workspaces.files(root).resolve(path, 'write');
+    return true;
   } catch (error) {
-    if (error instanceof ToolError) return false;
+    if (error instanceof ToolError && !(error instanceof PathEscape)) return false;
     throw error;
   }
 }

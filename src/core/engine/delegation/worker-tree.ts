@@ -184,7 +184,7 @@ export function readResult(
   worktree: WorktreeRecord,
   protect: readonly string[],
 ): Promise<TreeChanges> {
-  const isWritable = (path: string) => isPathWritable(engine, worktree, path);
+  const isWritable = (path: string) => isPathWritable(engine, worktree.caller_path, path);
   return engine.worktrees.recordResult(worktree, isWritable, createMatcher(protect));
 }
 

@@ -202,6 +202,8 @@ const FOLDERS = [
   'prompts',
   'schemas',
 ];
+/** Names that no link of a worker may have: the files behind it would be definitions, or parts of them. */
+const HOLDER = /^(workers|prompts|schemas|\.claude(\/agents)?)$/;
 const PROMPT = /^prompts\/([^/]+)\.[^./]+$/;
 
 export function protectDefinitions(root: string, files: WorkspaceFiles, library: WorkerLibrary): WorkspaceFiles {
@@ -225,6 +227,11 @@ export function protectDefinitions(root: string, files: WorkspaceFiles, library:
     if (stems.length > 0 && (await library.names(root)).some((name) => stems.includes(name.toLowerCase()))) return true;
     return library.owns(root, absolute);
   }
+}
+
+/** Whether a path, relative to the workspace, is a folder of definitions, or leads to one. */
+export function isDefinitionFolder(relative: string): boolean {
+  return HOLDER.test(foldSpelling(relative));
 }
 
 /** What the path is called by way of a folder of definitions that is a link. */

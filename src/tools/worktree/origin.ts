@@ -8,8 +8,10 @@ import type { SessionId } from '#protocol/ids.ts';
 import { readErrorMessage } from '#protocol/text/error-message.ts';
 import { errorCode, runExclusive } from '../workspace/descriptors.ts';
 import { removeTree } from '../workspace/remove-tree.ts';
+import { isDefinitionFolder } from '../workspace/worker-files.ts';
 import { byteName, killStray, readableName, unpackNames } from './git.ts';
 import type { OwnGit } from './repository.ts';
+import { listWay } from './snapshot.ts';
 
 /** `<session>.git/origin.json`. */
 export interface Origin {
@@ -89,12 +91,17 @@ export function findWorktreeId(home: string, folder: string): string | null {
   return folder.slice(home.length + 1).split('/')[0]!;
 }
 
-/** Whether a path is a link that leads out of the worker's tree: no such link reaches the caller's workspace. */
-export async function leadsOut({ folder, tree_path }: WorktreeRecord, name: string): Promise<boolean> {
-  const bytes = Buffer.from(`${byteName(folder)}/${name}`, 'latin1');
-  const target = await readLinkAt(bytes.toString('latin1'));
+/**
+ * Whether a path is a link that no result holds: one that leads out of the worker's tree, or that is named as a folder of
+ * worker definitions.
+ */
+export async function isForbiddenLink({ folder, tree_path }: WorktreeRecord, name: string): Promise<boolean> {
+  const file = `${byteName(folder)}/${name}`;
+  const target = await readLinkAt(file);
   if (target === null) return false;
-  return !(await isInside(byteName(tree_path), path.posix.dirname(bytes.toString('latin1')), target));
+  const root = byteName(tree_path);
+  if (isDefinitionFolder(readableName(file.slice(root.length + 1)))) return true;
+  return !(await isInside(root, path.posix.dirname(file), target));
 }
 
 const NAMES_AT_ONCE = 100;
@@ -114,15 +121,9 @@ export async function refuseMoved(own: OwnGit, base_tree: string, names: readonl
     const moved = ways.find((way) => modes.get(way.find((name) => modes.has(name)) ?? '') !== LINK_MODE)?.[0];
     if (moved !== undefined)
       throw new WorktreeError(
-        `${readableName(moved)} cannot be recorded: a link in the workspace leads out of it meanwhile`,
+        `${readableName(moved.slice(own.repository.prefix.length))} cannot be recorded: a link in the workspace leads out of it meanwhile`,
       );
   }
-}
-
-/** A path and the folders above it, the deepest first. */
-function listWay(name: string): readonly string[] {
-  const parts = name.split('/');
-  return parts.map((_, i) => parts.slice(0, parts.length - i).join('/'));
 }
 
 /** Links that are followed on one way. */

@@ -19,7 +19,7 @@ import { mergeResult } from './merge-result.ts';
 import {
   endStrayCommands,
   findWorktreeId,
-  leadsOut,
+  isForbiddenLink,
   nameCheck,
   openGitFolder,
   readOrigin,
@@ -315,7 +315,7 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
           index: RESULT_INDEX,
           links: listLinks(own),
           within: prefix,
-          isKept: async (name) => (await isAllowed(name)) && !(await leadsOut(worktree, name)),
+          isKept: async (name) => (await isAllowed(name)) && !(await isForbiddenLink(worktree, name)),
         });
         await refuseMoved(own, worktree.base_tree, escaped);
         const changed = await compareTrees(own, worktree.base_tree, left);

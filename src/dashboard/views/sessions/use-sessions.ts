@@ -18,13 +18,13 @@ export function useSessions(query: ListQuery) {
   // What was asked for by scrolling counts until the next answer of the polling, which contains it.
   useEffect(() => setGrown(null), [data]);
   const list = grown ?? data;
-  const loading = useRef(false);
+  const loading = useRef<typeof loader | null>(null);
   const current = useRef(loader);
   current.current = loader;
   const next = list?.next ?? null;
   const more = useCallback(() => {
-    if (loading.current || next === null) return;
-    loading.current = true;
+    if (loading.current === loader || next === null) return;
+    loading.current = loader;
     loader
       .older(new AbortController().signal)
       .then((longer) => {
@@ -32,7 +32,7 @@ export function useSessions(query: ListQuery) {
         if (current.current === loader) setGrown(longer);
       }, reportFailure)
       .finally(() => {
-        loading.current = false;
+        if (loading.current === loader) loading.current = null;
       });
   }, [loader, reportFailure, next]);
   return { list, error, reload, more };

@@ -75,7 +75,7 @@ export async function inspectRepository(git: Git, root: string, home: string): P
     throw new WorktreeError('the workspace lies in no git work tree');
   const real = await realpath(top);
   // True in a repository from a file system that takes `a` and `A` for the same: git would lose one of two files here.
-  const isOneCase = (await lstat(`${git_dir}/hEAD`).catch(() => null)) !== null;
+  const isCaseIgnored = (await lstat(`${git_dir}/hEAD`).catch(() => null)) !== null;
   // `core.worktree` may name any folder: the work tree is the one around the workspace that holds `.git`.
   const holds = await lstat(`${real}/.git`).catch(() => null);
   if (holds === null || (root !== real && !root.startsWith(`${real}/`)))
@@ -89,7 +89,7 @@ export async function inspectRepository(git: Git, root: string, home: string): P
     common_dir,
     head: head || null,
     object_format,
-    settings: isOneCase ? settings : new Map([...settings, ['core.ignorecase', 'false']]),
+    settings: isCaseIgnored ? settings : new Map([...settings, ['core.ignorecase', 'false']]),
   };
 }
 

@@ -5,6 +5,7 @@ import type { FileChange } from '#protocol/file-change.ts';
 import { isProtectedName } from '../workspace/confined-files.ts';
 import { awaitAll, type Git, packNames, readableName, unpackNames } from './git.ts';
 import { type Difference, isFile, type OwnGit, type Repository } from './repository.ts';
+import { dropColliding } from './result-paths.ts';
 
 /** Of the files that differ from the index. */
 const MAX_FILES = 100_000;
@@ -68,7 +69,7 @@ export async function snapshot(own: OwnGit, options: SnapshotOptions): Promise<s
     if (options.isKept && !(await options.isKept(name))) refused.add(name);
     else (status === 'D' ? gone : added).push(name);
   }
-  const present = refused.size === 0 ? added : leaveRoom(added, refused);
+  const present = refused.size === 0 ? added : dropColliding(added, refused);
   const kept = await selectKept(tree, present);
   if (gone.length > 0)
     await own.run(['update-index', '--force-remove', '-z', '--stdin'], { ...at, input: packNames(gone) });
@@ -78,18 +79,6 @@ export async function snapshot(own: OwnGit, options: SnapshotOptions): Promise<s
       input: packNames(kept),
     });
   return (await own.run(['write-tree'], at)).out.toString('utf8').trim();
-}
-
-/** Without paths that git would put in the place of a refused one: the folder that it lies in, or something below it. */
-function leaveRoom(names: readonly string[], refused: ReadonlySet<string>): string[] {
-  const holding = new Set([...refused].flatMap((name) => listWay(name).slice(1)));
-  return names.filter((name) => !holding.has(name) && !listWay(name).some((one) => refused.has(one)));
-}
-
-/** A path and the folders above it, the deepest first. */
-export function listWay(name: string): readonly string[] {
-  const parts = name.split('/');
-  return parts.map((_, i) => parts.slice(0, parts.length - i).join('/'));
 }
 
 /** Below the workspace, whose protected files no model may write (09 §8). */

@@ -19,11 +19,9 @@ import { mergeResult } from './merge-result.ts';
 import {
   endStrayCommands,
   findWorktreeId,
-  isForbiddenLink,
   nameCheck,
   openGitFolder,
   readOrigin,
-  refuseMoved,
   removeGitFolder,
   sweepFolders,
 } from './origin.ts';
@@ -44,6 +42,7 @@ import {
   setRef,
   skipObstacle,
 } from './repository.ts';
+import { isForbiddenLink, refuseMovedPaths } from './result-paths.ts';
 import { byPath, compareTrees, copyIndex, restoreEntries, snapshot, takeIndex, toFileChange } from './snapshot.ts';
 import { createTarget, writeChanges, writeMerge } from './write-changes.ts';
 
@@ -317,7 +316,7 @@ export function createWorktrees(options: WorktreeOptions): Worktrees {
           within: prefix,
           isKept: async (name) => (await isAllowed(name)) && !(await isForbiddenLink(worktree, name)),
         });
-        await refuseMoved(own, worktree.base_tree, escaped);
+        await refuseMovedPaths(own, worktree.base_tree, escaped);
         const changed = await compareTrees(own, worktree.base_tree, left);
         const dropped = changed.filter((change) => isProtected(toFileChange(change, prefix).path));
         const tree = await restoreEntries(own, RESULT_INDEX, { tree: left, changes: dropped });

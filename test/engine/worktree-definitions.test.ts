@@ -48,6 +48,15 @@ it.each([
   expect(read(t, 'prompts/checker.md')).toBe('good\n');
 });
 
+it('a file beside a protected one stays with it where their folder is replaced', async () => {
+  const { t, paths } = await runWorker(
+    { 'prompts/checker.md': 'good\n', 'prompts/notes.md': 'notes\n' },
+    'rm -r prompts; echo evil > prompts',
+  );
+  expect(paths).toEqual(['a.txt']);
+  expect([read(t, 'prompts/checker.md'), read(t, 'prompts/notes.md')]).toEqual(['good\n', 'notes\n']);
+});
+
 it('a definition stays as it is where a worker makes a folder of it', async () => {
   const { t, paths } = await runWorker(
     { 'workers/other.yaml': CHECKER.replace('checker', 'other') },

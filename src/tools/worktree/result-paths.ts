@@ -7,10 +7,23 @@ import { isDefinitionFolder } from '../workspace/worker-files.ts';
 import { byteName, readableName, unpackNames } from './git.ts';
 import type { OwnGit } from './repository.ts';
 
-/** The names that do not collide with a refused one: git would replace it by a path above or below it. */
-export function dropColliding(names: readonly string[], refused: ReadonlySet<string>): string[] {
+interface ChangedPaths {
+  readonly added: readonly string[];
+  readonly gone: readonly string[];
+}
+
+/**
+ * The paths that do not collide with a refused one, which git would replace by a path above or below it. What a path that is
+ * not added was to take the place of stays, too.
+ */
+export function dropColliding({ added, gone }: ChangedPaths, refused: ReadonlySet<string>): ChangedPaths {
   const holding = new Set([...refused].flatMap((name) => listAncestry(name).slice(1)));
-  return names.filter((name) => !holding.has(name) && !listAncestry(name).some((one) => refused.has(one)));
+  const collides = (name: string) => holding.has(name) || listAncestry(name).some((one) => refused.has(one));
+  const rejected = new Set([...refused, ...added.filter(collides)]);
+  return {
+    added: added.filter((name) => !rejected.has(name)),
+    gone: gone.filter((name) => !listAncestry(name).some((one) => rejected.has(one))),
+  };
 }
 
 /** A path and the folders above it, the deepest first. */

@@ -61,16 +61,15 @@ export async function snapshot(own: OwnGit, options: SnapshotOptions): Promise<s
     listUntracked(own, options, scope),
   ]);
   const isLinked = (name: string) => options.links.some((link) => name === link || name.startsWith(`${link}/`));
-  const gone: string[] = [];
-  const added: string[] = [];
+  const changed = { gone: [] as string[], added: [] as string[] };
   const refused = new Set<string>();
   for (const { name, status } of [...differing, ...untracked.map((name) => ({ name, status: 'A' }))]) {
     if (isLinked(name) || isProtectedBelow(name, own.repository.prefix)) continue;
     if (options.isKept && !(await options.isKept(name))) refused.add(name);
-    else (status === 'D' ? gone : added).push(name);
+    else (status === 'D' ? changed.gone : changed.added).push(name);
   }
-  const present = refused.size === 0 ? added : dropColliding(added, refused);
-  const kept = await selectKept(tree, present);
+  const { gone, added } = refused.size === 0 ? changed : dropColliding(changed, refused);
+  const kept = await selectKept(tree, added);
   if (gone.length > 0)
     await own.run(['update-index', '--force-remove', '-z', '--stdin'], { ...at, input: packNames(gone) });
   if (kept.length > 0)
